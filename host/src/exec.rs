@@ -1,0 +1,125 @@
+//! Running a tool: one trait, two lanes behind it.
+//!
+//! Owns what a call is ([`Call`]), what came of it ([`Outcome`]) and how that is
+//! told to a model or a person ([`envelope`]). Knows nothing of where tools are
+//! found, what they are called, or who decided what they may touch: a call
+//! arrives with its grant resolved and its limits set.
+
+pub mod envelope;
+pub mod limits;
+pub mod native;
+pub mod output;
+pub mod wasm;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::policy::Grant;
+use limits::{Limit, Limits};
+use output::{Captured, Sink};
+
+/// A program that can be called: a component or an executable.
+pub trait Lane: Send + Sync {
+    /// Runs the program once, to its end or to a limit.
+    ///
+    /// Never fails: whatever happens is an [`Outcome`]. When the future
+    /// resolves, nothing that the call started is left running. Dropping the
+    /// future ends the call as cancelling it does.
+    fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
+}
+
+/// One invocation of one program.
+#[derive(Clone)]
+pub struct Call {
+    /// Arguments after the program's own name.
+    pub args: Vec<OsString>,
+    /// What the program reads on stdin.
+    pub stdin: Stdin,
+    /// Where stdout goes, up to [`Limits::output`].
+    pub stdout: Sink,
+    /// Where stderr goes.
+    pub stderr: Sink,
+    /// What the program may touch.
+    pub grant: Arc<Grant>,
+    /// The directory that relative paths start from; absolute and canonical.
+    pub workspace: Arc<Path>,
+    /// What the program may use up.
+    pub limits: Limits,
+    /// Ends the call early.
+    pub cancel: CancellationToken,
+}
+
+/// What a program reads on stdin.
+#[derive(Clone)]
+pub enum Stdin {
+    /// These bytes, then EOF.
+    Bytes(Bytes),
+    /// The host's own stdin.
+    Inherit,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// It was killed by this signal, sent by itself or another, not by the host.
+    Signal(i32),
+    /// A component trapped; the text is for the tool's author.
+    Trap(String),
+    /// The host ended it, for the limit in [`Outcome::limit`] or because it was cancelled.
+    Ended,
+    /// It never ran; the text says why.
+    NotStarted(String),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the program ended.
+    pub exit: Exit,
+    /// The limit that ended the call, if one did.
+    pub limit: Option<Limit>,
+    /// Whether the call was cancelled.
+    pub cancelled: bool,
+    /// What was collected of stdout.
+    pub stdout: Captured,
+    /// What was collected of stderr: its last 64 KiB.
+    pub stderr: Captured,
+    /// What the call used.
+    pub usage: Usage,
+}
+
+/// What a call used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// From the start of the program to its end.
+    pub duration: Duration,
+    /// Fuel burnt; components only.
+    pub fuel: Option<u64>,
+    /// Peak memory in bytes: linear memory of a component, resident set of the
+    /// largest process of a native tool.
+    pub peak_memory: Option<u64>,
+}
+
+impl Outcome {
+    /// A call that never became one.
+    #[must_use]
+    pub fn not_started(reason: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::NotStarted(reason.into()),
+            limit: None,
+            cancelled: false,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            usage: Usage::default(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Where the bytes of a program go: collected up to a cap, or passed on.
+//!
+//! Both lanes write through [`Pipe`], so the cap, the count and the tail are
+//! kept in one place.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A stream of the host that a program's output is passed on to.
+pub type Forward = Arc<Mutex<dyn Write + Send>>;
+
+/// Where one output stream of a program goes.
+#[derive(Clone)]
+pub enum Sink {
+    /// Kept from its start, up to the limit; one byte more ends the call.
+    Head,
+    /// Kept from its end, this many bytes; the rest is counted and let go.
+    Tail(usize),
+    /// Passed on as it comes; past the limit the call ends.
+    Forward(Forward),
+}
+
+/// What was kept of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The bytes kept.
+    pub bytes: Vec<u8>,
+    /// How many there were in all.
+    pub total: u64,
+}
+
+/// Why a write was not taken.
+#[derive(Debug)]
+pub enum PipeError {
+    /// The limit on output is reached.
+    Full,
+    /// The stream that the output is passed on to failed.
+    Broken(io::Error),
+}
+
+/// One output stream of one call.
+#[derive(Clone)]
+pub struct Pipe {
+    state: Arc<Mutex<State>>,
+    sink: Sink,
+    limit: u64,
+}
+
+#[derive(Default)]
+struct State {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+    full: bool,
+}
+
+impl Pipe {
+    /// A stream that takes `limit` bytes. [`Sink::Tail`] has no limit.
+    #[must_use]
+    pub fn new(sink: Sink, limit: u64) -> Self {
+        Self { state: Arc::default(), sink, limit }
+    }
+
+    /// Takes bytes from the program: all of them, or those that still fit.
+    ///
+    /// # Errors
+    ///
+    /// The limit is passed, or the stream behind [`Sink::Forward`] failed.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), PipeError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Sink::Tail(kept) = self.sink {
+            state.total += bytes.len() as u64;
+            state.push_tail(bytes, kept);
+            return Ok(());
+        }
+        let room = self.limit.saturating_sub(state.total);
+        let fitting = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+        state.total += bytes.len() as u64;
+        state.full |= fitting < bytes.len();
+        match &self.sink {
+            Sink::Forward(stream) => {
+                let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+                stream.write_all(&bytes[..fitting]).map_err(PipeError::Broken)?;
+                stream.flush().map_err(PipeError::Broken)?;
+            }
+            Sink::Head | Sink::Tail(_) => state.head.extend_from_slice(&bytes[..fitting]),
+        }
+        if state.full { Err(PipeError::Full) } else { Ok(()) }
+    }
+
+    /// Whether the program wrote more than the limit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).full
+    }
+
+    /// What was kept so far. Later writes start anew.
+    #[must_use]
+    pub fn take(&self) -> Captured {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = std::mem::take(&mut *state);
+        let bytes = match self.sink {
+            Sink::Tail(_) => Vec::from(state.tail),
+            Sink::Head | Sink::Forward(_) => state.head,
+        };
+        Captured { bytes, total: state.total }
+    }
+}
+
+impl State {
+    fn push_tail(&mut self, bytes: &[u8], kept: usize) {
+        let bytes = &bytes[bytes.len().saturating_sub(kept)..];
+        let overflow = (self.tail.len() + bytes.len()).saturating_sub(kept);
+        self.tail.drain(..overflow);
+        self.tail.extend(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_takes_exactly_its_limit() {
+        let pipe = Pipe::new(Sink::Head, 4);
+        assert!(pipe.write(b"ab").is_ok() && pipe.write(b"cd").is_ok() && !pipe.is_full());
+        assert!(matches!(pipe.write(b"e"), Err(PipeError::Full)));
+        assert!(pipe.is_full());
+        assert_eq!(pipe.take(), Captured { bytes: b"abcd".to_vec(), total: 5 });
+    }
+
+    #[test]
+    fn the_tail_keeps_the_end_and_counts_the_rest() {
+        let pipe = Pipe::new(Sink::Tail(3), 0);
+        for chunk in [&b"a"[..], b"bcdef", b"", b"gh"] {
+            pipe.write(chunk).expect("a tail has no limit");
+        }
+        assert_eq!(pipe.take(), Captured { bytes: b"fgh".to_vec(), total: 8 });
+    }
+
+    #[test]
+    fn forwarded_bytes_arrive_up_to_the_limit() {
+        let stream = Arc::new(Mutex::new(Vec::new()));
+        let pipe = Pipe::new(Sink::Forward(stream.clone()), 3);
+        assert!(matches!(pipe.write(b"abcd"), Err(PipeError::Full)));
+        assert_eq!(*stream.lock().expect("not poisoned"), b"abc");
+    }
+}

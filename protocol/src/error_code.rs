@@ -1,0 +1,75 @@
+//! The two closed sets of error codes: those of the envelope, which the host
+//! writes, and those inside a tool's own JSON, which the standard tools write.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a call did not produce a tool's answer: `error_code` beside
+/// `"tool_success": false`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum EnvelopeCode {
+    /// The registry has no tool of that name.
+    ToolNotFound,
+    /// The wall clock or the fuel ran out.
+    ToolTimeout,
+    /// The tool exited non-zero, died of a signal, trapped, or passed its memory limit.
+    ToolCrashed,
+    /// The tool exited 0 but its stdout is not one JSON value within the output limit.
+    InvalidOutput,
+    /// The arguments are not one JSON object; nothing ran.
+    InvalidParams,
+    /// Policy forbids the call itself; nothing ran.
+    PermissionDenied,
+}
+
+impl EnvelopeCode {
+    /// The code as it stands in the envelope.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolNotFound => "TOOL_NOT_FOUND",
+            Self::ToolTimeout => "TOOL_TIMEOUT",
+            Self::ToolCrashed => "TOOL_CRASHED",
+            Self::InvalidOutput => "INVALID_OUTPUT",
+            Self::InvalidParams => "INVALID_PARAMS",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+        }
+    }
+}
+
+/// Why an operation of a standard tool failed: `error_code` in the tool's own
+/// JSON, which the host passes on as a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ToolCode {
+    /// The file or document does not exist.
+    FileNotFound,
+    /// The operating system or the grant refuses access.
+    PermissionDenied,
+    /// The file cannot be opened for another reason.
+    OpenFailed,
+    /// Reading failed after the file was opened.
+    ReadFailed,
+    /// Writing failed, wholly or in part.
+    WriteFailed,
+    /// The file cannot be positioned (a terminal, a pipe).
+    SeekFailed,
+    /// The file has no size (an endless device).
+    SizeFailed,
+    /// The device or the quota is full.
+    NoSpace,
+    /// The regular expression or the glob does not parse.
+    InvalidPattern,
+    /// Memory could not be had.
+    OutOfMemory,
+    /// A directory could not be read.
+    ReadError,
+    /// `old_string` does not occur.
+    NotFound,
+    /// `old_string` occurs more than once and `replace_all` is not set.
+    NotUnique,
+    /// An argument has the right type and a value that makes no sense.
+    InvalidArg,
+    /// The arguments are no JSON object, or one is missing or of the wrong type.
+    InvalidParams,
+}

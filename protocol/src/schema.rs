@@ -1,0 +1,330 @@
+//! The schema a tool prints for `--schema`: its checks, and the shorthand that
+//! the discovery specification shows, brought into JSON Schema's form.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// The largest schema that is read, in bytes.
+pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
+
+/// Names a tool cannot take because the host itself answers to them.
+pub const RESERVED_NAMES: &[&str] = &["slash_command"];
+
+/// The longest name, in bytes: what all three model providers accept.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Keywords that give a property its meaning where `type` is absent.
+const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+
+/// The primitive types of JSON Schema.
+const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// A checked schema. `parameters` is always `type: "object"` with `properties`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSchema {
+    /// Matches `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
+    pub name: String,
+    /// For the model.
+    pub description: String,
+    /// The JSON Schema of the arguments.
+    pub parameters: Value,
+    /// The JSON Schema of the answer, as the tool gave it.
+    pub returns: Option<Value>,
+}
+
+/// Why a schema is refused.
+#[derive(Debug, Error)]
+pub enum SchemaError {
+    /// Over [`MAX_SCHEMA_BYTES`].
+    #[error("schema is {bytes} bytes, over the limit of {MAX_SCHEMA_BYTES}")]
+    TooLarge {
+        /// How many were read.
+        bytes: usize,
+    },
+    /// Nothing was printed.
+    #[error("schema is empty")]
+    Empty,
+    /// Not JSON.
+    #[error("schema is not valid JSON: {0}")]
+    Json(String),
+    /// JSON, but not an object.
+    #[error("schema is {found}, not an object")]
+    NotAnObject {
+        /// The JSON type that was found.
+        found: &'static str,
+    },
+    /// A member is missing or of the wrong type.
+    #[error("`{member}` must be {expected}")]
+    Member {
+        /// Path from the root, such as `parameters.properties.path`.
+        member: String,
+        /// What belongs there.
+        expected: &'static str,
+    },
+    /// The name has a shape that a provider refuses.
+    #[error("name `{name}` does not match ^[a-zA-Z_][a-zA-Z0-9_]{{0,63}}$")]
+    Name {
+        /// As the tool gave it, hyphens already replaced.
+        name: String,
+    },
+    /// The name belongs to the host.
+    #[error("name `{name}` is reserved for the host")]
+    Reserved {
+        /// One of [`RESERVED_NAMES`].
+        name: String,
+    },
+}
+
+/// Whether `name` may be offered to a model.
+#[must_use]
+pub fn is_tool_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= MAX_NAME_BYTES
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl ToolSchema {
+    /// Reads what a tool printed.
+    ///
+    /// Hyphens in the name become underscores; the shorthand form of
+    /// `parameters` is brought into JSON Schema's. Whether the result compiles
+    /// as JSON Schema is the host's to check.
+    ///
+    /// # Errors
+    ///
+    /// See [`SchemaError`].
+    pub fn parse(text: &[u8]) -> Result<Self, SchemaError> {
+        if text.len() > MAX_SCHEMA_BYTES {
+            return Err(SchemaError::TooLarge { bytes: text.len() });
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Err(SchemaError::Empty);
+        }
+        match serde_json::from_slice(text) {
+            Ok(Value::Object(members)) => Self::from_members(members),
+            Ok(other) => Err(SchemaError::NotAnObject { found: type_name(&other) }),
+            Err(error) => Err(SchemaError::Json(error.to_string())),
+        }
+    }
+
+    fn from_members(mut members: Map<String, Value>) -> Result<Self, SchemaError> {
+        let name = take_string(&mut members, "name")?.replace('-', "_");
+        if !is_tool_name(&name) {
+            return Err(SchemaError::Name { name });
+        }
+        if RESERVED_NAMES.contains(&name.as_str()) {
+            return Err(SchemaError::Reserved { name });
+        }
+        let description = take_string(&mut members, "description")?;
+        let Some(Value::Object(parameters)) = members.shift_remove("parameters") else {
+            return Err(member("parameters", "an object"));
+        };
+        let parameters = if is_shorthand(&parameters) {
+            expand_shorthand(parameters)?
+        } else {
+            parameters
+        };
+        check_properties(&parameters)?;
+        let returns = members.shift_remove("returns").filter(|value| !value.is_null());
+        Ok(Self { name, description, parameters: Value::Object(parameters), returns })
+    }
+
+    /// The canonical form: name, description, parameters and, where given,
+    /// `returns` wrapped as the envelope will carry it.
+    #[must_use]
+    pub fn canonical(&self) -> Value {
+        let mut form = Map::new();
+        form.insert("name".into(), self.name.clone().into());
+        form.insert("description".into(), self.description.clone().into());
+        form.insert("parameters".into(), self.parameters.clone());
+        if let Some(returns) = &self.returns {
+            form.insert("returns".into(), wrap_returns(returns));
+        }
+        Value::Object(form)
+    }
+
+    /// The schema in the form tools print, from which [`Self::parse`] makes it again.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut form = Map::new();
+        form.insert("name".into(), self.name.clone().into());
+        form.insert("description".into(), self.description.clone().into());
+        form.insert("parameters".into(), self.parameters.clone());
+        if let Some(returns) = &self.returns {
+            form.insert("returns".into(), returns.clone());
+        }
+        Value::Object(form)
+    }
+}
+
+/// The shorthand is taken exactly where JSON Schema's own form is impossible:
+/// where `type` is not the string `object`. A tool with a *parameter* called
+/// `type` gives it an object, so the two cannot be confused.
+fn is_shorthand(parameters: &Map<String, Value>) -> bool {
+    parameters.get("type").and_then(Value::as_str) != Some("object")
+}
+
+fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>, SchemaError> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, property) in parameters {
+        let Value::Object(mut property) = property else {
+            return Err(member(&format!("parameters.{name}"), "an object"));
+        };
+        // Only the shorthand's own boolean is lifted; an array is JSON Schema's
+        // `required` of a nested object and stays where it is.
+        if let Some(flag) = property.get("required").and_then(Value::as_bool) {
+            property.shift_remove("required");
+            if flag {
+                required.push(Value::String(name.clone()));
+            }
+        }
+        properties.insert(name, Value::Object(property));
+    }
+    let mut expanded = Map::new();
+    expanded.insert("type".into(), "object".into());
+    expanded.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        expanded.insert("required".into(), Value::Array(required));
+    }
+    Ok(expanded)
+}
+
+fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> {
+    let Some(Value::Object(properties)) = parameters.get("properties") else {
+        return Err(member("parameters.properties", "an object"));
+    };
+    for (name, property) in properties {
+        let place = || format!("parameters.properties.{name}");
+        let Value::Object(property) = property else {
+            return Err(member(&place(), "an object"));
+        };
+        if !is_typed(property) {
+            let expected = "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
+            return Err(member(&place(), expected));
+        }
+    }
+    Ok(())
+}
+
+fn is_typed(property: &Map<String, Value>) -> bool {
+    let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match property.get("type") {
+        Some(Value::Array(types)) => !types.is_empty() && types.iter().all(known),
+        Some(value) => known(value),
+        None => TYPE_ALTERNATIVES.iter().any(|keyword| property.contains_key(*keyword)),
+    }
+}
+
+fn take_string(members: &mut Map<String, Value>, name: &str) -> Result<String, SchemaError> {
+    match members.shift_remove(name) {
+        Some(Value::String(text)) => Ok(text),
+        _ => Err(member(name, "a string")),
+    }
+}
+
+fn member(place: &str, expected: &'static str) -> SchemaError {
+    SchemaError::Member { member: place.to_owned(), expected }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn wrap_returns(returns: &Value) -> Value {
+    let mut result = Map::new();
+    result.insert("description".into(), "Present only when tool_success is true".into());
+    if let Value::Object(own) = returns {
+        result.extend(own.clone());
+    }
+    serde_json::json!({
+        "tool_success": {
+            "type": "boolean",
+            "description": "True if the tool ran, false if the host reports an error"
+        },
+        "result": result,
+        "error": {
+            "type": "string",
+            "description": "Present only when tool_success is false"
+        },
+        "error_code": {
+            "type": "string",
+            "description": "Machine-readable code, present only when tool_success is false"
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(value: &Value) -> Result<ToolSchema, String> {
+        ToolSchema::parse(value.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_plain_schema_is_kept_as_it_is() {
+        let value = json!({"name": "db_query", "description": "d", "parameters":
+            {"type": "object", "properties": {"q": {"type": ["string", "null"]}}, "required": ["q"]},
+            "returns": {"type": "object"}});
+        assert_eq!(parse(&value).expect("parses").to_value(), value);
+    }
+
+    #[test]
+    fn the_shorthand_becomes_json_schema() {
+        let value = json!({"name": "a-b", "description": "", "parameters": {
+            "type": {"type": "string", "required": true}, "n": {"type": "integer", "required": false}}});
+        let schema = parse(&value).expect("parses");
+        assert_eq!(schema.name, "a_b");
+        assert_eq!(
+            schema.parameters,
+            json!({"type": "object", "properties": {"type": {"type": "string"}, "n": {"type": "integer"}},
+                   "required": ["type"]})
+        );
+    }
+
+    #[test]
+    fn no_parameters_at_all_is_the_shorthand_for_none() {
+        let schema = parse(&json!({"name": "now", "description": "", "parameters": {}})).expect("parses");
+        assert_eq!(schema.parameters, json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn bad_schemas_are_refused_with_the_place() {
+        let with = |parameters: Value| json!({"name": "x", "description": "", "parameters": parameters});
+        let cases = [
+            (json!([]), "schema is an array, not an object"),
+            (json!({"description": ""}), "`name` must be a string"),
+            (json!({"name": "1x"}), "name `1x` does not match ^[a-zA-Z_][a-zA-Z0-9_]{0,63}$"),
+            (json!({"name": "a".repeat(65)}), "does not match"),
+            (json!({"name": "é"}), "does not match"),
+            (json!({"name": "slash-command"}), "name `slash_command` is reserved for the host"),
+            (json!({"name": "x"}), "`description` must be a string"),
+            (json!({"name": "x", "description": ""}), "`parameters` must be an object"),
+            (with(json!({"type": "object"})), "`parameters.properties` must be an object"),
+            (with(json!({"type": "array"})), "`parameters.type` must be an object"),
+            (with(json!({"type": "object", "properties": {"p": {}}})), "`parameters.properties.p` must be"),
+            (with(json!({"type": "object", "properties": {"p": {"type": "text"}}})), "`parameters.properties.p` must be"),
+            (with(json!({"type": "object", "properties": {"p": {"type": []}}})), "`parameters.properties.p` must be"),
+        ];
+        for (value, message) in cases {
+            let error = parse(&value).expect_err(&value.to_string());
+            assert!(error.contains(message), "{value}: {error}");
+        }
+        assert!(matches!(ToolSchema::parse(b" \n"), Err(SchemaError::Empty)));
+        assert!(matches!(ToolSchema::parse(b"{} {}"), Err(SchemaError::Json(_))));
+        let deep = format!("{{\"name\":{}", "[".repeat(100_000));
+        assert!(matches!(ToolSchema::parse(deep.as_bytes()), Err(SchemaError::Json(_))));
+        let large = vec![b' '; MAX_SCHEMA_BYTES + 1];
+        assert!(matches!(ToolSchema::parse(&large), Err(SchemaError::TooLarge { .. })));
+    }
+}
