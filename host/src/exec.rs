@@ -7,7 +7,7 @@
 
 pub mod envelope;
 pub mod limits;
-pub mod native;
+//NATIVE pub mod native;
 pub mod output;
 pub mod wasm;
 
@@ -72,9 +72,11 @@ pub enum Exit {
     Code(i32),
     /// It was killed by this signal, sent by itself or another, not by the host.
     Signal(i32),
-    /// A component trapped; the text is for the tool's author.
+    /// A component trapped, by itself or because the host stopped it; the text is
+    /// for the tool's author.
     Trap(String),
-    /// The host ended it, for the limit in [`Outcome::limit`] or because it was cancelled.
+    /// The host killed a native tool, for the limit in [`Outcome::limit`] or because
+    /// the call was cancelled.
     Ended,
     /// It never ran; the text says why.
     NotStarted(String),

@@ -3,5 +3,6 @@
 //! docs/architecture.md says who may depend on whom. From low to high: `policy`,
 //! `exec`, `registry`, `cli`.
 
+pub mod digest;
 pub mod exec;
 pub mod policy;

@@ -83,6 +83,10 @@ impl Limits {
     /// The limits of a `--schema` call.
     #[must_use]
     pub fn for_schema(self) -> Self {
-        Self { wall_clock: SCHEMA_TIMEOUT, output: SCHEMA_OUTPUT, ..self }
+        Self {
+            wall_clock: SCHEMA_TIMEOUT,
+            output: SCHEMA_OUTPUT,
+            ..self
+        }
     }
 }

@@ -1,0 +1,82 @@
+//! The SHA-256 digest of a file's contents: what grants, cached code and cached
+//! schemas are bound to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest, shown as 64 lowercase hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is no SHA-256 digest.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no SHA-256 digest (64 hexadecimal digits)")]
+pub struct DigestError(String);
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let mut bytes = [0; 32];
+        let pairs = text.as_bytes().chunks_exact(2);
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(DigestError(text.to_owned()));
+        }
+        for (byte, pair) in bytes.iter_mut().zip(pairs) {
+            let digits = std::str::from_utf8(pair).map_err(|_| DigestError(text.to_owned()))?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| DigestError(text.to_owned()))?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl serde::Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_comes_back_from_its_text() {
+        let digest = Digest::of(b"abc");
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), text);
+        assert_eq!(text.parse::<Digest>().expect("parses"), digest);
+        for bad in ["", "zz", &text[1..], &format!("{}é", &text[2..])] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}

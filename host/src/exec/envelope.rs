@@ -1,0 +1,495 @@
+//! The one place where an outcome becomes `{"tool_success": …}`.
+
+use std::fmt;
+use std::time::Duration;
+
+use ikigai_protocol::EnvelopeCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::limits::{Limit, Limits};
+use super::output::Captured;
+use super::{Exit, Outcome};
+
+/// How much of stdout and of stderr a failure carries, in bytes.
+const SHOWN: usize = 64 * 1024;
+
+/// The exit code of a native tool that the host killed: 128 + SIGKILL.
+const KILLED: i32 = 137;
+
+/// The exit code of a component that trapped: 128 + SIGABRT.
+const TRAPPED: i32 = 134;
+
+/// What a call gives back to a model, a person or a script.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Envelope {
+    /// The tool ran and answered.
+    Success(Success),
+    /// It did not.
+    Failure(Failure),
+}
+
+/// The tool's own JSON, byte for byte.
+#[derive(Debug, Serialize)]
+pub struct Success {
+    tool_success: bool,
+    /// What the tool printed.
+    pub result: Box<RawValue>,
+}
+
+/// Why there is no answer, and what is left of the attempt.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    tool_success: bool,
+    /// For a person or a model.
+    pub error: String,
+    /// For a program.
+    pub error_code: EnvelopeCode,
+    /// The limit that ended the call.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
+    pub limit: Option<Limit>,
+    /// Present when the tool ran.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub remains: Option<Remains>,
+}
+
+/// What a failed tool left behind.
+#[derive(Debug, Serialize)]
+pub struct Remains {
+    /// 128 + N for signal N.
+    pub exit_code: i32,
+    /// The first 64 KiB.
+    pub stdout: String,
+    /// Bytes in all, where more than is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_bytes: Option<u64>,
+    /// The last 64 KiB.
+    pub stderr: String,
+    /// Bytes in all, where more than is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_bytes: Option<u64>,
+}
+
+fn limit_name<S: serde::Serializer>(
+    limit: &Option<Limit>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    limit.map(Limit::as_str).serialize(serializer)
+}
+
+impl Envelope {
+    /// What a call of `tool` under `limits` came to.
+    #[must_use]
+    pub fn of(tool: &str, limits: &Limits, outcome: Outcome) -> Self {
+        let Some((error_code, error)) = failure(tool, limits, &outcome) else {
+            return match json(&outcome.stdout.bytes) {
+                Ok(result) => Self::Success(Success {
+                    tool_success: true,
+                    result,
+                }),
+                Err(reason) => Self::failed(
+                    EnvelopeCode::InvalidOutput,
+                    format!("Tool '{tool}' returned malformed JSON: {reason}"),
+                    outcome,
+                ),
+            };
+        };
+        Self::failed(error_code, error, outcome)
+    }
+
+    /// A call for which nothing ran.
+    #[must_use]
+    pub fn refused(error_code: EnvelopeCode, error: impl Into<String>) -> Self {
+        let error = error.into();
+        Self::Failure(Failure {
+            tool_success: false,
+            error,
+            error_code,
+            limit: None,
+            remains: None,
+        })
+    }
+
+    /// No such tool.
+    #[must_use]
+    pub fn not_found(tool: &str) -> Self {
+        Self::refused(
+            EnvelopeCode::ToolNotFound,
+            format!("Tool '{tool}' not found"),
+        )
+    }
+
+    fn failed(error_code: EnvelopeCode, error: String, outcome: Outcome) -> Self {
+        let limit = outcome.limit;
+        let remains = Remains::of(outcome);
+        Self::Failure(Failure {
+            tool_success: false,
+            error,
+            error_code,
+            limit,
+            remains,
+        })
+    }
+
+    /// Whether the tool ran and answered.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Success(_))
+    }
+
+    /// The envelope as JSON, on one line or indented for people.
+    ///
+    /// Only white space of the tool's JSON changes, never its values.
+    ///
+    /// # Errors
+    ///
+    /// Memory for the text could not be had.
+    pub fn to_json(&self, layout: Layout) -> serde_json::Result<String> {
+        Ok(lay_out(&serde_json::to_string(self)?, layout))
+    }
+}
+
+/// How JSON is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// On one line, without white space.
+    Compact,
+    /// Indented by two spaces.
+    Indented,
+}
+
+/// The code and text of a failure; nothing where the tool exited with 0.
+fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCode, String)> {
+    use EnvelopeCode::{InvalidOutput, ToolCrashed, ToolTimeout};
+    if outcome.cancelled {
+        return Some((ToolCrashed, format!("Tool '{tool}' was cancelled")));
+    }
+    if let Some(limit) = outcome.limit {
+        return Some(match limit {
+            Limit::WallClock => {
+                let after = Seconds(limits.wall_clock);
+                (
+                    ToolTimeout,
+                    format!("Tool '{tool}' timed out after {after}"),
+                )
+            }
+            Limit::Fuel => (
+                ToolTimeout,
+                format!("Tool '{tool}' used up its fuel of {}", limits.fuel),
+            ),
+            Limit::Memory => (ToolCrashed, format!("Tool '{tool}' ran out of memory")),
+            Limit::Output => {
+                let most = limits.output;
+                (
+                    InvalidOutput,
+                    format!("Tool '{tool}' wrote more than {most} bytes to stdout"),
+                )
+            }
+        });
+    }
+    match &outcome.exit {
+        Exit::Code(0) => None,
+        Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {
+            let code = exit_code(&outcome.exit).unwrap_or(KILLED);
+            Some((
+                ToolCrashed,
+                format!("Tool '{tool}' crashed with exit code {code}"),
+            ))
+        }
+        Exit::Trap(reason) => Some((
+            ToolCrashed,
+            format!("Tool '{tool}' crashed with exit code {TRAPPED}: {reason}"),
+        )),
+        Exit::NotStarted(reason) => Some((
+            ToolCrashed,
+            format!("Tool '{tool}' could not be started: {reason}"),
+        )),
+    }
+}
+
+/// The exit code that stands for how a tool ended; nothing if it never ran.
+#[must_use]
+pub fn exit_code(exit: &Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(code) => Some(*code),
+        Exit::Signal(signal) => Some(128 + signal),
+        Exit::Ended => Some(KILLED),
+        Exit::Trap(_) => Some(TRAPPED),
+        Exit::NotStarted(_) => None,
+    }
+}
+
+impl Remains {
+    fn of(outcome: Outcome) -> Option<Self> {
+        let exit_code = exit_code(&outcome.exit)?;
+        let Captured {
+            bytes: stdout,
+            total: stdout_total,
+        } = outcome.stdout;
+        let Captured {
+            bytes: stderr,
+            total: stderr_total,
+        } = outcome.stderr;
+        let stdout = &stdout[..stdout.len().min(SHOWN)];
+        let stderr = &stderr[stderr.len().saturating_sub(SHOWN)..];
+        let more = |shown: &[u8], total| (total > shown.len() as u64).then_some(total);
+        Some(Self {
+            exit_code,
+            stdout: String::from_utf8_lossy(stdout).into_owned(),
+            stdout_bytes: more(stdout, stdout_total),
+            stderr: String::from_utf8_lossy(stderr).into_owned(),
+            stderr_bytes: more(stderr, stderr_total),
+        })
+    }
+}
+
+/// Seconds with as many decimals as they need.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0.as_secs_f64())
+    }
+}
+
+/// Exactly one JSON value, however deep.
+fn json(bytes: &[u8]) -> Result<Box<RawValue>, String> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("stdout is empty".to_owned());
+    }
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+/// Arguments of a call: exactly one JSON object.
+///
+/// # Errors
+///
+/// They are something else; the text says what.
+pub fn check_arguments(bytes: &[u8]) -> Result<(), String> {
+    let value: &RawValue = serde_json::from_slice(bytes)
+        .map_err(|error| format!("arguments are not valid JSON: {error}"))?;
+    let kind = match value.get().as_bytes().first() {
+        Some(b'{') => return Ok(()),
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    Err(format!("arguments must be a JSON object, not {kind}"))
+}
+
+/// Rewrites the white space between the tokens of valid JSON.
+fn lay_out(json: &str, layout: Layout) -> String {
+    let mut text = String::with_capacity(json.len());
+    let mut depth = 0_usize;
+    let mut rest = json;
+    let mut opened = false;
+    while let Some(first) = rest.chars().next() {
+        let token = &rest[..token_length(rest, first)];
+        rest = &rest[token.len()..];
+        if first.is_ascii_whitespace() {
+            continue;
+        }
+        let closes = matches!(first, '}' | ']');
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        // An empty object or array stays on its line.
+        if layout == Layout::Indented && (opened != closes) && (opened || closes) {
+            new_line(&mut text, depth);
+        }
+        text.push_str(token);
+        opened = matches!(first, '{' | '[');
+        match (first, layout) {
+            ('{' | '[', _) => depth += 1,
+            (',', Layout::Indented) => new_line(&mut text, depth),
+            (':', Layout::Indented) => text.push(' '),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// How many bytes the token at the start of `json` takes: a string, or whatever
+/// comes before the next character with a meaning of its own.
+fn token_length(json: &str, first: char) -> usize {
+    let is_mark = |byte: u8| b"{}[],:\" \t\r\n".contains(&byte);
+    if first != '"' {
+        let plain = json.bytes().take_while(|byte| !is_mark(*byte)).count();
+        return plain.max(first.len_utf8());
+    }
+    let mut bytes = json.bytes().enumerate().skip(1);
+    while let Some((index, byte)) = bytes.next() {
+        match byte {
+            b'"' => return index + 1,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+    json.len()
+}
+
+fn new_line(text: &mut String, depth: usize) {
+    text.push('\n');
+    text.extend(std::iter::repeat_n("  ", depth));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Usage;
+
+    fn outcome(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> Outcome {
+        let captured = |bytes: &[u8]| Captured {
+            bytes: bytes.to_vec(),
+            total: bytes.len() as u64,
+        };
+        Outcome {
+            exit,
+            limit,
+            cancelled: false,
+            stdout: captured(stdout),
+            stderr: captured(b"why\xff"),
+            usage: Usage::default(),
+        }
+    }
+
+    fn line(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> String {
+        let outcome = outcome(exit, limit, stdout);
+        Envelope::of("t", &Limits::default(), outcome)
+            .to_json(Layout::Compact)
+            .expect("JSON")
+    }
+
+    #[test]
+    fn the_tools_json_is_carried_as_it_was_written() {
+        let text =
+            b" {\"b\": 1.0,\n \"a\" : 123456789012345678901234567890, \"s\": \" \\\" { \"}\n";
+        assert_eq!(
+            line(Exit::Code(0), None, text),
+            r#"{"tool_success":true,"result":{"b":1.0,"a":123456789012345678901234567890,"s":" \" { "}}"#
+        );
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(line(Exit::Code(0), None, deep.as_bytes()).len() > deep.len());
+    }
+
+    #[test]
+    fn what_is_not_one_json_value_is_invalid_output() {
+        for bad in [&b""[..], b"{} {}", b"{", b"{\"a\":\"\xff\"}", b"nothing"] {
+            let line = line(Exit::Code(0), None, bad);
+            assert!(
+                line.contains(r#""error_code":"INVALID_OUTPUT","exit_code":0"#),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_end_has_its_code() {
+        let cases = [
+            (
+                Exit::Code(3),
+                None,
+                "crashed with exit code 3",
+                "TOOL_CRASHED",
+                "\"exit_code\":3",
+            ),
+            (
+                Exit::Signal(11),
+                None,
+                "exit code 139",
+                "TOOL_CRASHED",
+                "\"exit_code\":139",
+            ),
+            (
+                Exit::Trap("unreachable".into()),
+                None,
+                "134: unreachable",
+                "TOOL_CRASHED",
+                ":134",
+            ),
+            (
+                Exit::Ended,
+                Some(Limit::WallClock),
+                "timed out after 30s",
+                "TOOL_TIMEOUT",
+                ":137",
+            ),
+            (
+                Exit::Ended,
+                Some(Limit::Fuel),
+                "fuel",
+                "TOOL_TIMEOUT",
+                "\"limit\":\"fuel\"",
+            ),
+            (
+                Exit::Ended,
+                Some(Limit::Memory),
+                "memory",
+                "TOOL_CRASHED",
+                "\"limit\":\"memory\"",
+            ),
+            (
+                Exit::Ended,
+                Some(Limit::Output),
+                "stdout",
+                "INVALID_OUTPUT",
+                "\"limit\":\"output\"",
+            ),
+        ];
+        for (exit, limit, error, code, part) in cases {
+            let line = line(exit, limit, b"partial");
+            for expected in [
+                error,
+                code,
+                part,
+                "\"stdout\":\"partial\"",
+                "\"stderr\":\"why\u{fffd}\"",
+            ] {
+                assert!(line.contains(expected), "{expected}: {line}");
+            }
+        }
+        let line = line(Exit::NotStarted("no such file".into()), None, b"");
+        assert_eq!(
+            line,
+            r#"{"tool_success":false,"error":"Tool 't' could not be started: no such file","error_code":"TOOL_CRASHED"}"#
+        );
+    }
+
+    #[test]
+    fn long_streams_are_cut_and_counted() {
+        let line = line(Exit::Code(1), None, &vec![b'x'; SHOWN + 7]);
+        assert!(
+            line.contains(&format!("\"stdout_bytes\":{}", SHOWN + 7)),
+            "{}",
+            &line[..200]
+        );
+        assert!(!line.contains("stderr_bytes"));
+    }
+
+    #[test]
+    fn people_get_lines() {
+        let json = r#"{"a":[],"b":{},"c":[1,{"d":"x, y"}]}"#;
+        let indented = "{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"x, y\"\n    }\n  ]\n}";
+        assert_eq!(lay_out(json, Layout::Indented), indented);
+        assert_eq!(lay_out(indented, Layout::Compact), json);
+    }
+
+    #[test]
+    fn arguments_are_one_object() {
+        assert!(check_arguments(b" {\"a\": 1}\n").is_ok());
+        for (bad, word) in [
+            ("[]", "array"),
+            ("1", "number"),
+            ("", "not valid"),
+            ("{} x", "not valid"),
+        ] {
+            let error = check_arguments(bad.as_bytes()).expect_err(bad);
+            assert!(error.contains(word), "{bad}: {error}");
+        }
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(check_arguments(deep.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,326 @@
+//! What the host and the supervisor say to each other over the control socket.
+//!
+//! The host sends one [`Plan`], with the tool's stdin, stdout and stderr as
+//! descriptors beside it; the supervisor answers with one [`Report`] when nothing
+//! of the tool is left. There is no other message: the host asks for the end of a
+//! call by shutting its side down, which is also what its death looks like.
+//!
+//! Owns the bytes of both messages, and refuses what is malformed. Opens nothing.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::exec::Call;
+
+/// The largest plan that is sent or taken, in bytes: well above what the kernel
+/// passes to a program (`ARG_MAX`, 2 MiB by default).
+const MAX_PLAN: usize = 64 << 20;
+
+/// The descriptors that come with a plan: the tool's stdin, stdout and stderr.
+pub(super) const DESCRIPTORS: usize = 3;
+
+/// The length of the [`prefix`](Plan::decode) that tells how long a plan is.
+pub(super) const PREFIX: usize = 8;
+
+/// What to run, and within which bounds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The executable; absolute.
+    pub(super) program: CString,
+    /// The working directory; absolute.
+    pub(super) directory: CString,
+    /// `argv`, with the program's name at its head.
+    pub(super) args: Vec<CString>,
+    /// The whole environment, as `NAME=value`.
+    pub(super) env: Vec<CString>,
+    /// When the supervisor ends the call by itself.
+    pub(super) bounds: Bounds,
+}
+
+/// When the supervisor ends a call by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bounds {
+    /// From the start of the tool.
+    pub(super) wall_clock: Duration,
+    /// Bytes of memory of all of the tool's processes together.
+    pub(super) memory: u64,
+    /// Processes and threads.
+    pub(super) processes: u64,
+}
+
+/// What leads a plan: everything but its strings, and how many of those follow.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    bounds: Bounds,
+    args: usize,
+    env: usize,
+}
+
+/// Why a plan cannot be sent, or is not taken.
+#[derive(Debug, Error)]
+pub(super) enum PlanError {
+    /// A C string ends at its first NUL.
+    #[error("{0} contains a NUL byte, which no program can be given")]
+    Nul(String),
+    /// An environment has no form for it.
+    #[error("environment variable name `{0}` is empty or contains `=`")]
+    Name(String),
+    /// A relative path would depend on the supervisor's own directory.
+    #[error("{0} `{1}` is not an absolute path")]
+    Relative(&'static str, String),
+    /// [`MAX_PLAN`]
+    #[error("arguments and environment take more than {MAX_PLAN} bytes")]
+    TooLarge,
+    /// The header is not what this version writes.
+    #[error("malformed plan")]
+    Header(#[from] serde_json::Error),
+    /// The strings are not as many as the header says.
+    #[error("malformed plan: {0}")]
+    Strings(&'static str),
+}
+
+impl Plan {
+    /// The plan of a call of `program`.
+    pub(super) fn new(program: &Path, call: &Call) -> Result<Self, PlanError> {
+        let args = std::iter::once(program.as_os_str())
+            .chain(call.args.iter().map(|arg| arg.as_os_str()))
+            .enumerate()
+            .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
+            .collect::<Result<_, _>>()?;
+        let env = call.grant.env.iter().map(|(name, value)| variable(name, value));
+        Ok(Self {
+            program: absolute("the program", program)?,
+            directory: absolute("the workspace", &call.workspace)?,
+            args,
+            env: env.collect::<Result<_, _>>()?,
+            bounds: Bounds {
+                wall_clock: call.limits.wall_clock,
+                memory: call.limits.native_memory,
+                processes: call.limits.processes,
+            },
+        })
+    }
+
+    /// The plan as bytes: the lengths of the two parts that follow (little
+    /// endian, 32 bits each), a header in JSON, and the strings, each ended by a
+    /// NUL, which is the form in which a program is given them.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, PlanError> {
+        let header = Header { bounds: self.bounds, args: self.args.len(), env: self.env.len() };
+        let header = serde_json::to_vec(&header)?;
+        let mut strings = Vec::new();
+        let fixed = [&self.program, &self.directory];
+        for string in fixed.into_iter().chain(&self.args).chain(&self.env) {
+            strings.extend_from_slice(string.as_bytes_with_nul());
+        }
+        let mut frame = Vec::with_capacity(PREFIX + header.len() + strings.len());
+        for part in [&header, &strings] {
+            let length = u32::try_from(part.len()).map_err(|_| PlanError::TooLarge)?;
+            frame.extend_from_slice(&length.to_le_bytes());
+        }
+        frame.extend_from_slice(&header);
+        frame.extend_from_slice(&strings);
+        if frame.len() > MAX_PLAN {
+            return Err(PlanError::TooLarge);
+        }
+        Ok(frame)
+    }
+
+    /// The lengths of the header and of the strings that follow `prefix`.
+    pub(super) fn lengths(prefix: [u8; PREFIX]) -> Result<(usize, usize), PlanError> {
+        let [a, b, c, d, e, f, g, h] = prefix;
+        let header = u32::from_le_bytes([a, b, c, d]) as usize;
+        let strings = u32::from_le_bytes([e, f, g, h]) as usize;
+        if header.saturating_add(strings) > MAX_PLAN {
+            return Err(PlanError::TooLarge);
+        }
+        Ok((header, strings))
+    }
+
+    /// The plan that [`encode`](Self::encode) wrote.
+    pub(super) fn decode(header: &[u8], strings: &[u8]) -> Result<Self, PlanError> {
+        let header: Header = serde_json::from_slice(header)?;
+        let mut strings = Strings(strings);
+        let program = strings.next()?;
+        let directory = strings.next()?;
+        let args = (0..header.args).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
+        let env = (0..header.env).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
+        if !strings.0.is_empty() {
+            return Err(PlanError::Strings("more strings than announced"));
+        }
+        if args.is_empty() {
+            return Err(PlanError::Strings("no name for the program"));
+        }
+        if !program.as_bytes().starts_with(b"/") || !directory.as_bytes().starts_with(b"/") {
+            return Err(PlanError::Strings("a path is not absolute"));
+        }
+        Ok(Self { program, directory, args, env, bounds: header.bounds })
+    }
+}
+
+/// Strings that end with a NUL each, taken from the front.
+struct Strings<'a>(&'a [u8]);
+
+impl Strings<'_> {
+    fn next(&mut self) -> Result<CString, PlanError> {
+        let missing = PlanError::Strings("fewer strings than announced");
+        let end = self.0.iter().position(|byte| *byte == 0).ok_or(missing)?;
+        let (string, rest) = self.0.split_at(end + 1);
+        self.0 = rest;
+        CString::from_vec_with_nul(string.to_vec())
+            .map_err(|_| PlanError::Strings("a string without its end"))
+    }
+}
+
+fn c_string(text: &OsStr, what: impl FnOnce() -> String) -> Result<CString, PlanError> {
+    CString::new(text.as_bytes()).map_err(|_| PlanError::Nul(what()))
+}
+
+fn absolute(what: &'static str, path: &Path) -> Result<CString, PlanError> {
+    if !path.is_absolute() {
+        return Err(PlanError::Relative(what, path.display().to_string()));
+    }
+    c_string(path.as_os_str(), || format!("the path of {what}"))
+}
+
+fn variable(name: &OsStr, value: &OsStr) -> Result<CString, PlanError> {
+    if name.is_empty() || name.as_bytes().contains(&b'=') {
+        return Err(PlanError::Name(name.to_string_lossy().into_owned()));
+    }
+    let mut variable = name.to_os_string();
+    variable.push("=");
+    variable.push(value);
+    c_string(&variable, || format!("environment variable `{}`", name.to_string_lossy()))
+}
+
+/// How a call went, said when nothing of it is left. One line of JSON.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    /// How the tool ended.
+    pub(super) end: End,
+    /// From the start of the tool to its end.
+    pub(super) duration: Duration,
+    /// The resident set of the largest process, in bytes.
+    pub(super) peak_memory: u64,
+    /// What `peak_memory` cannot fall below: a program starts with the peak of
+    /// the process that became it, the supervisor.
+    pub(super) memory_floor: u64,
+    /// Processes that could not be ended.
+    pub(super) survivors: usize,
+    /// What did not go as intended and did not stop the call.
+    pub(super) notes: Vec<String>,
+}
+
+/// How a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+    /// The supervisor killed it.
+    Killed(Cause),
+    /// It never ran: this step failed with this `errno`.
+    NotStarted(Step, i32),
+}
+
+/// Why a supervisor killed a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Cause {
+    /// The host asked for it, or is gone.
+    Host,
+    /// [`Bounds::wall_clock`]
+    WallClock,
+    /// [`Bounds::memory`]
+    Memory,
+    /// [`Bounds::processes`]
+    Processes,
+}
+
+/// What a process does to become the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// Making the process.
+    Clone,
+    /// Being bound to the supervisor's life.
+    Bind,
+    /// Its resource limits.
+    Limits,
+    /// Its stdin, stdout, stderr.
+    Streams,
+    /// Its working directory.
+    Directory,
+    /// `execve`
+    Exec,
+}
+
+impl Report {
+    /// The report as one line.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let string = |text: &str| CString::new(text).expect("no NUL");
+        Plan {
+            program: string("/bin/tool"),
+            directory: string("/work"),
+            args: vec![string("/bin/tool"), string(""), string("a b\n")],
+            env: vec![string("A=1"), string("B=")],
+            bounds: Bounds { wall_clock: Duration::from_millis(1500), memory: 1 << 30, processes: 7 },
+        }
+    }
+
+    fn parts(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let prefix = frame[..PREFIX].try_into().expect("eight bytes");
+        let (header, strings) = Plan::lengths(prefix).expect("short enough");
+        let body = &frame[PREFIX..];
+        assert_eq!(body.len(), header + strings);
+        (body[..header].to_vec(), body[header..].to_vec())
+    }
+
+    #[test]
+    fn a_plan_arrives_as_it_was_sent() {
+        let (header, strings) = parts(&plan().encode().expect("encodes"));
+        assert_eq!(Plan::decode(&header, &strings).expect("decodes"), plan());
+    }
+
+    #[test]
+    fn malformed_plans_are_refused() {
+        let (header, strings) = parts(&plan().encode().expect("encodes"));
+        let text = String::from_utf8(header.clone()).expect("JSON");
+        let refused = |header: &[u8], strings: &[u8]| {
+            assert!(Plan::decode(header, strings).is_err(), "{:?}", String::from_utf8_lossy(header));
+        };
+        refused(&header, &strings[..strings.len() - 1]);
+        refused(&header, &[&strings[..], b"more\0"].concat());
+        refused(&header, &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat());
+        refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0");
+        refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);
+        refused(b"{", &strings);
+        refused(&header, b"");
+        assert!(Plan::lengths([0xff; PREFIX]).is_err());
+    }
+
+    #[test]
+    fn what_no_program_can_be_given_is_refused() {
+        assert!(matches!(variable(OsStr::new("A=B"), OsStr::new("1")), Err(PlanError::Name(_))));
+        assert!(matches!(variable(OsStr::new(""), OsStr::new("1")), Err(PlanError::Name(_))));
+        assert!(matches!(variable(OsStr::new("A"), OsStr::new("\0")), Err(PlanError::Nul(_))));
+        assert!(matches!(absolute("it", Path::new("a")), Err(PlanError::Relative(..))));
+    }
+}

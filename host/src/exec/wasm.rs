@@ -1,0 +1,235 @@
+//! The lane of WebAssembly components.
+//!
+//! Owns the engine, the compiled code and the threads of a process; runs each
+//! call in a store of its own, so that nothing of a guest survives it. What a
+//! guest may import is in [`guest`], where compiled code is kept in [`cache`].
+
+pub mod cache;
+mod engine;
+mod guest;
+mod state;
+mod stdio;
+mod threads;
+mod workspace;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, Linker};
+use wasmtime_wasi::p2::bindings::CommandPre;
+
+use self::cache::Cache;
+use self::engine::{GuestEngine, MAX_GUESTS};
+use self::guest::{Finished, Guest};
+use self::state::{MemoryBudget, State};
+use self::threads::{GuestThreads, ThreadError};
+use super::limits::{Limit, STDERR_KEPT};
+use super::output::{Pipe, Sink};
+use super::{Call, Lane, Outcome, Usage};
+use crate::digest::Digest;
+
+/// Why a component cannot be run on this host, ever.
+#[derive(Debug, thiserror::Error)]
+pub enum ComponentError {
+    /// A core module: `wasm32-wasip1` or no WASI at all.
+    #[error("is a core WebAssembly module, not a component (build it for `wasm32-wasip2`)")]
+    CoreModule,
+    /// It does not parse or does not compile.
+    #[error("does not compile: {0}")]
+    Invalid(String),
+    /// It is no command.
+    #[error("does not export `wasi:cli/run`: it is a library, not a command")]
+    NotACommand,
+    /// It imports something that the host does not offer; the text names it.
+    #[error("asks for what this host does not offer: {0}")]
+    Link(String),
+}
+
+/// Everything that the components of one process share.
+pub struct Runtime {
+    engine: GuestEngine,
+    linker: Linker<State>,
+    threads: GuestThreads,
+    places: Arc<Semaphore>,
+    budget: MemoryBudget,
+}
+
+impl Runtime {
+    /// Builds the engine. Costs about a millisecond and reserves address space;
+    /// memory is taken only as guests use it.
+    ///
+    /// `memory` is what all guests together may use, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// wasmtime does not run on this machine.
+    pub fn new(memory: u64) -> Result<Arc<Self>, String> {
+        let build = || -> wasmtime::Result<Self> {
+            let engine = GuestEngine::new()?;
+            let linker = guest::linker(&engine)?;
+            Ok(Self {
+                engine,
+                linker,
+                threads: GuestThreads::default(),
+                places: Arc::new(Semaphore::new(MAX_GUESTS as usize)),
+                budget: MemoryBudget::new(memory),
+            })
+        };
+        build().map(Arc::new).map_err(|error| format!("{error:#}"))
+    }
+
+    /// What compiled code depends on besides the component.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.engine.fingerprint()
+    }
+
+    /// Loads a component: from the cache where it is there and intact, else by
+    /// compiling `bytes`, which is then kept. `compiling` is called before a
+    /// compilation begins.
+    ///
+    /// # Errors
+    ///
+    /// See [`ComponentError`].
+    pub fn load(
+        self: &Arc<Self>,
+        digest: &Digest,
+        cache: &Cache,
+        bytes: impl FnOnce() -> std::io::Result<Vec<u8>>,
+        compiling: impl FnOnce(),
+    ) -> Result<GuestProgram, ComponentError> {
+        let engine = &self.engine.engine;
+        let fingerprint = self.fingerprint();
+        if let Some(component) = cache.load(engine, fingerprint, digest) {
+            return self.link(&component);
+        }
+        let bytes = bytes().map_err(|error| ComponentError::Invalid(error.to_string()))?;
+        if is_core_module(&bytes) {
+            return Err(ComponentError::CoreModule);
+        }
+        compiling();
+        let component = Component::from_binary(engine, &bytes)
+            .map_err(|error| ComponentError::Invalid(format!("{error:#}")))?;
+        let program = self.link(&component)?;
+        cache.store(&component, fingerprint, digest);
+        Ok(program)
+    }
+
+    fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
+        // wasmtime's text names the import that is missing or of another type.
+        let instance = self
+            .linker
+            .instantiate_pre(component)
+            .map_err(|error| ComponentError::Link(format!("{error:#}")))?;
+        let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
+        Ok(GuestProgram {
+            runtime: Arc::clone(self),
+            component,
+        })
+    }
+}
+
+fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
+    component
+        .component_type()
+        .imports(engine)
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// A core module and a component begin with the same four bytes and differ in
+/// the layer, the seventh (the component model's binary format).
+fn is_core_module(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\0asm") && bytes.get(6..8) == Some(&[0, 0])
+}
+
+/// A component that is compiled, linked and ready to be called.
+#[derive(Clone)]
+pub struct GuestProgram {
+    runtime: Arc<Runtime>,
+    component: CommandPre<State>,
+}
+
+impl GuestProgram {
+    /// The interfaces that the component imports, with their versions.
+    #[must_use]
+    pub fn imports(&self) -> Vec<String> {
+        imports(
+            self.component.instance_pre().component(),
+            self.component.engine(),
+        )
+    }
+
+    async fn call(self, call: Call) -> Outcome {
+        let runtime = Arc::clone(&self.runtime);
+        // Held to the end of the call. The semaphore is never closed.
+        let _place = runtime.places.acquire().await;
+        while !runtime.budget.has_room() && !call.cancel.is_cancelled() {
+            tokio::time::sleep(QUEUE_POLL).await;
+        }
+        let cancel = call.cancel.child_token();
+        let _cancel_if_dropped = cancel.clone().drop_guard();
+        let _ticking = runtime.engine.ticking();
+        let limits = call.limits;
+        let stdout = Pipe::new(call.stdout.clone(), limits.output);
+        let stderr = Pipe::new(stderr_sink(&call.stderr), limits.output);
+        let guest = Guest {
+            component: self.component,
+            call,
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
+            budget: runtime.budget.clone(),
+            cancel: cancel.clone(),
+        };
+        let started = Instant::now();
+        let over = async {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = tokio::time::sleep(limits.wall_clock) => {}
+            }
+            // The guest's own thread sees its deadline itself, unless it is blocked.
+            tokio::time::sleep(2 * engine::EPOCH_TICK).await;
+        };
+        let finished = match runtime.threads.run(move || guest.run(), over).await {
+            Ok(finished) => finished,
+            Err(ThreadError::Abandoned) => Finished {
+                exit: guest::ended_by_host(),
+                limit: (!cancel.is_cancelled()).then_some(Limit::WallClock),
+                cancelled: cancel.is_cancelled(),
+                usage: Usage {
+                    duration: started.elapsed(),
+                    ..Usage::default()
+                },
+            },
+            Err(error) => return Outcome::not_started(error.to_string()),
+        };
+        Outcome {
+            exit: finished.exit,
+            limit: finished.limit,
+            cancelled: finished.cancelled,
+            stdout: stdout.take(),
+            stderr: stderr.take(),
+            usage: finished.usage,
+        }
+    }
+}
+
+/// How often a queued call looks whether memory has become free.
+const QUEUE_POLL: Duration = Duration::from_millis(5);
+
+/// stderr never ends a call: only its tail is kept.
+fn stderr_sink(sink: &Sink) -> Sink {
+    match sink {
+        Sink::Head => Sink::Tail(STDERR_KEPT),
+        Sink::Tail(_) | Sink::Forward(_) => sink.clone(),
+    }
+}
+
+impl Lane for GuestProgram {
+    fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        Box::pin(self.clone().call(call))
+    }
+}

@@ -1,0 +1,176 @@
+//! The one wasmtime engine of a process and the thread that ticks its epoch.
+//!
+//! Every setting that differs from wasmtime's default is here, with its reason;
+//! docs/performance.md has the measurements.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+};
+
+/// How often a running guest gives way so that its deadline can be looked at.
+pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
+
+/// How many guests can be alive at once; further calls wait for a place.
+pub(super) const MAX_GUESTS: u32 = 1024;
+
+/// Elements of one table. Interpreters compiled to WebAssembly (CPython,
+/// SpiderMonkey) bring function tables of 6,000 to 8,000.
+pub(super) const MAX_TABLE_ELEMENTS: usize = 65_536;
+
+/// Core instances of one component: interpreters come as a dozen linked modules.
+const CORE_INSTANCES_PER_COMPONENT: u32 = 64;
+
+/// The stack of a guest, in bytes; deeper recursion traps.
+const WASM_STACK: usize = 1 << 20;
+
+/// What of a slot's memory stays mapped between calls, in bytes.
+const KEEP_RESIDENT: usize = 1 << 20;
+
+/// The largest linear memory, in bytes: all that 32-bit addresses reach. What a
+/// call may really use is in its limits.
+const MAX_MEMORY: usize = 1 << 32;
+
+/// An engine with its ticker.
+pub(super) struct GuestEngine {
+    pub(super) engine: Engine,
+    ticker: Arc<Ticker>,
+}
+
+impl GuestEngine {
+    /// Builds the engine: pooled where the address space for a pool can be had,
+    /// on demand where it cannot (a container with `ulimit -v`, for one).
+    pub(super) fn new() -> wasmtime::Result<Self> {
+        let engine = pooled(Enabled::Yes)
+            .or_else(|error| {
+                tracing::debug!("no pagemap scan, memory is reset by the kernel: {error:#}");
+                pooled(Enabled::No)
+            })
+            .or_else(|error| {
+                tracing::debug!("no pool, instances are allocated on demand: {error:#}");
+                Engine::new(&base())
+            })?;
+        let ticker = Ticker::start(engine.clone());
+        Ok(Self { engine, ticker })
+    }
+
+    /// What compiled code depends on besides the component: wasmtime's version,
+    /// the engine's settings, the processor. Two engines with equal
+    /// fingerprints can load each other's code.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.engine
+            .precompile_compatibility_hash()
+            .hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Keeps the epoch advancing while the value lives.
+    pub(super) fn ticking(&self) -> Ticking {
+        self.ticker.enter()
+    }
+}
+
+fn base() -> Config {
+    let mut config = Config::new();
+    config
+        // Halves the cost of an async call. Rules out component-model concurrency
+        // (p3) for this engine; no tool of the 0.2 world uses it.
+        .concurrency_support(false)
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(2 * WASM_STACK);
+    config
+}
+
+fn pooled(pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(MAX_GUESTS)
+        .total_stacks(MAX_GUESTS)
+        .total_core_instances(8 * MAX_GUESTS)
+        .total_memories(2 * MAX_GUESTS)
+        .total_tables(8 * MAX_GUESTS)
+        .max_core_instances_per_component(CORE_INSTANCES_PER_COMPONENT)
+        .max_memories_per_component(8)
+        .max_tables_per_component(CORE_INSTANCES_PER_COMPONENT)
+        .max_memories_per_module(8)
+        .max_tables_per_module(8)
+        .table_elements(MAX_TABLE_ELEMENTS)
+        .max_memory_size(MAX_MEMORY);
+    // Keeping pages resident pays only where the kernel can say which of them
+    // were written; without that it is slower than letting them go.
+    if matches!(pagemap_scan, Enabled::Yes) {
+        pool.linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(KEEP_RESIDENT)
+            .pagemap_scan(Enabled::Yes);
+    }
+    let mut config = base();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    Engine::new(&config)
+}
+
+/// A thread that advances the epoch while at least one guest runs, and sleeps
+/// otherwise, so that an idle host uses no processor.
+struct Ticker {
+    running: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// A guest is running. Ends with the value.
+pub(super) struct Ticking(Arc<Ticker>);
+
+impl Ticker {
+    fn start(engine: Engine) -> Arc<Self> {
+        let ticker = Arc::new(Self {
+            running: Mutex::new(0),
+            changed: Condvar::new(),
+        });
+        // The thread must not keep the engine alive, nor the ticker.
+        let (weak, engine) = (Arc::downgrade(&ticker), engine.weak());
+        let tick = move || {
+            while let (Some(ticker), Some(engine)) = (weak.upgrade(), engine.upgrade()) {
+                ticker.wait_for_guest();
+                engine.increment_epoch();
+                drop((ticker, engine));
+                std::thread::sleep(EPOCH_TICK);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("epoch".into()).spawn(tick) {
+            // Without ticks the wall clock cannot end a spinning guest; fuel still does.
+            tracing::warn!("cannot start the epoch thread: {error}");
+        }
+        ticker
+    }
+
+    fn wait_for_guest(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // Woken now and then to notice that the engine is gone.
+        let _ = self
+            .changed
+            .wait_timeout_while(running, Duration::from_secs(60), |running| *running == 0);
+    }
+
+    fn enter(self: &Arc<Self>) -> Ticking {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        if *running == 1 {
+            self.changed.notify_one();
+        }
+        Ticking(Arc::clone(self))
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        *self
+            .0
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+}

@@ -1,0 +1,155 @@
+//! What the host keeps for one guest: its WASI context, its handles, and the
+//! memory it was allowed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wasmtime::ResourceLimiter;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::engine::MAX_TABLE_ELEMENTS;
+
+/// Streams and pollables that come with a file, beside its own handle.
+const TABLE_ENTRIES_PER_HANDLE: usize = 4;
+
+/// The data of a store.
+pub(super) struct State {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    pub(super) memory: MemoryLimit,
+    handles: usize,
+}
+
+impl State {
+    pub(super) fn new(wasi: WasiCtx, memory: MemoryLimit, handles: usize) -> Self {
+        let mut table = ResourceTable::new();
+        // Opening files is refused with an error at `handles`; this is the wall
+        // behind it, for streams and pollables, and passing it traps.
+        table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
+        Self {
+            wasi,
+            table,
+            memory,
+            handles,
+        }
+    }
+
+    /// Whether the guest may open one file or directory more.
+    pub(super) fn may_open(&mut self) -> bool {
+        let open = self
+            .table
+            .iter_mut()
+            .filter(|entry| entry.is::<Descriptor>())
+            .count();
+        open < self.handles
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
+    }
+}
+
+/// Memory that all guests of a host share, in bytes.
+#[derive(Clone)]
+pub(super) struct MemoryBudget {
+    used: Arc<AtomicU64>,
+    total: u64,
+}
+
+impl MemoryBudget {
+    pub(super) fn new(total: u64) -> Self {
+        Self {
+            used: Arc::default(),
+            total,
+        }
+    }
+
+    /// Whether another guest may start.
+    pub(super) fn has_room(&self) -> bool {
+        self.used.load(Ordering::Relaxed) < self.total
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let take = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.total);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+    }
+}
+
+/// Counts the memory of one guest against its own limit and the host's budget.
+pub(super) struct MemoryLimit {
+    limit: u64,
+    used: u64,
+    refused: bool,
+    budget: MemoryBudget,
+}
+
+impl MemoryLimit {
+    pub(super) fn new(limit: u64, budget: MemoryBudget) -> Self {
+        Self {
+            limit,
+            used: 0,
+            refused: false,
+            budget,
+        }
+    }
+
+    /// Whether growth was refused: what then looks like an `unreachable` or a
+    /// failed allocation was in truth this limit.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Linear memory of the guest in bytes. It only ever grows.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.used, Ordering::Relaxed);
+    }
+}
+
+impl ResourceLimiter for MemoryLimit {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        // Past its own declared maximum the guest is told so by wasmtime; that is
+        // not this limit.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let more = desired.saturating_sub(current) as u64;
+        let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
+        if fits {
+            self.used += more;
+        } else {
+            self.refused = true;
+        }
+        Ok(fits)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let fits = desired <= MAX_TABLE_ELEMENTS;
+        self.refused |= !fits;
+        Ok(fits)
+    }
+}

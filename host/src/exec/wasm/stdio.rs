@@ -1,0 +1,157 @@
+//! The standard streams of a guest.
+//!
+//! wasmtime's own memory pipes fail at their capacity with an error that looks
+//! to the guest like a closed pipe and to the host like a crash; these end the
+//! call and remember why.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::cli::{IsTerminal, StdinStream, StdoutStream};
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
+
+use crate::exec::output::{Pipe, PipeError};
+
+/// The most that one write of a guest may bring, in bytes. A guest can make the
+/// host allocate this much at once.
+const WRITE_PERMIT: usize = 1 << 20;
+
+/// The most that one read of a guest gets, in bytes.
+const READ_CHUNK: usize = 1 << 20;
+
+/// Bytes that were there before the guest started, then EOF.
+#[derive(Clone)]
+pub(super) struct Input(Arc<Mutex<Bytes>>);
+
+impl Input {
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Self(Arc::new(Mutex::new(bytes)))
+    }
+
+    fn take(&self, size: usize) -> Bytes {
+        let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = size.min(READ_CHUNK).min(rest.len());
+        rest.split_to(size)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+}
+
+impl IsTerminal for Input {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdinStream for Input {
+    fn p2_stream(&self) -> Box<dyn InputStream> {
+        Box::new(self.clone())
+    }
+
+    fn async_stream(&self) -> Box<dyn AsyncRead + Send + Sync> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl Pollable for Input {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait]
+impl InputStream for Input {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        if self.is_empty() {
+            Err(StreamError::Closed)
+        } else {
+            Ok(self.take(size))
+        }
+    }
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let bytes = self.take(buffer.remaining());
+        buffer.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// stdout or stderr of a guest, written to a [`Pipe`].
+#[derive(Clone)]
+pub(super) struct Output(pub(super) Pipe);
+
+impl IsTerminal for Output {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Output {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl Pollable for Output {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait]
+impl OutputStream for Output {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.0.write(&bytes).map_err(|error| match error {
+            PipeError::Full => StreamError::trap("stdout passed its limit"),
+            PipeError::Broken(_) => StreamError::Closed,
+        })
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_PERMIT)
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(match self.0.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(PipeError::Full) => Err(io::ErrorKind::QuotaExceeded.into()),
+            Err(PipeError::Broken(error)) => Err(error),
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,226 @@
+//! The threads that guests run on.
+//!
+//! A guest may block its thread inside the kernel, where neither epochs nor the
+//! timers of that thread's runtime reach: opening a FIFO of the workspace does.
+//! So each guest has a thread to itself, past its deadline the thread is
+//! interrupted by a signal, and one that stays blocked is abandoned: the call is
+//! answered, the thread is left to the kernel, and counted.
+
+use std::future::Future;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// Threads that may be stuck in the kernel before further calls are refused.
+const MAX_ABANDONED: usize = 64;
+
+/// Idle threads that are kept for later calls.
+const MAX_IDLE: usize = 64;
+
+/// How often a blocked thread is interrupted once its call is over.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(10);
+
+/// How many interruptions a thread gets before it is abandoned.
+const INTERRUPTIONS: u32 = 25;
+
+/// The signal that interrupts. Its default action is to be ignored, and nothing
+/// else of the host uses it.
+const INTERRUPT: libc::c_int = libc::SIGURG;
+
+type Job = Box<dyn FnOnce(&tokio::runtime::Runtime) + Send>;
+
+/// A pool of threads, each with a runtime of its own that has timers and no I/O
+/// driver: a driver costs three descriptors, and a thousand guests may run at once.
+/// Grows as needed; idle threads are used again, the latest first.
+#[derive(Clone, Default)]
+pub(super) struct GuestThreads(Arc<Pool>);
+
+#[derive(Default)]
+struct Pool {
+    idle: Mutex<Vec<mpsc::Sender<(Job, Arc<Running>)>>>,
+    abandoned: AtomicUsize,
+}
+
+/// The thread that a job runs on, while it runs on it.
+#[derive(Default)]
+struct Running {
+    thread: Mutex<Option<libc::pthread_t>>,
+}
+
+/// Why a job was not begun or not finished.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ThreadError {
+    /// Too many threads are stuck.
+    #[error(
+        "{0} earlier calls are stuck inside the operating system; end what blocks them \
+         (a FIFO nobody writes to, a dead network mount) or restart the host"
+    )]
+    TooManyAbandoned(usize),
+    /// The operating system gives no more threads.
+    #[error("cannot start a thread for the call: {0}")]
+    Spawn(std::io::Error),
+    /// The job stayed blocked in the kernel after it was over.
+    #[error("blocked inside the operating system")]
+    Abandoned,
+    /// The job panicked.
+    #[error("the host's thread for the call failed; this is a bug in the host")]
+    Lost,
+}
+
+impl GuestThreads {
+    /// Runs `job` on a thread of its own until it resolves, or `over` does and
+    /// the job does not follow.
+    pub(super) async fn run<T, F>(
+        &self,
+        job: impl FnOnce() -> F + Send + 'static,
+        over: impl Future<Output = ()>,
+    ) -> Result<T, ThreadError>
+    where
+        T: Send + 'static,
+        F: Future<Output = T>,
+    {
+        let stuck = self.0.abandoned.load(Ordering::Relaxed);
+        if stuck >= MAX_ABANDONED {
+            return Err(ThreadError::TooManyAbandoned(stuck));
+        }
+        let running = Arc::new(Running::default());
+        let (sender, mut result) = oneshot::channel();
+        let job: Job = Box::new(move |runtime| {
+            // A receiver that is gone has abandoned this call.
+            let _ = sender.send(runtime.block_on(job()));
+        });
+        self.begin(job, Arc::clone(&running))
+            .map_err(ThreadError::Spawn)?;
+        tokio::select! {
+            biased;
+            result = &mut result => return result.map_err(|_| ThreadError::Lost),
+            () = over => {}
+        }
+        for _ in 0..INTERRUPTIONS {
+            tokio::select! {
+                biased;
+                result = &mut result => return result.map_err(|_| ThreadError::Lost),
+                () = tokio::time::sleep(INTERRUPT_EVERY) => running.interrupt(),
+            }
+        }
+        self.0.abandon(&running);
+        Err(ThreadError::Abandoned)
+    }
+
+    fn begin(&self, job: Job, running: Arc<Running>) -> std::io::Result<()> {
+        let mut work = (job, running);
+        loop {
+            let idle = self
+                .0
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop();
+            let Some(worker) = idle else { break };
+            match worker.send(work) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::SendError(returned)) => work = returned,
+            }
+        }
+        let (sender, receiver) = mpsc::channel();
+        sender
+            .send(work)
+            .map_err(|_| std::io::ErrorKind::BrokenPipe)?;
+        let pool = Arc::clone(&self.0);
+        install_handler();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        std::thread::Builder::new()
+            .name("guest".into())
+            .spawn(move || pool.serve(&runtime, &sender, &receiver))?;
+        Ok(())
+    }
+}
+
+impl Pool {
+    fn serve(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        own: &mpsc::Sender<(Job, Arc<Running>)>,
+        jobs: &mpsc::Receiver<(Job, Arc<Running>)>,
+    ) {
+        while let Ok((job, running)) = jobs.recv() {
+            running.enter();
+            // After a panic the caller sees its channel close; the thread must still
+            // leave `running`, or a later interruption would meet a dead thread.
+            let finished = catch_unwind(AssertUnwindSafe(|| job(runtime)));
+            if running.leave() == Left::Abandoned {
+                self.abandoned.fetch_sub(1, Ordering::Relaxed);
+            }
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if finished.is_err() || idle.len() >= MAX_IDLE {
+                return;
+            }
+            idle.push(own.clone());
+        }
+    }
+
+    fn abandon(&self, running: &Running) {
+        // Under the lock, so that a job that ends this moment is not counted.
+        let mut thread = running
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if thread.take().is_some() {
+            self.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Left {
+    InTime,
+    Abandoned,
+}
+
+impl Running {
+    fn enter(&self) {
+        // SAFETY: pthread_self has no preconditions.
+        let own = unsafe { libc::pthread_self() };
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
+    }
+
+    fn leave(&self) -> Left {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.take().is_some() {
+            Left::InTime
+        } else {
+            Left::Abandoned
+        }
+    }
+
+    fn interrupt(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = *thread {
+            // SAFETY: the thread is inside its job: it takes itself out of this
+            // mutex, which is held here, before it can end.
+            unsafe { libc::pthread_kill(thread, INTERRUPT) };
+        }
+    }
+}
+
+/// Makes the signal interrupt system calls and do nothing else.
+fn install_handler() {
+    static ONCE: Once = Once::new();
+    extern "C" fn nothing(_: libc::c_int) {}
+    ONCE.call_once(|| {
+        // SAFETY: the structure is plain data for which zero is valid, the handler
+        // does nothing, and without SA_RESTART blocked calls return EINTR.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut());
+        }
+    });
+}

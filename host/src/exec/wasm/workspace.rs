@@ -1,0 +1,216 @@
+//! `ikigai:tool/workspace`: replacing a file on behalf of a guest, inside a
+//! directory that the guest holds.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
+use cap_std::fs::{
+    Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt as _, Permissions, PermissionsExt as _,
+};
+use rustix::fs::OFlags;
+use wasmtime::component::{HasSelf, Linker, Resource};
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+use super::state::State;
+
+mod bindings {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package ikigai:host;
+            world imports {
+                import ikigai:tool/workspace@0.1.0;
+            }
+        ",
+        world: "ikigai:host/imports",
+        with: { "wasi": wasmtime_wasi::p2::bindings },
+        imports: { default: trappable },
+        require_store_data_send: true,
+    });
+}
+
+/// The most that a replacement may hold, in bytes. The documentation in
+/// `wit/tool.wit` states it.
+pub(super) const MAX_CONTENTS: usize = 256 << 20;
+
+/// How many symbolic links are followed before the path counts as a loop: what
+/// Linux itself follows.
+const MAX_LINKS: u32 = 40;
+
+/// Temporary names tried before giving up.
+const NAME_ATTEMPTS: u32 = 64;
+
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    bindings::ikigai::tool::workspace::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+}
+
+impl bindings::ikigai::tool::workspace::Host for State {
+    fn replace(
+        &mut self,
+        dir: Resource<Descriptor>,
+        path: String,
+        contents: Vec<u8>,
+    ) -> wasmtime::Result<Result<(), ErrorCode>> {
+        let view = self.ctx();
+        let Descriptor::Dir(dir) = view.table.get(&dir)? else {
+            return Ok(Err(ErrorCode::NotDirectory));
+        };
+        if dir.perms.write_not_permitted() {
+            return Ok(Err(ErrorCode::Access));
+        }
+        let dir = match dir.dir.try_clone() {
+            Ok(dir) => Dir::from_std_file(dir),
+            Err(error) => return Ok(Err(error_code(&error))),
+        };
+        Ok(replace(&dir, Path::new(&path), &contents).map_err(|error| error_code(&error)))
+    }
+}
+
+/// Replaces the contents of `path` beneath `dir`.
+fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
+    let target = resolve(dir, path)?;
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => dir.open_dir(parent)?,
+        _ => dir.try_clone()?,
+    };
+    let old = open_writable(&parent, name.as_ref())?;
+    let metadata = old.metadata()?;
+    let mut temporary = Temporary::beside(&parent)?;
+    temporary.file.write_all(contents)?;
+    if !temporary.take_owner(&metadata)? {
+        drop(temporary);
+        return rewrite(&old, contents);
+    }
+    temporary
+        .file
+        .set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
+    temporary.file.sync_all()?;
+    temporary.rename_to(name.as_ref())?;
+    // The name is durable once its directory is. A handle opened for listing
+    // may be refused by fsync, so the directory is opened anew.
+    parent.open(".")?.sync_all()
+}
+
+/// Follows symbolic links beneath `dir` to the file itself.
+fn resolve(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match dir.read_link(&target) {
+            Ok(link) => target = target.parent().unwrap_or(Path::new("")).join(link),
+            // Not a link, or not there: opening it will say which.
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
+/// Opens the file to be replaced, and so checks that it may be written: its
+/// directory being writable must not be enough. Never waits, as opening a FIFO
+/// would.
+fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).follow(FollowSymlinks::No);
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = parent.open_with(name, &options)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// In place, where the owner cannot be kept.
+fn rewrite(mut file: &File, contents: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// A file that is removed unless it is renamed.
+struct Temporary<'a> {
+    parent: &'a Dir,
+    name: Option<PathBuf>,
+    file: File,
+}
+
+impl<'a> Temporary<'a> {
+    fn beside(parent: &'a Dir) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        for attempt in 0..NAME_ATTEMPTS {
+            let name = PathBuf::from(format!(".ikigai-{}-{attempt}", std::process::id()));
+            match parent.open_with(&name, &options) {
+                Ok(file) => {
+                    return Ok(Self {
+                        parent,
+                        name: Some(name),
+                        file,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Whether the file could be given the owner of the old one.
+    fn take_owner(&self, old: &cap_std::fs::Metadata) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        if (own.uid(), own.gid()) == (old.uid(), old.gid()) {
+            return Ok(true);
+        }
+        let owner = rustix::fs::Uid::from_raw(old.uid());
+        let group = rustix::fs::Gid::from_raw(old.gid());
+        Ok(rustix::fs::fchown(&self.file, Some(owner), Some(group)).is_ok())
+    }
+
+    fn rename_to(mut self, name: &Path) -> io::Result<()> {
+        if let Some(own) = &self.name {
+            self.parent.rename(own, self.parent, name)?;
+            self.name = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name
+            && let Err(error) = self.parent.remove_file(name)
+        {
+            tracing::warn!(
+                "cannot remove the temporary file `{}`: {error}",
+                name.display()
+            );
+        }
+    }
+}
+
+fn error_code(error: &io::Error) -> ErrorCode {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => ErrorCode::NoEntry,
+        Some(Errno::ACCESS) => ErrorCode::Access,
+        // cap-std reports a path that leads outside as EPERM or EXDEV.
+        Some(Errno::PERM | Errno::XDEV) => ErrorCode::NotPermitted,
+        Some(Errno::ROFS) => ErrorCode::ReadOnly,
+        Some(Errno::NOSPC) => ErrorCode::InsufficientSpace,
+        Some(Errno::DQUOT) => ErrorCode::Quota,
+        Some(Errno::LOOP) => ErrorCode::Loop,
+        Some(Errno::NOTDIR) => ErrorCode::NotDirectory,
+        Some(Errno::NAMETOOLONG) => ErrorCode::NameTooLong,
+        // A directory, a FIFO without a reader, a device: no regular file.
+        Some(Errno::ISDIR | Errno::NXIO | Errno::INVAL) => ErrorCode::Invalid,
+        Some(_) => ErrorCode::Io,
+        None => match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorCode::NotPermitted,
+            io::ErrorKind::InvalidInput => ErrorCode::Invalid,
+            _ => ErrorCode::Io,
+        },
+    }
+}
