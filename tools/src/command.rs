@@ -1,0 +1,107 @@
+//! The two-line protocol: `TOOL --schema` prints the schema; `TOOL` reads one
+//! JSON object on standard input and prints one JSON object.
+//!
+//! The only module that touches the standard streams and picks exit codes. A
+//! failed operation exits 0, since the tool itself ran.
+
+use std::io::{self, Read as _, Write as _};
+use std::process::ExitCode;
+
+use crate::answer::{Failure, Outcome};
+use crate::args::Args;
+use crate::ports::{Files, Shell};
+use crate::{bash, file_edit, file_read, file_write, glob, grep, schemas};
+
+/// Neither a call nor `--schema`.
+const EXIT_USAGE: u8 = 2;
+
+/// Runs `bash`. The port is opened only for a call, not for `--schema`.
+pub fn run_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode {
+    run(schemas::BASH, shell, bash::call)
+}
+
+/// Runs `file_read`.
+pub fn run_file_read<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
+    run(schemas::FILE_READ, files, file_read::call)
+}
+
+/// Runs `file_write`.
+pub fn run_file_write<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
+    run(schemas::FILE_WRITE, files, file_write::call)
+}
+
+/// Runs `file_edit`.
+pub fn run_file_edit<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
+    run(schemas::FILE_EDIT, files, file_edit::call)
+}
+
+/// Runs `glob`.
+pub fn run_glob<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
+    run(schemas::GLOB, files, glob::call)
+}
+
+/// Runs `grep`.
+pub fn run_grep<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
+    run(schemas::GREP, files, grep::call)
+}
+
+/// What `tool` prints for `input` over the port `files`: the tools without
+/// their standard streams, for tests. `None` for a tool that needs no files.
+#[cfg(feature = "fake")]
+pub fn answer<F: Files>(tool: &str, files: &F, input: &[u8]) -> Option<Vec<u8>> {
+    let call = match tool {
+        "file-read" => file_read::call,
+        "file-write" => file_write::call,
+        "file-edit" => file_edit::call,
+        "glob" => glob::call,
+        "grep" => grep::call,
+        _ => return None,
+    };
+    Some(match Args::parse(input).and_then(|args| call(files, &args)) {
+        Ok(answer) => answer.as_bytes().to_vec(),
+        Err(failure) => failure.to_json(),
+    })
+}
+
+fn run<P>(
+    schema: &str,
+    port: impl FnOnce() -> Result<P, String>,
+    call: fn(&P, &Args<'_>) -> Outcome,
+) -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match (args.next(), args.next()) {
+        (None, _) => {}
+        (Some(arg), None) if arg == "--schema" => return print(schema.as_bytes()),
+        _ => return complain(EXIT_USAGE, "usage: TOOL [--schema] <ARGUMENTS.json"),
+    }
+    let port = match port() {
+        Ok(port) => port,
+        Err(reason) => return complain(1, &reason),
+    };
+    let mut input = Vec::new();
+    match io::stdin().lock().read_to_end(&mut input) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            return print(&Failure::no_memory().to_json());
+        }
+        Err(error) => return complain(1, &format!("cannot read standard input: {error}")),
+    }
+    match Args::parse(&input).and_then(|args| call(&port, &args)) {
+        Ok(answer) => print(answer.as_bytes()),
+        Err(failure) => print(&failure.to_json()),
+    }
+}
+
+fn print(bytes: &[u8]) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(1, &format!("cannot write the answer: {error}")),
+    }
+}
+
+fn complain(code: u8, message: &str) -> ExitCode {
+    // With standard error closed as well, the exit code has to do.
+    let _ = writeln!(io::stderr(), "{message}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,88 @@
+//! `file_edit`: replaces exact byte sequences in a regular file, atomically.
+//!
+//! Matching and counting happen here; that the old contents or the new are there
+//! at every moment, with mode and owner kept, is the port's `replace`.
+
+use std::io::Read as _;
+
+use ikigai_protocol::ToolCode;
+use memchr::memmem::Finder;
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::args::Args;
+use crate::ports::{Files, FsError, Kind};
+use crate::target;
+
+/// Answers one call.
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+    let path = args.string("file_path")?;
+    let old = args.string("old_string")?;
+    let new = args.string("new_string")?;
+    let replace_all = args.boolean("replace_all")?.unwrap_or(false);
+    if old.is_empty() {
+        return Err(Failure::new(ToolCode::InvalidArg, "old_string cannot be empty"));
+    }
+    if old == new {
+        return Err(Failure::new(ToolCode::InvalidArg, "old_string and new_string are identical"));
+    }
+    let path = target::file_path("file_path", path)?;
+    let before = read(files, path)?;
+    let finder = Finder::new(old);
+    let count = finder.find_iter(&before).count();
+    match count {
+        1 => {}
+        0 if replace_all => {}
+        0 => return Err(Failure::new(ToolCode::NotFound, "String not found in file")),
+        _ if replace_all => {}
+        _ => {
+            let message = format!("String found {count} times, use replace_all to replace all");
+            return Err(Failure::new(ToolCode::NotUnique, message));
+        }
+    }
+    if count > 0 {
+        let after = replaced(&before, &finder, new.as_bytes(), count)?;
+        drop(before);
+        files.replace(path, &after).map_err(|error| match error {
+            // Gone, or changed into something else, since it was read.
+            FsError::NotFound | FsError::NotRegular => Failure::open(error, path),
+            _ => Failure::write(error, path),
+        })?;
+    }
+    let noun = if count == 1 { "occurrence" } else { "occurrences" };
+    let mut text = format!("Replaced {count} {noun} in ").into_bytes();
+    text.extend_from_slice(target::base_name(path));
+    Ok(Answer::counted(&text, "replacements", count as u64))
+}
+
+fn read<F: Files>(files: &F, path: &[u8]) -> Result<Vec<u8>, Failure> {
+    if path.is_empty() {
+        return Err(Failure::open(FsError::NotFound, path));
+    }
+    let mut opened = files.open(path).map_err(|error| Failure::open(error, path))?;
+    if opened.kind != Kind::Regular {
+        return Err(Failure::open(FsError::NotRegular, path));
+    }
+    let mut contents = Vec::new();
+    let size = usize::try_from(opened.size).map_err(|_| Failure::no_memory())?;
+    contents.try_reserve_exact(size).map_err(|_| Failure::no_memory())?;
+    match opened.file.read_to_end(&mut contents) {
+        Ok(_) => Ok(contents),
+        Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => Err(Failure::no_memory()),
+        Err(_) => Err(Failure::read(path)),
+    }
+}
+
+fn replaced(before: &[u8], finder: &Finder<'_>, new: &[u8], count: usize) -> Result<Vec<u8>, Failure> {
+    let kept = before.len() - count * finder.needle().len();
+    let size = count.checked_mul(new.len()).and_then(|added| kept.checked_add(added));
+    let mut after = Vec::new();
+    after.try_reserve_exact(size.ok_or_else(Failure::no_memory)?).map_err(|_| Failure::no_memory())?;
+    let mut rest = 0;
+    for at in finder.find_iter(before) {
+        after.extend_from_slice(&before[rest..at]);
+        after.extend_from_slice(new);
+        rest = at + finder.needle().len();
+    }
+    after.extend_from_slice(&before[rest..]);
+    Ok(after)
+}

@@ -1,0 +1,185 @@
+//! `file_read`: a whole file, or a window of its lines.
+//!
+//! Both stream from the file into the answer, and both stop where the answer is
+//! full; a window at the start of a file of any size costs what it shows.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use ikigai_protocol::ToolCode;
+
+use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::args::Args;
+use crate::json::Escaper;
+use crate::ports::{Files, FsError, Kind, Opened};
+use crate::target;
+
+/// Read at once, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
+
+const TOO_LARGE: &str = " (too large for one answer; use offset and limit to read a part of it)";
+
+/// Answers one call.
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+    let path = target::file_path("file_path", args.string("file_path")?)?;
+    let window = Window::from_args(args)?;
+    if path.is_empty() {
+        return Err(Failure::open(FsError::NotFound, path));
+    }
+    let mut opened = files.open(path).map_err(|error| Failure::open(error, path))?;
+    check_readable(&mut opened, path)?;
+    // Every byte of a file takes at least one in the answer.
+    let whole = window.limit.is_none() && window.skip == 0;
+    if whole && opened.size > OUTPUT_CAP as u64 {
+        return Err(Failure::read(path).because(TOO_LARGE));
+    }
+    let mut answer = Answer::begin();
+    let read = Copy { path, remaining: window, escaper: Escaper::default() };
+    // A file of /proc tells no size.
+    answer.text().reserve(usize::try_from(opened.size).unwrap_or(0).min(OUTPUT_CAP / 16));
+    read.run(&mut opened.file, answer.text())?;
+    Ok(answer.end())
+}
+
+/// Which lines to show.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    skip: u64,
+    limit: Option<u64>,
+}
+
+impl Window {
+    fn from_args(args: &Args<'_>) -> Result<Self, Failure> {
+        let natural = |name| match args.integer(name)? {
+            None => Ok(None),
+            Some(number) => u64::try_from(number).map(Some).map_err(|_| {
+                Failure::new(ToolCode::InvalidArg, format!("`{name}` must not be negative"))
+            }),
+        };
+        // An offset of 0 is common for "from the start".
+        let skip = natural("offset")?.unwrap_or(0).saturating_sub(1);
+        Ok(Self { skip, limit: natural("limit")? })
+    }
+}
+
+/// Refuses what has no end or no size before anything is read from it.
+fn check_readable<F: Read + Seek>(opened: &mut Opened<F>, path: &[u8]) -> Result<(), Failure> {
+    match opened.kind {
+        Kind::Regular | Kind::Other => Ok(()),
+        Kind::Directory | Kind::Symlink => Err(Failure::read(path)),
+        Kind::Pipe => Err(Failure::about(ToolCode::SeekFailed, "Cannot seek file", path)),
+        Kind::Device => {
+            if opened.file.seek(SeekFrom::End(0)).is_err() {
+                return Err(Failure::about(ToolCode::SeekFailed, "Cannot seek file", path));
+            }
+            // A device tells no size. Only one that is at its end already, as
+            // /dev/null is, can be read whole.
+            match opened.file.read(&mut [0]) {
+                Ok(0) => Ok(()),
+                _ => Err(Failure::about(ToolCode::SizeFailed, "Cannot get file size", path)),
+            }
+        }
+    }
+}
+
+/// Copies the window's lines into the answer.
+struct Copy<'p> {
+    path: &'p [u8],
+    remaining: Window,
+    escaper: Escaper,
+}
+
+impl Copy<'_> {
+    fn run(mut self, file: &mut impl Read, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while self.remaining.limit != Some(0) {
+            let count = match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Failure::read(self.path)),
+            };
+            let piece = self.within_window(&buffer[..count]);
+            self.escaper.push(piece, out);
+            if out.len() > OUTPUT_CAP {
+                return Err(Failure::read(self.path).because(TOO_LARGE));
+            }
+        }
+        self.escaper.finish(out);
+        Ok(())
+    }
+
+    /// Drops the lines before the window and those after it.
+    fn within_window<'b>(&mut self, mut piece: &'b [u8]) -> &'b [u8] {
+        if self.remaining.skip > 0 {
+            let start = after_lines(piece, &mut self.remaining.skip);
+            piece = &piece[start..];
+        }
+        match &mut self.remaining.limit {
+            Some(limit) => {
+                let end = after_lines(piece, limit);
+                &piece[..end]
+            }
+            None => piece,
+        }
+    }
+}
+
+/// Where the bytes after the next `lines` newlines begin; counts `lines` down by
+/// as many as there are.
+fn after_lines(piece: &[u8], lines: &mut u64) -> usize {
+    for newline in memchr::memchr_iter(b'\n', piece) {
+        if *lines == 0 {
+            return newline;
+        }
+        *lines -= 1;
+        if *lines == 0 {
+            return newline + 1;
+        }
+    }
+    if *lines == 0 { 0 } else { piece.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(text: &str, skip: u64, limit: Option<u64>, step: usize) -> String {
+        struct Steps<'a>(&'a [u8], usize);
+        impl Read for Steps<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                let count = self.1.min(self.0.len()).min(buffer.len());
+                buffer[..count].copy_from_slice(&self.0[..count]);
+                self.0 = &self.0[count..];
+                Ok(count)
+            }
+        }
+        let mut out = Vec::new();
+        let copy = Copy { path: b"f", remaining: Window { skip, limit }, escaper: Escaper::default() };
+        copy.run(&mut Steps(text.as_bytes(), step), &mut out).expect("reads");
+        String::from_utf8(out).expect("UTF-8").replace("\\n", "\n")
+    }
+
+    #[test]
+    fn windows_are_the_lines_asked_for() {
+        let text = "one\ntwo\n\nfür\nend";
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        for skip in 0..7 {
+            for limit in [None, Some(0), Some(1), Some(2), Some(9)] {
+                let shown = lines.iter().skip(skip).take(limit.unwrap_or(99));
+                let expected: String = shown.copied().collect();
+                for step in [1, 2, 3, 100] {
+                    let limit = limit.map(|limit| limit as u64);
+                    assert_eq!(window(text, skip as u64, limit, step), expected, "{skip} {limit:?} {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_line_stops_at_the_cap() {
+        let copy =
+            Copy { path: b"f", remaining: Window { skip: 0, limit: Some(1) }, escaper: Escaper::default() };
+        let failure = copy.run(&mut std::io::repeat(b'x'), &mut Vec::new()).expect_err("too large");
+        assert!(String::from_utf8_lossy(&failure.to_json()).contains("use offset and limit"));
+    }
+}

@@ -1,0 +1,83 @@
+//! `glob`: the names that match a pattern, sorted by bytes.
+//!
+//! What one component matches is [`component`]'s, which directories are read
+//! [`walk`]'s; here are the parameters, the joining of `path` and `pattern`, and
+//! the answer. `grep` shares [`find`].
+
+pub(crate) mod component;
+mod walk;
+
+use ikigai_protocol::ToolCode;
+
+use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::args::Args;
+use crate::json;
+use crate::ports::{Files, FsError, Kind};
+pub(crate) use walk::Found;
+use walk::Pattern;
+
+/// The longest pattern, in bytes; no path is as long.
+const MAX_PATTERN_BYTES: usize = 16 << 10;
+
+/// Room in an answer for the note on what was left out.
+const NOTE_BYTES: usize = 256;
+
+/// Answers one call.
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+    let pattern = args.string("pattern")?;
+    let path = args.optional_string("path")?.unwrap_or("");
+    let mut found = find(files, path, pattern, &|_| true)?;
+    found.sort_unstable();
+    found.dedup();
+    let mut answer = Answer::begin();
+    let out = answer.text();
+    for (index, one) in found.iter().enumerate() {
+        let before = out.len();
+        if index > 0 {
+            out.extend_from_slice(b"\\n");
+        }
+        json::escape(&one.path, out);
+        if out.len() > OUTPUT_CAP - NOTE_BYTES {
+            out.truncate(before);
+            let note = format!("\n[{} more paths are not shown; narrow the pattern]", found.len() - index);
+            json::escape(note.as_bytes(), out);
+            break;
+        }
+    }
+    Ok(answer.end_with("count", found.len()))
+}
+
+/// All that `path/pattern` matches, unsorted, of the kinds that `wanted` picks.
+///
+/// A `path` that exists is taken literally; only otherwise are its wildcards
+/// expanded.
+pub(crate) fn find<F: Files>(
+    files: &F,
+    path: &str,
+    pattern: &str,
+    wanted: &dyn Fn(Kind) -> bool,
+) -> Result<Vec<Found>, Failure> {
+    if pattern.contains('\0') || path.contains('\0') || path.len() + pattern.len() > MAX_PATTERN_BYTES {
+        return Err(Failure::new(ToolCode::InvalidPattern, "Invalid glob pattern"));
+    }
+    let literal_path = !path.is_empty()
+        && match files.kind(path.as_bytes(), true) {
+            Ok(_) => true,
+            Err(FsError::Outside) => return Err(Failure::open(FsError::Outside, path.as_bytes())),
+            Err(_) => false,
+        };
+    let pattern = if literal_path {
+        Pattern::beneath(path.as_bytes(), pattern.as_bytes())
+    } else if path.is_empty() {
+        Pattern::parse(pattern.as_bytes())
+    } else {
+        Pattern::parse(format!("{path}/{pattern}").as_bytes())
+    };
+    let Some(pattern) = pattern else { return Ok(Vec::new()) };
+    if let Some(fixed) = pattern.leaves_workspace() {
+        if files.kind(&fixed, true) == Err(FsError::Outside) {
+            return Err(Failure::open(FsError::Outside, &fixed));
+        }
+    }
+    Ok(walk::walk(files, &pattern, wanted))
+}

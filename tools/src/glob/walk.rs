@@ -1,0 +1,243 @@
+//! Finding the paths that match a pattern of several components.
+//!
+//! All components that could apply to a directory are followed at once, so each
+//! directory is read at most once however many `**` the pattern has, and memory
+//! and time follow the tree, not the pattern. Directories that cannot be read,
+//! and links that lead outside the grant, are passed over.
+
+use super::component::Wildcard;
+use crate::ports::{Directory, Files, Kind};
+
+/// A path that matches. Sorts by the bytes of the path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Found {
+    /// As it is shown.
+    pub(crate) path: Vec<u8>,
+    /// Where in `path` the last component begins: before it stands its directory.
+    pub(crate) name_at: usize,
+}
+
+/// A parsed pattern.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    /// What stands before the first component: empty, `/`, or a directory and `/`.
+    prefix: Vec<u8>,
+    components: Vec<Component>,
+    /// The pattern ends in a slash: directories only.
+    directories_only: bool,
+}
+
+#[derive(Debug)]
+enum Component {
+    Literal(Vec<u8>),
+    Wildcard(Wildcard),
+    /// `**`: any number of directories.
+    AnyDepth,
+}
+
+impl Pattern {
+    /// Parses a whole pattern; `None` for an empty one, which matches nothing.
+    pub(crate) fn parse(pattern: &[u8]) -> Option<Self> {
+        let prefix = if pattern.first() == Some(&b'/') { b"/".to_vec() } else { Vec::new() };
+        if pattern.is_empty() { None } else { Some(Self::with_prefix(prefix, pattern)) }
+    }
+
+    /// Parses a pattern beneath a directory that is taken as it is.
+    pub(crate) fn beneath(path: &[u8], pattern: &[u8]) -> Option<Self> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let prefix = [&path[..end], b"/"].concat();
+        Some(Self::with_prefix(prefix, pattern))
+    }
+
+    fn with_prefix(prefix: Vec<u8>, pattern: &[u8]) -> Self {
+        let mut components: Vec<Component> = Vec::new();
+        for text in pattern.split(|byte| *byte == b'/').filter(|text| !text.is_empty()) {
+            let component = match text {
+                b"**" => Component::AnyDepth,
+                _ => Wildcard::parse(text).map_or_else(Component::Literal, Component::Wildcard),
+            };
+            // A row of `**` is one `**`.
+            let again = matches!(component, Component::AnyDepth)
+                && matches!(components.last(), Some(Component::AnyDepth));
+            if !again {
+                components.push(component);
+            }
+        }
+        Self { prefix, components, directories_only: pattern.last() == Some(&b'/') }
+    }
+
+    /// For an absolute pattern, or one that begins with `..`: the part before
+    /// the first wildcard.
+    pub(crate) fn leaves_workspace(&self) -> Option<Vec<u8>> {
+        let climbs = matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
+        if self.prefix.first() != Some(&b'/') && !(self.prefix.is_empty() && climbs) {
+            return None;
+        }
+        let mut fixed = self.prefix.clone();
+        for component in &self.components {
+            let Component::Literal(name) = component else { break };
+            if !fixed.is_empty() && fixed.last() != Some(&b'/') {
+                fixed.push(b'/');
+            }
+            fixed.extend_from_slice(name);
+        }
+        Some(fixed)
+    }
+}
+
+/// Everything that `pattern` matches, in no order.
+pub(crate) fn walk<F: Files>(files: &F, pattern: &Pattern, wanted: &dyn Fn(Kind) -> bool) -> Vec<Found> {
+    let mut walk = Walk { files, pattern, wanted, found: Vec::new(), waiting: Vec::new() };
+    if pattern.components.is_empty() {
+        // Only `/`, or a directory with nothing after it.
+        if files.kind(&pattern.prefix, true) == Ok(Kind::Directory) && wanted(Kind::Directory) {
+            walk.found.push(Found { path: pattern.prefix.clone(), name_at: pattern.prefix.len() });
+        }
+        return walk.found;
+    }
+    walk.enter(pattern.prefix.clone(), vec![0]);
+    while let Some((prefix, states)) = walk.waiting.pop() {
+        walk.visit(&prefix, &states);
+    }
+    walk.found
+}
+
+struct Walk<'w, F> {
+    files: &'w F,
+    pattern: &'w Pattern,
+    wanted: &'w dyn Fn(Kind) -> bool,
+    found: Vec<Found>,
+    /// Directories still to visit: the path with its slash (empty for the
+    /// current directory), and the components that apply to its entries.
+    waiting: Vec<(Vec<u8>, Vec<usize>)>,
+}
+
+impl<F: Files> Walk<'_, F> {
+    /// Puts a directory on the list, `**` also matching no directory at all.
+    fn enter(&mut self, prefix: Vec<u8>, mut states: Vec<usize>) {
+        let mut at = 0;
+        while at < states.len() {
+            let state = states[at];
+            if matches!(self.pattern.components[state], Component::AnyDepth)
+                && state + 1 < self.pattern.components.len()
+                && !states.contains(&(state + 1))
+            {
+                states.push(state + 1);
+            }
+            at += 1;
+        }
+        self.waiting.push((prefix, states));
+    }
+
+    fn is_last(&self, state: usize) -> bool {
+        state + 1 == self.pattern.components.len()
+    }
+
+    fn visit(&mut self, prefix: &[u8], states: &[usize]) {
+        let literal = |state: &usize| match &self.pattern.components[*state] {
+            Component::Literal(name) => Some(name.clone()),
+            _ => None,
+        };
+        // Where only names are asked for the directory need not be readable.
+        // `.` and `..` are never among a directory's entries.
+        let all_literal = states.iter().all(|state| literal(state).is_some());
+        let mut looked_up: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+        for (state, name) in states.iter().filter_map(|state| Some((*state, literal(state)?))) {
+            if all_literal || name == b"." || name == b".." {
+                match looked_up.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, states)) => states.push(state),
+                    None => looked_up.push((name, vec![state])),
+                }
+            }
+        }
+        for (name, states) in looked_up {
+            self.look_up(prefix, &name, &states);
+        }
+        if !all_literal {
+            self.list(prefix, states);
+        }
+    }
+
+    /// Follows one literal name.
+    fn look_up(&mut self, prefix: &[u8], name: &[u8], states: &[usize]) {
+        let path = [prefix, name].concat();
+        if states.iter().any(|state| self.is_last(*state)) {
+            if let Ok(kind) = self.files.kind(&path, false) {
+                self.take(prefix, name, kind);
+            }
+        }
+        let next: Vec<usize> = states.iter().filter(|state| !self.is_last(**state)).map(|state| state + 1).collect();
+        if !next.is_empty() {
+            self.enter([&path[..], b"/"].concat(), next);
+        }
+    }
+
+    /// Reads a directory and follows each entry that a component matches.
+    fn list(&mut self, prefix: &[u8], states: &[usize]) {
+        let Ok(dir) = self.files.open_dir(if prefix.is_empty() { b"." } else { prefix }) else { return };
+        let mut matched: Vec<(Vec<u8>, Kind, Vec<usize>)> = Vec::new();
+        let mut taken: Vec<(Vec<u8>, Kind)> = Vec::new();
+        let mut each = |name: &[u8], kind: Kind| {
+            let (mut result, mut next) = (false, Vec::new());
+            for state in states {
+                self.step(*state, name, kind, &mut result, &mut next);
+            }
+            if result {
+                taken.push((name.to_vec(), kind));
+            }
+            if !next.is_empty() {
+                matched.push((name.to_vec(), kind, next));
+            }
+        };
+        // The C library reports these two where a pattern spells their dot.
+        for (name, kind) in [(&b"."[..], Kind::Directory), (b"..", Kind::Directory)] {
+            each(name, kind);
+        }
+        // What was listed before a failure is as good as any other entry.
+        let _ = dir.entries(&mut each);
+        for (name, kind) in taken {
+            self.take(prefix, &name, kind);
+        }
+        for (name, _, next) in matched {
+            self.enter([prefix, &name, b"/"].concat(), next);
+        }
+    }
+
+    /// What component `state` makes of one entry: a result, and components that
+    /// apply to its own entries.
+    fn step(&self, state: usize, name: &[u8], kind: Kind, result: &mut bool, next: &mut Vec<usize>) {
+        let dots = name == b"." || name == b"..";
+        let matches = match &self.pattern.components[state] {
+            Component::Literal(wanted) => !dots && wanted == name,
+            Component::Wildcard(wildcard) => wildcard.matches(name),
+            Component::AnyDepth => {
+                let visible = name.first() != Some(&b'.');
+                if visible && kind == Kind::Directory && !next.contains(&state) {
+                    next.push(state);
+                }
+                *result |= visible && self.is_last(state);
+                false
+            }
+        };
+        if matches && self.is_last(state) {
+            *result = true;
+        } else if matches && matches!(kind, Kind::Directory | Kind::Symlink) && !next.contains(&(state + 1)) {
+            next.push(state + 1);
+        }
+    }
+
+    /// Adds a result, if it is of a wanted kind.
+    fn take(&mut self, prefix: &[u8], name: &[u8], kind: Kind) {
+        let mut path = [prefix, name].concat();
+        if self.pattern.directories_only {
+            let followed = if kind == Kind::Symlink { self.files.kind(&path, true) } else { Ok(kind) };
+            if followed != Ok(Kind::Directory) {
+                return;
+            }
+            path.push(b'/');
+        }
+        if (self.wanted)(kind) {
+            self.found.push(Found { path, name_at: prefix.len() });
+        }
+    }
+}

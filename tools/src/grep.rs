@@ -1,0 +1,77 @@
+//! `grep`: the lines of regular files that match a POSIX extended expression.
+//!
+//! Which files, is `glob`'s; the expression is translated by [`ere`]; here files
+//! are searched, several at a time where the platform has threads, and the
+//! answer is put together in the order of the paths.
+
+mod ere;
+mod search;
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use ikigai_protocol::ToolCode;
+
+use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::args::Args;
+use crate::glob;
+use crate::json;
+use crate::ports::{Files, Kind};
+
+/// The most memory a compiled expression takes, in bytes.
+const REGEX_BYTES: usize = 32 << 20;
+
+/// Room in an answer for the note on what was left out.
+const NOTE_BYTES: usize = 256;
+
+/// Answers one call.
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+    let pattern = args.string("pattern")?;
+    let filter = args.optional_string("glob")?.filter(|filter| !filter.is_empty());
+    let path = args.optional_string("path")?.filter(|path| !path.is_empty());
+    let matcher = compile(pattern)?;
+    let regular = |kind| kind == Kind::Regular;
+    let mut found = match (path, filter) {
+        // An absolute filter says by itself where to search.
+        (None, Some(filter)) if filter.starts_with('/') => glob::find(files, "", filter, &regular)?,
+        (path, filter) => glob::find(files, path.unwrap_or("."), filter.unwrap_or("*"), &regular)?,
+    };
+    found.sort_unstable();
+    found.dedup();
+
+    let mut answer = Answer::begin();
+    let out = answer.text();
+    let begin = out.len();
+    let (mut count, mut shown) = (0, 0);
+    for part in search::search(files, &matcher, &found) {
+        let full = part.cut || out.len() + part.text.len() > OUTPUT_CAP - NOTE_BYTES;
+        if shown == count && !full {
+            // Each match ends in an escaped newline.
+            out.extend_from_slice(&part.text);
+            shown += part.count;
+        }
+        count += part.count;
+    }
+    if out.len() > begin {
+        out.truncate(out.len() - search::LINE_END.len());
+    }
+    if shown < count {
+        let note = format!("\n[{} more matches are not shown; narrow the pattern, glob or path]", count - shown);
+        json::escape(note.as_bytes(), out);
+    }
+    Ok(answer.end_with("count", count))
+}
+
+fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
+    let invalid = |reason: &str| {
+        Failure::new(ToolCode::InvalidPattern, format!("Invalid pattern: {reason}"))
+    };
+    let translated = ere::translate(pattern).map_err(|error| invalid(&error.to_string()))?;
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .line_terminator(Some(b'\n'))
+        .nest_limit(ere::NEST_LIMIT)
+        .size_limit(REGEX_BYTES)
+        .dfa_size_limit(REGEX_BYTES);
+    // What is translated is well-formed, so only its size can be refused.
+    builder.build(&translated).map_err(|_| invalid(&ere::EreError::TooBig.to_string()))
+}

@@ -1,0 +1,163 @@
+//! Searching files for lines: in parallel where there are threads, with the same
+//! result where there are none.
+//!
+//! Files are handed out in their order, a batch at a time. A batch keeps the text
+//! of its matches up to the answer's cap; once that much is kept by earlier
+//! batches, later ones only count.
+
+use std::io::Write as _;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use grep_regex::RegexMatcher;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+
+use crate::answer::OUTPUT_CAP;
+use crate::glob::Found;
+use crate::json;
+use crate::ports::{Directory, Files};
+
+/// What ends each match in a batch's text: a newline inside a JSON string.
+pub(super) const LINE_END: &[u8] = b"\\n";
+
+/// Files in a batch: enough that fetching the next costs nothing, few enough
+/// that no thread is left with the last large one.
+const BATCH_FILES: usize = 32;
+
+/// The longest line that is searched, in bytes.
+const MAX_LINE_BYTES: usize = 256 << 20;
+
+/// The matches of one batch of files.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// Matches, as the inside of a JSON string.
+    pub(super) text: Vec<u8>,
+    /// How many lines match.
+    pub(super) count: u64,
+    /// Not all of them are in `text`.
+    pub(super) cut: bool,
+}
+
+/// Searches `found`, which is sorted; the parts are in the same order.
+pub(super) fn search<F: Files>(files: &F, matcher: &RegexMatcher, found: &[Found]) -> Vec<Part> {
+    let batches: Vec<&[Found]> = found.chunks(BATCH_FILES).collect();
+    let job = Job { files, matcher, batches, next: AtomicUsize::new(0), kept: AtomicUsize::new(0), parts: Mutex::default() };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(job.batches.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Without a second thread the first one does the work.
+            if std::thread::Builder::new().spawn_scoped(scope, || job.work()).is_err() {
+                break;
+            }
+        }
+        job.work();
+    });
+    let mut parts = job.parts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    parts.sort_unstable_by_key(|(index, _)| *index);
+    parts.into_iter().map(|(_, part)| part).collect()
+}
+
+struct Job<'j, F> {
+    files: &'j F,
+    matcher: &'j RegexMatcher,
+    batches: Vec<&'j [Found]>,
+    next: AtomicUsize,
+    /// Bytes of text in the parts so far.
+    kept: AtomicUsize,
+    parts: Mutex<Vec<(usize, Part)>>,
+}
+
+impl<F: Files> Job<'_, F> {
+    fn work(&self) {
+        // A matcher of its own keeps a thread off the others' scratch space.
+        let matcher = self.matcher.clone();
+        let mut searcher = SearcherBuilder::new()
+            .line_number(true)
+            .bom_sniffing(false)
+            .binary_detection(BinaryDetection::none())
+            .heap_limit(Some(MAX_LINE_BYTES))
+            .build();
+        // The directory of the file before, which is most often that of the next.
+        let mut current: Option<(&[u8], F::Dir)> = None;
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(batch) = self.batches.get(index) else { return };
+            // Batches are handed out in order, so what is kept comes before this one.
+            let room = OUTPUT_CAP.saturating_sub(self.kept.load(Ordering::Relaxed));
+            let mut sink = Matches { part: Part::default(), room, label: Vec::new() };
+            for one in *batch {
+                let (prefix, name) = one.path.split_at(one.name_at);
+                if current.as_ref().is_none_or(|(known, _)| *known != prefix) {
+                    let path = if prefix.is_empty() { b"." } else { prefix };
+                    current = self.files.open_dir(path).ok().map(|dir| (prefix, dir));
+                }
+                let Some((_, dir)) = &current else { continue };
+                let Ok(file) = dir.open_file(name) else { continue };
+                sink.start(&one.path);
+                self.search_one(&mut searcher, &matcher, file, &one.path, &mut sink);
+            }
+            self.kept.fetch_add(sink.part.text.len(), Ordering::Relaxed);
+            if sink.part.count > 0 {
+                let mut parts = self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                parts.push((index, sink.part));
+            }
+        }
+    }
+
+    fn search_one(
+        &self,
+        searcher: &mut Searcher,
+        matcher: &RegexMatcher,
+        file: <F::Dir as Directory>::File,
+        path: &[u8],
+        sink: &mut Matches,
+    ) {
+        if let Err(error) = searcher.search_reader(matcher, file, sink) {
+            // The specification passes over files that fail; the log may know.
+            let path = String::from_utf8_lossy(path);
+            let _ = writeln!(std::io::stderr(), "{path}: not searched to its end: {error}");
+        }
+    }
+}
+
+/// Collects matches as text.
+struct Matches {
+    part: Part,
+    room: usize,
+    /// The escaped path of the file being searched.
+    label: Vec<u8>,
+}
+
+impl Matches {
+    fn start(&mut self, path: &[u8]) {
+        self.label.clear();
+        json::escape(path, &mut self.label);
+    }
+}
+
+impl Sink for Matches {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        self.part.count += 1;
+        if self.part.cut {
+            return Ok(true);
+        }
+        let line = found.bytes();
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let before = self.part.text.len();
+        // Every byte takes at least one, so a line that cannot fit is not copied.
+        if before + line.len() <= self.room {
+            self.part.text.extend_from_slice(&self.label);
+            write!(self.part.text, ":{}: ", found.line_number().unwrap_or(0))?;
+            json::escape(line, &mut self.part.text);
+            self.part.text.extend_from_slice(LINE_END);
+        }
+        if before + line.len() > self.room || self.part.text.len() > self.room {
+            self.part.text.truncate(before);
+            self.part.cut = true;
+        }
+        Ok(true)
+    }
+}
