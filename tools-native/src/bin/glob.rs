@@ -1,0 +1,7 @@
+//! `glob` as a native executable.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ikigai_tools::run_glob(ikigai_tools_native::files)
+}

@@ -1,0 +1,209 @@
+//! The file port: with the caller's rights, or with the granted directories only.
+//!
+//! Nothing here blocks: what could is opened without waiting and judged by its
+//! kind afterwards.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use cap_std::fs::{FileTypeExt as _, OpenOptions, OpenOptionsExt as _};
+use ikigai_protocol::{Access, DirsError};
+use ikigai_tools::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
+
+use crate::errno::{meaning, meaning_of};
+use crate::grants::Grants;
+use crate::replace::{self, Target};
+
+/// File systems that report a failed write only when they are flushed: NFS, CIFS,
+/// SMB2, Ceph, 9P and FUSE, by their magic numbers in `linux/magic.h` and beside it.
+const FLUSHED_LATE: [u32; 6] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x0102_1997, 0x6573_5546];
+
+/// The files that a native tool reaches.
+#[derive(Debug)]
+pub struct NativeFiles {
+    grants: Option<Grants>,
+}
+
+impl NativeFiles {
+    /// Everything that the caller may reach.
+    #[must_use]
+    pub fn caller() -> Self {
+        Self { grants: None }
+    }
+
+    /// Only the directories listed in `value`, which is in the form of `IKIGAI_DIRS`.
+    ///
+    /// # Errors
+    ///
+    /// The list does not parse.
+    pub fn granted(value: &OsStr) -> Result<Self, DirsError> {
+        Ok(Self { grants: Some(Grants::open(value)?) })
+    }
+
+    fn open_for_reading(&self, path: &[u8]) -> Result<OwnedFd, FsError> {
+        match &self.grants {
+            None => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                fs::open(OsStr::from_bytes(path), flags, Mode::empty()).map_err(meaning)
+            }
+            Some(grants) => {
+                let place = grants.place(path)?;
+                let mut options = OpenOptions::new();
+                options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32);
+                let file = place.dir.open_with(&place.path, &options);
+                Ok(file.map_err(|error| meaning_of(&error))?.into_std().into())
+            }
+        }
+    }
+
+    fn open_for_writing(&self, path: &[u8]) -> Result<OwnedFd, FsError> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        match &self.grants {
+            None => {
+                let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+                fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(0o666)).map_err(meaning)
+            }
+            Some(grants) => {
+                let place = grants.place(path)?;
+                if place.access == Access::ReadOnly {
+                    return Err(FsError::ReadOnlyGrant);
+                }
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).custom_flags(flags.bits() as i32);
+                let file = place.dir.open_with(&place.path, &options);
+                Ok(file.map_err(|error| meaning_of(&error))?.into_std().into())
+            }
+        }
+    }
+}
+
+impl Files for NativeFiles {
+    type File = File;
+    type Dir = NativeDir;
+
+    fn open(&self, path: &[u8]) -> Result<Opened<File>, FsError> {
+        let fd = self.open_for_reading(path)?;
+        let stat = fs::fstat(&fd).map_err(meaning)?;
+        Ok(Opened {
+            kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            file: File::from(fd),
+        })
+    }
+
+    fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
+        let fd = self.open_for_writing(path).map_err(WriteFailure::Open)?;
+        let stat = fs::fstat(&fd).map_err(|errno| WriteFailure::Open(meaning(errno)))?;
+        if kind_of(FileType::from_raw_mode(stat.st_mode)) == Kind::Pipe {
+            return Err(WriteFailure::Open(FsError::NotRegular));
+        }
+        let mut file = File::from(fd);
+        let written = file.write_all(contents).and_then(|()| flush(&file));
+        written.map_err(|error| WriteFailure::Write(meaning_of(&error)))
+    }
+
+    fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
+        let target = match &self.grants {
+            None => Target::of_caller(Path::new(OsStr::from_bytes(path)))?,
+            Some(grants) => Target::granted(&grants.place(path)?)?,
+        };
+        replace::replace(&target, contents)
+    }
+
+    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+        let Some(grants) = &self.grants else {
+            let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+            let stat = fs::statat(CWD, OsStr::from_bytes(path), flags).map_err(meaning)?;
+            return Ok(kind_of(FileType::from_raw_mode(stat.st_mode)));
+        };
+        let place = grants.place(path)?;
+        let metadata = match follow {
+            true => place.dir.metadata(&place.path),
+            false => place.dir.symlink_metadata(&place.path),
+        };
+        let found = metadata.map_err(|error| meaning_of(&error))?.file_type();
+        Ok(match () {
+            () if found.is_file() => Kind::Regular,
+            () if found.is_dir() => Kind::Directory,
+            () if found.is_symlink() => Kind::Symlink,
+            () if found.is_char_device() => Kind::Device,
+            () if found.is_fifo() || found.is_socket() => Kind::Pipe,
+            () => Kind::Other,
+        })
+    }
+
+    fn open_dir(&self, path: &[u8]) -> Result<NativeDir, FsError> {
+        match &self.grants {
+            None => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let fd = fs::open(OsStr::from_bytes(path), flags, Mode::empty());
+                fd.map(NativeDir).map_err(meaning)
+            }
+            Some(grants) => {
+                let place = grants.place(path)?;
+                let dir = place.dir.open_dir(&place.path).map_err(|error| meaning_of(&error))?;
+                Ok(NativeDir(dir.into_std_file().into()))
+            }
+        }
+    }
+}
+
+/// Asks those file systems for the outcome of a write that would otherwise tell
+/// it only on closing, where `std` drops it.
+fn flush(file: &File) -> io::Result<()> {
+    let magic = fs::fstatfs(file)?.f_type as u32;
+    if FLUSHED_LATE.contains(&magic) { file.sync_data() } else { Ok(()) }
+}
+
+fn kind_of(found: FileType) -> Kind {
+    match found {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::CharacterDevice => Kind::Device,
+        FileType::Fifo | FileType::Socket => Kind::Pipe,
+        FileType::BlockDevice | FileType::Unknown => Kind::Other,
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct NativeDir(OwnedFd);
+
+impl Directory for NativeDir {
+    type File = File;
+
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+        for entry in fs::Dir::read_from(&self.0).map_err(meaning)? {
+            let entry = entry.map_err(meaning)?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let found = match entry.file_type() {
+                // Some file systems do not tell in the listing.
+                FileType::Unknown => match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                },
+                known => known,
+            };
+            visit(name.to_bytes(), kind_of(found));
+        }
+        Ok(())
+    }
+
+    /// A single name, not followed if it is a link, cannot lead out of the handle.
+    fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
+        if name.contains(&b'/') || name == b".." {
+            return Err(FsError::Outside);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from).map_err(meaning)
+    }
+}

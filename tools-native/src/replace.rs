@@ -1,0 +1,149 @@
+//! Replacing a regular file atomically: a temporary file beside it with the same
+//! mode and owner, flushed, then renamed over it.
+//!
+//! Every step after the target's directory is open is relative to that handle,
+//! with a single name, so nothing that happens to the path meanwhile leads
+//! elsewhere. Where the owner cannot be kept, or the name is a mount of its own,
+//! the file is rewritten in place instead.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+use ikigai_protocol::Access;
+use ikigai_tools::ports::FsError;
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::errno::{meaning, meaning_of};
+use crate::grants::Place;
+
+/// How many names are tried before giving up; each is 64 random bits.
+const NAME_TRIES: u32 = 16;
+
+/// A file by its directory's handle and its name there, links already followed.
+#[derive(Debug)]
+pub(crate) struct Target {
+    dir: OwnedFd,
+    name: OsString,
+}
+
+impl Target {
+    pub(crate) fn of_caller(path: &Path) -> Result<Self, FsError> {
+        let real = std::fs::canonicalize(path).map_err(|error| meaning_of(&error))?;
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(FsError::NotRegular);
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = fs::open(parent, flags, Mode::empty()).map_err(meaning)?;
+        Ok(Self { dir, name: name.to_owned() })
+    }
+
+    pub(crate) fn granted(place: &Place<'_>) -> Result<Self, FsError> {
+        if place.access == Access::ReadOnly {
+            return Err(FsError::ReadOnlyGrant);
+        }
+        let real = place.dir.canonicalize(&place.path).map_err(|error| meaning_of(&error))?;
+        let name = real.file_name().ok_or(FsError::NotRegular)?;
+        let parent = real.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let dir = place.dir.open_dir(parent.unwrap_or(Path::new(".")));
+        let dir = dir.map_err(|error| meaning_of(&error))?.into_std_file().into();
+        Ok(Self { dir, name: name.to_owned() })
+    }
+}
+
+/// Replaces what is at `target`.
+pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
+    // Opened although nothing is written through it: whoever may not write the
+    // file may not replace it either. An executable that runs cannot be opened so,
+    // and may be replaced.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let existing = match fs::openat(&target.dir, &target.name, flags, Mode::empty()) {
+        Ok(fd) => Some(fd),
+        Err(Errno::TXTBSY) => None,
+        Err(errno) => return Err(meaning(errno)),
+    };
+    let stat = match &existing {
+        Some(fd) => fs::fstat(fd),
+        None => fs::statat(&target.dir, &target.name, AtFlags::SYMLINK_NOFOLLOW),
+    };
+    let stat = stat.map_err(meaning)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(FsError::NotRegular);
+    }
+    let (name, mut file) = create_beside(target)?;
+    let outcome = fill(&mut file, contents, &stat).and_then(|()| rename(target, &name));
+    if outcome.is_err() {
+        // The error that is reported is the first one.
+        let _ = fs::unlinkat(&target.dir, &name, AtFlags::empty());
+    }
+    match (outcome, existing) {
+        (Ok(()), _) => {
+            flush_directory(target);
+            Ok(())
+        }
+        (Err(Step::Impossible), Some(existing)) => in_place(File::from(existing), contents),
+        (Err(Step::Impossible), None) => Err(FsError::Denied),
+        (Err(Step::Failed(error)), _) => Err(error),
+    }
+}
+
+/// Why the temporary file did not take the target's place.
+enum Step {
+    /// The owner cannot be kept, or the target cannot be renamed over.
+    Impossible,
+    Failed(FsError),
+}
+
+fn create_beside(target: &Target) -> Result<(OsString, File), FsError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..NAME_TRIES {
+        let name = OsString::from(format!(".ikigai-{:016x}", RandomState::new().build_hasher().finish()));
+        match fs::openat(&target.dir, &name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => return Ok((name, File::from(fd))),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(meaning(errno)),
+        }
+    }
+    Err(FsError::Other)
+}
+
+fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), Step> {
+    file.write_all(contents).map_err(|error| Step::Failed(meaning_of(&error)))?;
+    let own = fs::fstat(&*file).map_err(|errno| Step::Failed(meaning(errno)))?;
+    if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
+        let (owner, group) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+        fs::fchown(&*file, Some(owner), Some(group)).map_err(|_| Step::Impossible)?;
+    }
+    // After the owner, since changing that clears the set-id bits.
+    let mode = Mode::from_raw_mode(like.st_mode);
+    fs::fchmod(&*file, mode).map_err(|errno| Step::Failed(meaning(errno)))?;
+    file.sync_all().map_err(|error| Step::Failed(meaning_of(&error)))
+}
+
+fn rename(target: &Target, name: &OsStr) -> Result<(), Step> {
+    match fs::renameat_with(&target.dir, name, &target.dir, &target.name, RenameFlags::empty()) {
+        Ok(()) => Ok(()),
+        // A file that is mounted by itself, as containers do.
+        Err(Errno::BUSY | Errno::XDEV) => Err(Step::Impossible),
+        Err(errno) => Err(Step::Failed(meaning(errno))),
+    }
+}
+
+/// The rename is done and seen by everyone; this makes it outlast a power cut
+/// where the directory can be opened for that.
+fn flush_directory(target: &Target) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(dir) = fs::openat(target.dir.as_fd(), ".", flags, Mode::empty()) {
+        let _ = fs::fsync(dir);
+    }
+}
+
+fn in_place(mut file: File, contents: &[u8]) -> Result<(), FsError> {
+    let written = file.rewind().and_then(|()| file.write_all(contents));
+    let written = written.and_then(|()| file.set_len(contents.len() as u64));
+    written.and_then(|()| file.sync_all()).map_err(|error| meaning_of(&error))
+}

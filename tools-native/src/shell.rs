@@ -1,0 +1,170 @@
+//! The shell port: `/bin/sh` with both outputs on one pipe.
+//!
+//! The call ends with the shell, not with the pipe: a background process that
+//! still holds the other end is left to run, and what it writes later is not
+//! waited for.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, Read as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use ikigai_tools::ports::Shell;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+const SHELL: &str = "/bin/sh";
+
+/// The kernel takes no argument of 128 KiB (MAX_ARG_STRLEN) or more, but many of
+/// them. Pieces are counted in bytes and cut between characters.
+const MAX_ARGUMENT_BYTES: usize = 100 << 10;
+
+/// Read at once, in bytes: what a pipe holds.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// `/bin/sh` on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeShell;
+
+impl Shell for NativeShell {
+    fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
+        run(command, output).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::TOOBIG) => "the command is longer than this system allows".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
+    let (reader, writer) = io::pipe()?;
+    let (child_ended, ends_with_waiter) = io::pipe()?;
+    let child = {
+        // Dropped with this block, so that no write end stays with this process.
+        let mut shell = Command::new(SHELL);
+        shell.arg0(SHELL).args(arguments(command)).stdin(Stdio::null());
+        shell.stdout(writer.try_clone()?).stderr(writer);
+        shell.spawn()?
+    };
+    std::thread::scope(|scope| {
+        let waiter = std::thread::Builder::new().spawn_scoped(scope, move || wait(child, ends_with_waiter))?;
+        collect(reader, &child_ended, output)?;
+        waiter.join().unwrap_or_else(|_| Err(io::Error::other("the shell was lost")))
+    })
+    .map(exit_code)
+}
+
+/// Waits for the shell; dropping the pipe's end tells the reader.
+fn wait(mut child: Child, end: io::PipeWriter) -> io::Result<ExitStatus> {
+    let status = child.wait();
+    drop(end);
+    status
+}
+
+/// `-c COMMAND`, or, for a long command, its pieces and a line that puts them
+/// together. The line first clears the parameters, so the command sees none.
+fn arguments(command: &str) -> Vec<OsString> {
+    if command.len() <= MAX_ARGUMENT_BYTES {
+        // A command may begin with a hyphen.
+        return ["-c", "--", command].map(OsString::from).to_vec();
+    }
+    let pieces = pieces(command);
+    let parameters: String = (1..=pieces.len()).map(|number| format!("${{{number}}}")).collect();
+    let line = format!("eval \"set --;{parameters}\"");
+    let mut arguments = ["-c", "--", &line, SHELL].map(OsString::from).to_vec();
+    arguments.extend(pieces.into_iter().map(OsString::from));
+    arguments
+}
+
+fn pieces(mut text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    while !text.is_empty() {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_ARGUMENT_BYTES));
+        pieces.push(piece);
+        text = rest;
+    }
+    pieces
+}
+
+/// Hands on what arrives until everyone has closed the pipe, or the shell has
+/// ended and what it left in the pipe is read.
+fn collect(mut reader: PipeReader, child_ended: &PipeReader, output: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    // After the shell's end only what is in the pipe at that moment: a background
+    // process could go on writing forever.
+    let mut left: Option<u64> = None;
+    while left != Some(0) {
+        let mut fds = [PollFd::new(&reader, PollFlags::IN), PollFd::new(child_ended, PollFlags::IN)];
+        if left.is_none() {
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                outcome => outcome?,
+            };
+            if !fds[1].revents().is_empty() {
+                left = Some(rustix::io::ioctl_fionread(&reader)?);
+                continue;
+            }
+        }
+        let room = left.and_then(|left| usize::try_from(left).ok()).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
+        match reader.read(&mut buffer[..room]) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                output(&buffer[..count]);
+                left = left.map(|left| left.saturating_sub(count as u64));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 127,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn ran(command: &str) -> (String, i32) {
+        let mut all = Vec::new();
+        let code = NativeShell.run(command, &mut |piece| all.extend_from_slice(piece)).expect("runs");
+        (String::from_utf8_lossy(&all).into_owned(), code)
+    }
+
+    #[test]
+    fn outputs_share_a_pipe_in_order() {
+        assert_eq!(ran("echo a; echo b >&2; echo c; exit 7"), ("a\nb\nc\n".to_owned(), 7));
+        assert_eq!(ran("-x").1, 127);
+        assert_eq!(ran("echo $0 $#"), ("/bin/sh 0\n".to_owned(), 0));
+    }
+
+    #[test]
+    fn a_background_process_does_not_hold_the_call() {
+        let started = Instant::now();
+        assert_eq!(ran("echo now; sleep 5 & exit 3"), ("now\n".to_owned(), 3));
+        assert!(started.elapsed() < Duration::from_secs(3));
+        let (output, code) = ran("(yes & sleep 0.2; exec true); exit 0");
+        assert!(code == 0 && output.starts_with("y\n"));
+    }
+
+    #[test]
+    fn signals_and_broken_pipes_are_as_in_a_shell() {
+        assert_eq!(ran("kill -TERM $$").1, 143);
+        assert_eq!(ran("yes | head -n 1"), ("y\n".to_owned(), 0));
+    }
+
+    #[test]
+    fn a_long_command_is_run_whole() {
+        let long = "é".repeat(300_000);
+        assert_eq!(ran(&format!("echo $0 $# '{long}' | wc -c")).0.trim(), (long.len() + 11).to_string());
+        let (_, code) = ran(&format!("exit 4 # '{long}"));
+        assert_eq!(code, 4);
+    }
+}
