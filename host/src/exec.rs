@@ -7,7 +7,7 @@
 
 pub mod envelope;
 pub mod limits;
-//NATIVE pub mod native;
+pub mod native;
 pub mod output;
 pub mod wasm;
 

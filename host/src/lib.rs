@@ -1,8 +1,12 @@
 //! ikigai: a host for tools that language models call.
 //!
-//! docs/architecture.md says who may depend on whom. From low to high: `policy`,
-//! `exec`, `registry`, `cli`.
+//! docs/architecture.md says who may depend on whom. From low to high: `digest`
+//! and `places`, `policy`, `exec`, `registry`, `host`, `cli`.
 
+pub mod cli;
 pub mod digest;
 pub mod exec;
+pub mod host;
+pub mod places;
 pub mod policy;
+pub mod registry;

@@ -1,11 +1,13 @@
 //! What a tool may touch.
 //!
-//! Owns the grant and the built-in profile it comes from. Opens nothing: a grant
-//! is a list of names, and the lane that runs a tool turns it into handles.
+//! Owns the grant and the built-in `standard` profile that it comes from. Opens
+//! nothing: a grant is a list of names, and the lane that runs a tool turns it
+//! into handles.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-use ikigai_protocol::GrantedDir;
+use ikigai_protocol::{Access, DIRS_VARIABLE, DirsError, GrantedDir, encode_dirs};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,4 +20,166 @@ pub struct Grant {
     /// Whether the tool runs with all of its user's rights: a native tool that
     /// does not confine itself.
     pub unconfined: bool,
+}
+
+/// Which of the two directories a tool comes from. The built-in grants are for
+/// system tools only: a user's tool that calls itself `file_write` gets nothing
+/// from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// Installed with the host.
+    System,
+    /// Put there by the user, or named by its path.
+    User,
+}
+
+/// Which kind of program a tool is run as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Backend {
+    /// A WebAssembly component.
+    Wasm,
+    /// A native executable.
+    Native,
+}
+
+impl Backend {
+    /// `wasm` or `native`, as flags and tables write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+            Self::Native => "native",
+        }
+    }
+}
+
+impl Origin {
+    /// `system` or `user`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Variables that hold the keys of model providers: never for a tool, which would
+/// then be able to spend its user's money.
+const PROVIDER_KEYS: &[&str] =
+    &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"];
+
+/// What a tool sees of the environment where it is granted nothing of it.
+const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
+
+/// The access of a standard tool to its workspace.
+fn standard_access(tool: &str) -> Option<Access> {
+    match tool {
+        "file_read" | "glob" | "grep" => Some(Access::ReadOnly),
+        "file_write" | "file_edit" | "bash" => Some(Access::ReadWrite),
+        _ => None,
+    }
+}
+
+/// Whether the native build of a standard tool runs whatever it is told to, and
+/// so cannot hold the boundary of its directories by itself.
+fn runs_commands(tool: &str) -> bool {
+    tool == "bash"
+}
+
+/// The grant of `tool` under the `standard` profile.
+///
+/// # Errors
+///
+/// The workspace's path cannot be handed to a native tool.
+pub fn standard(
+    tool: &str,
+    origin: Origin,
+    backend: Backend,
+    workspace: &Path,
+) -> Result<Grant, DirsError> {
+    if origin == Origin::User {
+        return Ok(match backend {
+            Backend::Wasm => Grant::default(),
+            Backend::Native => Grant { env: user_env(), unconfined: true, ..Grant::default() },
+        });
+    }
+    let dirs: Vec<GrantedDir> = standard_access(tool)
+        .map(|access| GrantedDir { access, path: workspace.to_owned() })
+        .into_iter()
+        .collect();
+    match backend {
+        Backend::Wasm => Ok(Grant { dirs, ..Grant::default() }),
+        Backend::Native => {
+            let mut env = minimal_env();
+            env.push((DIRS_VARIABLE.into(), encode_dirs(&dirs)?));
+            Ok(Grant { dirs, env, unconfined: runs_commands(tool) })
+        }
+    }
+}
+
+/// The grant of a `--schema` call: nothing.
+#[must_use]
+pub fn for_schema(backend: Backend) -> Grant {
+    match backend {
+        Backend::Wasm => Grant::default(),
+        Backend::Native => Grant { env: minimal_env(), ..Grant::default() },
+    }
+}
+
+fn minimal_env() -> Vec<(OsString, OsString)> {
+    let pass = |name: &&str| Some((OsString::from(*name), std::env::var_os(name)?));
+    MINIMAL_ENV.iter().filter_map(pass).collect()
+}
+
+fn user_env() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| !is_provider_key(name)).collect()
+}
+
+fn is_provider_key(name: &OsStr) -> bool {
+    PROVIDER_KEYS.iter().any(|key| name == *key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(tool: &str, origin: Origin, backend: Backend) -> Grant {
+        standard(tool, origin, backend, Path::new("/w")).expect("the path can be granted")
+    }
+
+    #[test]
+    fn the_standard_tools_get_the_workspace_and_no_more() {
+        for (tool, access) in [
+            ("file_read", Access::ReadOnly),
+            ("glob", Access::ReadOnly),
+            ("grep", Access::ReadOnly),
+            ("file_write", Access::ReadWrite),
+            ("file_edit", Access::ReadWrite),
+        ] {
+            let dirs = vec![GrantedDir { access, path: "/w".into() }];
+            let wasm = grant(tool, Origin::System, Backend::Wasm);
+            assert_eq!(wasm, Grant { dirs: dirs.clone(), ..Grant::default() });
+            let native = grant(tool, Origin::System, Backend::Native);
+            assert_eq!(native.dirs, dirs);
+            assert!(!native.unconfined);
+            let line = OsString::from(format!("{}:/w", access.as_str()));
+            assert!(native.env.contains(&(DIRS_VARIABLE.into(), line)));
+        }
+        assert!(grant("other", Origin::System, Backend::Wasm).dirs.is_empty());
+    }
+
+    #[test]
+    fn a_users_tool_gets_nothing_from_a_borrowed_name() {
+        assert_eq!(grant("file_write", Origin::User, Backend::Wasm), Grant::default());
+        let native = grant("file_write", Origin::User, Backend::Native);
+        assert!(native.unconfined && native.dirs.is_empty());
+        assert!(native.env.iter().all(|(name, _)| !is_provider_key(name)));
+    }
+
+    #[test]
+    fn keys_of_model_providers_are_known() {
+        assert!(is_provider_key(OsStr::new("OPENAI_API_KEY")));
+        assert!(!is_provider_key(OsStr::new("DB_CONNECTION_STRING")));
+    }
 }

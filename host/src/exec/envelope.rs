@@ -84,10 +84,7 @@ impl Envelope {
     pub fn of(tool: &str, limits: &Limits, outcome: Outcome) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
             return match json(&outcome.stdout.bytes) {
-                Ok(result) => Self::Success(Success {
-                    tool_success: true,
-                    result,
-                }),
+                Ok(result) => Self::Success(Success { tool_success: true, result }),
                 Err(reason) => Self::failed(
                     EnvelopeCode::InvalidOutput,
                     format!("Tool '{tool}' returned malformed JSON: {reason}"),
@@ -114,22 +111,13 @@ impl Envelope {
     /// No such tool.
     #[must_use]
     pub fn not_found(tool: &str) -> Self {
-        Self::refused(
-            EnvelopeCode::ToolNotFound,
-            format!("Tool '{tool}' not found"),
-        )
+        Self::refused(EnvelopeCode::ToolNotFound, format!("Tool '{tool}' not found"))
     }
 
     fn failed(error_code: EnvelopeCode, error: String, outcome: Outcome) -> Self {
         let limit = outcome.limit;
         let remains = Remains::of(outcome);
-        Self::Failure(Failure {
-            tool_success: false,
-            error,
-            error_code,
-            limit,
-            remains,
-        })
+        Self::Failure(Failure { tool_success: false, error, error_code, limit, remains })
     }
 
     /// Whether the tool ran and answered.
@@ -169,22 +157,19 @@ fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCo
         return Some(match limit {
             Limit::WallClock => {
                 let after = Seconds(limits.wall_clock);
-                (
-                    ToolTimeout,
-                    format!("Tool '{tool}' timed out after {after}"),
-                )
+                (ToolTimeout, format!("Tool '{tool}' timed out after {after}"))
             }
-            Limit::Fuel => (
-                ToolTimeout,
-                format!("Tool '{tool}' used up its fuel of {}", limits.fuel),
-            ),
+            Limit::Fuel => {
+                (ToolTimeout, format!("Tool '{tool}' used up its fuel of {}", limits.fuel))
+            }
             Limit::Memory => (ToolCrashed, format!("Tool '{tool}' ran out of memory")),
+            Limit::Processes => {
+                let most = limits.processes;
+                (ToolCrashed, format!("Tool '{tool}' had more than {most} processes and threads"))
+            }
             Limit::Output => {
                 let most = limits.output;
-                (
-                    InvalidOutput,
-                    format!("Tool '{tool}' wrote more than {most} bytes to stdout"),
-                )
+                (InvalidOutput, format!("Tool '{tool}' wrote more than {most} bytes to stdout"))
             }
         });
     }
@@ -192,19 +177,14 @@ fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCo
         Exit::Code(0) => None,
         Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {
             let code = exit_code(&outcome.exit).unwrap_or(KILLED);
-            Some((
-                ToolCrashed,
-                format!("Tool '{tool}' crashed with exit code {code}"),
-            ))
+            Some((ToolCrashed, format!("Tool '{tool}' crashed with exit code {code}")))
         }
-        Exit::Trap(reason) => Some((
-            ToolCrashed,
-            format!("Tool '{tool}' crashed with exit code {TRAPPED}: {reason}"),
-        )),
-        Exit::NotStarted(reason) => Some((
-            ToolCrashed,
-            format!("Tool '{tool}' could not be started: {reason}"),
-        )),
+        Exit::Trap(reason) => {
+            Some((ToolCrashed, format!("Tool '{tool}' crashed with exit code {TRAPPED}: {reason}")))
+        }
+        Exit::NotStarted(reason) => {
+            Some((ToolCrashed, format!("Tool '{tool}' could not be started: {reason}")))
+        }
     }
 }
 
@@ -223,14 +203,8 @@ pub fn exit_code(exit: &Exit) -> Option<i32> {
 impl Remains {
     fn of(outcome: Outcome) -> Option<Self> {
         let exit_code = exit_code(&outcome.exit)?;
-        let Captured {
-            bytes: stdout,
-            total: stdout_total,
-        } = outcome.stdout;
-        let Captured {
-            bytes: stderr,
-            total: stderr_total,
-        } = outcome.stderr;
+        let Captured { bytes: stdout, total: stdout_total } = outcome.stdout;
+        let Captured { bytes: stderr, total: stderr_total } = outcome.stderr;
         let stdout = &stdout[..stdout.len().min(SHOWN)];
         let stderr = &stderr[stderr.len().saturating_sub(SHOWN)..];
         let more = |shown: &[u8], total| (total > shown.len() as u64).then_some(total);
@@ -342,10 +316,7 @@ mod tests {
     use crate::exec::Usage;
 
     fn outcome(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> Outcome {
-        let captured = |bytes: &[u8]| Captured {
-            bytes: bytes.to_vec(),
-            total: bytes.len() as u64,
-        };
+        let captured = |bytes: &[u8]| Captured { bytes: bytes.to_vec(), total: bytes.len() as u64 };
         Outcome {
             exit,
             limit,
@@ -358,9 +329,7 @@ mod tests {
 
     fn line(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> String {
         let outcome = outcome(exit, limit, stdout);
-        Envelope::of("t", &Limits::default(), outcome)
-            .to_json(Layout::Compact)
-            .expect("JSON")
+        Envelope::of("t", &Limits::default(), outcome).to_json(Layout::Compact).expect("JSON")
     }
 
     #[test]
@@ -379,75 +348,26 @@ mod tests {
     fn what_is_not_one_json_value_is_invalid_output() {
         for bad in [&b""[..], b"{} {}", b"{", b"{\"a\":\"\xff\"}", b"nothing"] {
             let line = line(Exit::Code(0), None, bad);
-            assert!(
-                line.contains(r#""error_code":"INVALID_OUTPUT","exit_code":0"#),
-                "{line}"
-            );
+            assert!(line.contains(r#""error_code":"INVALID_OUTPUT","exit_code":0"#), "{line}");
         }
     }
 
     #[test]
     fn every_end_has_its_code() {
         let cases = [
-            (
-                Exit::Code(3),
-                None,
-                "crashed with exit code 3",
-                "TOOL_CRASHED",
-                "\"exit_code\":3",
-            ),
-            (
-                Exit::Signal(11),
-                None,
-                "exit code 139",
-                "TOOL_CRASHED",
-                "\"exit_code\":139",
-            ),
-            (
-                Exit::Trap("unreachable".into()),
-                None,
-                "134: unreachable",
-                "TOOL_CRASHED",
-                ":134",
-            ),
-            (
-                Exit::Ended,
-                Some(Limit::WallClock),
-                "timed out after 30s",
-                "TOOL_TIMEOUT",
-                ":137",
-            ),
-            (
-                Exit::Ended,
-                Some(Limit::Fuel),
-                "fuel",
-                "TOOL_TIMEOUT",
-                "\"limit\":\"fuel\"",
-            ),
-            (
-                Exit::Ended,
-                Some(Limit::Memory),
-                "memory",
-                "TOOL_CRASHED",
-                "\"limit\":\"memory\"",
-            ),
-            (
-                Exit::Ended,
-                Some(Limit::Output),
-                "stdout",
-                "INVALID_OUTPUT",
-                "\"limit\":\"output\"",
-            ),
+            (Exit::Code(3), None, "crashed with exit code 3", "TOOL_CRASHED", "\"exit_code\":3"),
+            (Exit::Signal(11), None, "exit code 139", "TOOL_CRASHED", "\"exit_code\":139"),
+            (Exit::Trap("unreachable".into()), None, "134: unreachable", "TOOL_CRASHED", ":134"),
+            (Exit::Ended, Some(Limit::WallClock), "timed out after 30s", "TOOL_TIMEOUT", ":137"),
+            (Exit::Ended, Some(Limit::Fuel), "fuel", "TOOL_TIMEOUT", "\"limit\":\"fuel\""),
+            (Exit::Ended, Some(Limit::Memory), "memory", "TOOL_CRASHED", "\"limit\":\"memory\""),
+            (Exit::Ended, Some(Limit::Output), "stdout", "INVALID_OUTPUT", "\"limit\":\"output\""),
         ];
         for (exit, limit, error, code, part) in cases {
             let line = line(exit, limit, b"partial");
-            for expected in [
-                error,
-                code,
-                part,
-                "\"stdout\":\"partial\"",
-                "\"stderr\":\"why\u{fffd}\"",
-            ] {
+            for expected in
+                [error, code, part, "\"stdout\":\"partial\"", "\"stderr\":\"why\u{fffd}\""]
+            {
                 assert!(line.contains(expected), "{expected}: {line}");
             }
         }
@@ -461,11 +381,7 @@ mod tests {
     #[test]
     fn long_streams_are_cut_and_counted() {
         let line = line(Exit::Code(1), None, &vec![b'x'; SHOWN + 7]);
-        assert!(
-            line.contains(&format!("\"stdout_bytes\":{}", SHOWN + 7)),
-            "{}",
-            &line[..200]
-        );
+        assert!(line.contains(&format!("\"stdout_bytes\":{}", SHOWN + 7)), "{}", &line[..200]);
         assert!(!line.contains("stderr_bytes"));
     }
 
@@ -480,12 +396,9 @@ mod tests {
     #[test]
     fn arguments_are_one_object() {
         assert!(check_arguments(b" {\"a\": 1}\n").is_ok());
-        for (bad, word) in [
-            ("[]", "array"),
-            ("1", "number"),
-            ("", "not valid"),
-            ("{} x", "not valid"),
-        ] {
+        for (bad, word) in
+            [("[]", "array"), ("1", "number"), ("", "not valid"), ("{} x", "not valid")]
+        {
             let error = check_arguments(bad.as_bytes()).expect_err(bad);
             assert!(error.contains(word), "{bad}: {error}");
         }

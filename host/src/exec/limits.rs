@@ -26,6 +26,8 @@ pub enum Limit {
     Memory,
     /// Bytes on stdout.
     Output,
+    /// Processes and threads of a native tool.
+    Processes,
 }
 
 impl Limit {
@@ -37,6 +39,7 @@ impl Limit {
             Self::Fuel => "fuel",
             Self::Memory => "memory",
             Self::Output => "output",
+            Self::Processes => "processes",
         }
     }
 }
@@ -83,10 +86,6 @@ impl Limits {
     /// The limits of a `--schema` call.
     #[must_use]
     pub fn for_schema(self) -> Self {
-        Self {
-            wall_clock: SCHEMA_TIMEOUT,
-            output: SCHEMA_OUTPUT,
-            ..self
-        }
+        Self { wall_clock: SCHEMA_TIMEOUT, output: SCHEMA_OUTPUT, ..self }
     }
 }

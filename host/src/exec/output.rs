@@ -59,11 +59,7 @@ impl Pipe {
     /// A stream that takes `limit` bytes. [`Sink::Tail`] has no limit.
     #[must_use]
     pub fn new(sink: Sink, limit: u64) -> Self {
-        Self {
-            state: Arc::default(),
-            sink,
-            limit,
-        }
+        Self { state: Arc::default(), sink, limit }
     }
 
     /// Takes bytes from the program: all of them, or those that still fit.
@@ -85,27 +81,18 @@ impl Pipe {
         match &self.sink {
             Sink::Forward(stream) => {
                 let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-                stream
-                    .write_all(&bytes[..fitting])
-                    .map_err(PipeError::Broken)?;
+                stream.write_all(&bytes[..fitting]).map_err(PipeError::Broken)?;
                 stream.flush().map_err(PipeError::Broken)?;
             }
             Sink::Head | Sink::Tail(_) => state.head.extend_from_slice(&bytes[..fitting]),
         }
-        if state.full {
-            Err(PipeError::Full)
-        } else {
-            Ok(())
-        }
+        if state.full { Err(PipeError::Full) } else { Ok(()) }
     }
 
     /// Whether the program wrote more than the limit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .full
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).full
     }
 
     /// What was kept so far. Later writes start anew.
@@ -117,10 +104,7 @@ impl Pipe {
             Sink::Tail(_) => Vec::from(state.tail),
             Sink::Head | Sink::Forward(_) => state.head,
         };
-        Captured {
-            bytes,
-            total: state.total,
-        }
+        Captured { bytes, total: state.total }
     }
 }
 
@@ -143,13 +127,7 @@ mod tests {
         assert!(pipe.write(b"ab").is_ok() && pipe.write(b"cd").is_ok() && !pipe.is_full());
         assert!(matches!(pipe.write(b"e"), Err(PipeError::Full)));
         assert!(pipe.is_full());
-        assert_eq!(
-            pipe.take(),
-            Captured {
-                bytes: b"abcd".to_vec(),
-                total: 5
-            }
-        );
+        assert_eq!(pipe.take(), Captured { bytes: b"abcd".to_vec(), total: 5 });
     }
 
     #[test]
@@ -158,13 +136,7 @@ mod tests {
         for chunk in [&b"a"[..], b"bcdef", b"", b"gh"] {
             pipe.write(chunk).expect("a tail has no limit");
         }
-        assert_eq!(
-            pipe.take(),
-            Captured {
-                bytes: b"fgh".to_vec(),
-                total: 8
-            }
-        );
+        assert_eq!(pipe.take(), Captured { bytes: b"fgh".to_vec(), total: 8 });
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub enum ComponentError {
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
     Invalid(String),
+    /// wasmtime does not run on this machine.
+    #[error("cannot be run: {0}")]
+    NoRuntime(String),
     /// It is no command.
     #[error("does not export `wasi:cli/run`: it is a library, not a command")]
     NotACommand,
@@ -87,34 +90,39 @@ impl Runtime {
         self.engine.fingerprint()
     }
 
-    /// Loads a component: from the cache where it is there and intact, else by
-    /// compiling `bytes`, which is then kept. `compiling` is called before a
-    /// compilation begins.
+    /// A component that was compiled before, if the cache has it intact.
+    ///
+    /// # Errors
+    ///
+    /// Within: it does not link to this host.
+    pub fn load_compiled(
+        self: &Arc<Self>,
+        digest: &Digest,
+        cache: &Cache,
+    ) -> Option<Result<GuestProgram, ComponentError>> {
+        let component = cache.load(&self.engine.engine, self.fingerprint(), digest)?;
+        Some(self.link(&component))
+    }
+
+    /// Compiles a component and keeps the result. Takes about 0.1 s for a small
+    /// tool and 10 s for one that brings an interpreter.
     ///
     /// # Errors
     ///
     /// See [`ComponentError`].
-    pub fn load(
+    pub fn compile(
         self: &Arc<Self>,
+        bytes: &[u8],
         digest: &Digest,
         cache: &Cache,
-        bytes: impl FnOnce() -> std::io::Result<Vec<u8>>,
-        compiling: impl FnOnce(),
     ) -> Result<GuestProgram, ComponentError> {
-        let engine = &self.engine.engine;
-        let fingerprint = self.fingerprint();
-        if let Some(component) = cache.load(engine, fingerprint, digest) {
-            return self.link(&component);
-        }
-        let bytes = bytes().map_err(|error| ComponentError::Invalid(error.to_string()))?;
-        if is_core_module(&bytes) {
+        if is_core_module(bytes) {
             return Err(ComponentError::CoreModule);
         }
-        compiling();
-        let component = Component::from_binary(engine, &bytes)
+        let component = Component::from_binary(&self.engine.engine, bytes)
             .map_err(|error| ComponentError::Invalid(format!("{error:#}")))?;
         let program = self.link(&component)?;
-        cache.store(&component, fingerprint, digest);
+        cache.store(&component, self.fingerprint(), digest);
         Ok(program)
     }
 
@@ -125,19 +133,12 @@ impl Runtime {
             .instantiate_pre(component)
             .map_err(|error| ComponentError::Link(format!("{error:#}")))?;
         let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
-        Ok(GuestProgram {
-            runtime: Arc::clone(self),
-            component,
-        })
+        Ok(GuestProgram { runtime: Arc::clone(self), component })
     }
 }
 
 fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
-    component
-        .component_type()
-        .imports(engine)
-        .map(|(name, _)| name.to_owned())
-        .collect()
+    component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// A core module and a component begin with the same four bytes and differ in
@@ -157,10 +158,7 @@ impl GuestProgram {
     /// The interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(
-            self.component.instance_pre().component(),
-            self.component.engine(),
-        )
+        imports(self.component.instance_pre().component(), self.component.engine())
     }
 
     async fn call(self, call: Call) -> Outcome {
@@ -199,10 +197,7 @@ impl GuestProgram {
                 exit: guest::ended_by_host(),
                 limit: (!cancel.is_cancelled()).then_some(Limit::WallClock),
                 cancelled: cancel.is_cancelled(),
-                usage: Usage {
-                    duration: started.elapsed(),
-                    ..Usage::default()
-                },
+                usage: Usage { duration: started.elapsed(), ..Usage::default() },
             },
             Err(error) => return Outcome::not_started(error.to_string()),
         };

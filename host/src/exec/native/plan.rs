@@ -281,7 +281,11 @@ mod tests {
             directory: string("/work"),
             args: vec![string("/bin/tool"), string(""), string("a b\n")],
             env: vec![string("A=1"), string("B=")],
-            bounds: Bounds { wall_clock: Duration::from_millis(1500), memory: 1 << 30, processes: 7 },
+            bounds: Bounds {
+                wall_clock: Duration::from_millis(1500),
+                memory: 1 << 30,
+                processes: 7,
+            },
         }
     }
 
@@ -304,11 +308,18 @@ mod tests {
         let (header, strings) = parts(&plan().encode().expect("encodes"));
         let text = String::from_utf8(header.clone()).expect("JSON");
         let refused = |header: &[u8], strings: &[u8]| {
-            assert!(Plan::decode(header, strings).is_err(), "{:?}", String::from_utf8_lossy(header));
+            assert!(
+                Plan::decode(header, strings).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(header)
+            );
         };
         refused(&header, &strings[..strings.len() - 1]);
         refused(&header, &[&strings[..], b"more\0"].concat());
-        refused(&header, &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat());
+        refused(
+            &header,
+            &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
+        );
         refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0");
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);
         refused(b"{", &strings);

@@ -11,7 +11,6 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -19,9 +18,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::digest::Digest;
-
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+use crate::places;
 
 /// Where compiled components are kept.
 #[derive(Clone, Debug, Default)]
@@ -39,20 +36,15 @@ impl Cache {
     #[must_use]
     pub fn open(system: Option<&Path>, user: Option<&Path>) -> Self {
         let system = system.filter(|dir| dir.is_dir()).and_then(|dir| {
-            let owner = program_owner();
+            let owner = places::program_owner();
             trusted(dir, |uid| uid == 0 || Some(uid) == owner)
         });
         let user = user.and_then(|dir| {
-            if let Err(error) = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(dir)
-            {
+            if let Err(error) = places::make_private(dir) {
                 say_uncached(dir, &error);
                 return None;
             }
-            let own = rustix::process::geteuid().as_raw();
-            trusted(dir, |uid| uid == own)
+            trusted(dir, places::is_own)
         });
         Self { system, user }
     }
@@ -65,9 +57,7 @@ impl Cache {
         digest: &Digest,
     ) -> Option<Component> {
         let dirs = [&self.system, &self.user];
-        dirs.into_iter()
-            .flatten()
-            .find_map(|dir| load_from(dir, engine, fingerprint, digest))
+        dirs.into_iter().flatten().find_map(|dir| load_from(dir, engine, fingerprint, digest))
     }
 
     /// Keeps a compiled component. That it could not be kept is said once and
@@ -77,10 +67,7 @@ impl Cache {
         let keep = || -> io::Result<()> {
             let code = component.serialize().map_err(io::Error::other)?;
             let dir = entries(dir, fingerprint);
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&dir)?;
+            places::make_private(&dir)?;
             let mut file = tempfile::NamedTempFile::new_in(&dir)?;
             file.write_all(&code)?;
             file.persist(dir.join(entry_name(digest, &blake3::hash(&code))))?;
@@ -113,10 +100,7 @@ fn load_from(dir: &Path, engine: &Engine, fingerprint: u64, digest: &Digest) -> 
         match load_entry(&entry.path(), engine, checksum) {
             Ok(component) => return Some(component),
             Err(error) => {
-                tracing::warn!(
-                    "compiling anew: the cached `{}` {error}",
-                    entry.path().display()
-                );
+                tracing::warn!("compiling anew: the cached `{}` {error}", entry.path().display());
                 // It may be in a directory that is not ours to clean; then it stays.
                 let _ = fs::remove_file(entry.path());
             }
@@ -140,11 +124,9 @@ fn load_entry(path: &Path, engine: &Engine, checksum: &str) -> Result<Component,
         .map_err(|error| format!("does not load: {error:#}"))
 }
 
-/// The directory, if its owner is one of those trusted and nobody else may
-/// write to it. A symbolic link is not followed.
+/// The directory, if it is safe to load code from; said if it is not.
 fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
-    let metadata = fs::symlink_metadata(dir).ok()?;
-    let safe = metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0;
+    let safe = places::is_trusted(dir, owner);
     if !safe {
         tracing::warn!(
             "not using the cache `{}`: it must be a directory of yours that nobody else can \
@@ -153,11 +135,6 @@ fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
         );
     }
     safe.then(|| dir.to_owned())
-}
-
-fn program_owner() -> Option<u32> {
-    let program = std::env::current_exe().ok()?;
-    Some(fs::metadata(program).ok()?.uid())
 }
 
 fn say_uncached(dir: &Path, error: &io::Error) {

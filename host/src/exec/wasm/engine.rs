@@ -62,9 +62,7 @@ impl GuestEngine {
     /// fingerprints can load each other's code.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.engine
-            .precompile_compatibility_hash()
-            .hash(&mut hasher);
+        self.engine.precompile_compatibility_hash().hash(&mut hasher);
         hasher.finish()
     }
 
@@ -126,10 +124,7 @@ pub(super) struct Ticking(Arc<Ticker>);
 
 impl Ticker {
     fn start(engine: Engine) -> Arc<Self> {
-        let ticker = Arc::new(Self {
-            running: Mutex::new(0),
-            changed: Condvar::new(),
-        });
+        let ticker = Arc::new(Self { running: Mutex::new(0), changed: Condvar::new() });
         // The thread must not keep the engine alive, nor the ticker.
         let (weak, engine) = (Arc::downgrade(&ticker), engine.weak());
         let tick = move || {
@@ -167,10 +162,6 @@ impl Ticker {
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        *self
-            .0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.0.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
     }
 }

@@ -38,36 +38,25 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
 /// Puts a count before `open-at`: WASI itself would let a guest open files until
 /// the host has no descriptors left, or trap it at the table's capacity.
 fn limit_open_files(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    type Arguments = (
-        Resource<Descriptor>,
-        PathFlags,
-        String,
-        OpenFlags,
-        DescriptorFlags,
-    );
+    type Arguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
     linker.allow_shadowing(true);
-    linker
-        .instance("wasi:filesystem/types@0.2.12")?
-        .func_wrap_async(
-            "[method]descriptor.open-at",
-            |mut store, (dir, path_flags, path, open_flags, flags): Arguments| {
-                Box::new(async move {
-                    if !store.data_mut().may_open() {
-                        // WASI has no "too many open files"; this is the nearest.
-                        return Ok((Err(ErrorCode::InsufficientMemory),));
-                    }
-                    let mut files =
-                        wasmtime_wasi::filesystem::WasiFilesystemView::filesystem(store.data_mut());
-                    match files
-                        .open_at(dir, path_flags, path, open_flags, flags)
-                        .await
-                    {
-                        Ok(file) => Ok((Ok(file),)),
-                        Err(error) => Ok((Err(error.downcast()?),)),
-                    }
-                })
-            },
-        )?;
+    linker.instance("wasi:filesystem/types@0.2.12")?.func_wrap_async(
+        "[method]descriptor.open-at",
+        |mut store, (dir, path_flags, path, open_flags, flags): Arguments| {
+            Box::new(async move {
+                if !store.data_mut().may_open() {
+                    // WASI has no "too many open files"; this is the nearest.
+                    return Ok((Err(ErrorCode::InsufficientMemory),));
+                }
+                let mut files =
+                    wasmtime_wasi::filesystem::WasiFilesystemView::filesystem(store.data_mut());
+                match files.open_at(dir, path_flags, path, open_flags, flags).await {
+                    Ok(file) => Ok((Ok(file),)),
+                    Err(error) => Ok((Err(error.downcast()?),)),
+                }
+            })
+        },
+    )?;
     linker.allow_shadowing(false);
     Ok(())
 }
@@ -120,12 +109,7 @@ impl Guest {
                 (exit, limit, false)
             }
         };
-        Finished {
-            exit,
-            limit,
-            cancelled,
-            usage,
-        }
+        Finished { exit, limit, cancelled, usage }
     }
 
     fn store(&self) -> Result<Store<State>, String> {
@@ -140,9 +124,7 @@ impl Guest {
         store.set_hostcall_fuel(workspace::MAX_CONTENTS + (1 << 20));
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1);
-        store
-            .set_fuel(limits.fuel)
-            .map_err(|error| error.to_string())?;
+        store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
         Ok(store)
     }
 
@@ -154,9 +136,7 @@ impl Guest {
         wasi.allow_blocking_current_thread(true);
         wasi.arg(PROGRAM_NAME);
         for arg in &self.call.args {
-            let arg = arg
-                .to_str()
-                .ok_or("a component takes arguments in UTF-8 only")?;
+            let arg = arg.to_str().ok_or("a component takes arguments in UTF-8 only")?;
             wasi.arg(arg);
         }
         for (name, value) in &grant.env {
@@ -170,10 +150,7 @@ impl Guest {
                 Access::ReadWrite => FsPerms::ReadWrite,
             };
             let name = dir.path.to_str().ok_or_else(|| {
-                format!(
-                    "the directory `{}` has no name in UTF-8",
-                    dir.path.display()
-                )
+                format!("the directory `{}` has no name in UTF-8", dir.path.display())
             })?;
             let open = |error: wasmtime::Error| {
                 format!("cannot open the granted directory `{name}`: {error:#}")
@@ -188,8 +165,7 @@ impl Guest {
             Stdin::Bytes(bytes) => wasi.stdin(Input::new(bytes.clone())),
             Stdin::Inherit => wasi.inherit_stdin(),
         };
-        wasi.stdout(Output(self.stdout.clone()))
-            .stderr(Output(self.stderr.clone()));
+        wasi.stdout(Output(self.stdout.clone())).stderr(Output(self.stderr.clone()));
         Ok(wasi.build())
     }
 
@@ -201,10 +177,7 @@ impl Guest {
         let exit = match result {
             Ok(Ok(())) => Exit::Code(0),
             Ok(Err(())) => Exit::Code(1),
-            Err(error) => match (
-                error.downcast_ref::<I32Exit>(),
-                error.downcast_ref::<Trap>(),
-            ) {
+            Err(error) => match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
                 (Some(exit), _) => Exit::Code(exit.0),
                 (None, Some(Trap::OutOfFuel)) => {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
@@ -228,9 +201,7 @@ pub(super) fn ended_by_host() -> Exit {
 }
 
 fn trap_text(trap: Trap) -> String {
-    trap.to_string()
-        .trim_start_matches("wasm trap: ")
-        .to_owned()
+    trap.to_string().trim_start_matches("wasm trap: ").to_owned()
 }
 
 enum Ended {
@@ -250,10 +221,7 @@ async fn command(
 fn usage(store: &mut Store<State>, started: Instant, limits: Limits) -> Usage {
     Usage {
         duration: started.elapsed(),
-        fuel: store
-            .get_fuel()
-            .ok()
-            .map(|left| limits.fuel.saturating_sub(left)),
+        fuel: store.get_fuel().ok().map(|left| limits.fuel.saturating_sub(left)),
         peak_memory: Some(store.data().memory.used()),
     }
 }
@@ -261,11 +229,6 @@ fn usage(store: &mut Store<State>, started: Instant, limits: Limits) -> Usage {
 impl Finished {
     fn not_started(reason: String) -> Self {
         let exit = Exit::NotStarted(reason);
-        Self {
-            exit,
-            limit: None,
-            cancelled: false,
-            usage: Usage::default(),
-        }
+        Self { exit, limit: None, cancelled: false, usage: Usage::default() }
     }
 }

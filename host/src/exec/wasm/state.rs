@@ -28,31 +28,19 @@ impl State {
         // Opening files is refused with an error at `handles`; this is the wall
         // behind it, for streams and pollables, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
-        Self {
-            wasi,
-            table,
-            memory,
-            handles,
-        }
+        Self { wasi, table, memory, handles }
     }
 
     /// Whether the guest may open one file or directory more.
     pub(super) fn may_open(&mut self) -> bool {
-        let open = self
-            .table
-            .iter_mut()
-            .filter(|entry| entry.is::<Descriptor>())
-            .count();
+        let open = self.table.iter_mut().filter(|entry| entry.is::<Descriptor>()).count();
         open < self.handles
     }
 }
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView {
-            ctx: &mut self.wasi,
-            table: &mut self.table,
-        }
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
@@ -65,10 +53,7 @@ pub(super) struct MemoryBudget {
 
 impl MemoryBudget {
     pub(super) fn new(total: u64) -> Self {
-        Self {
-            used: Arc::default(),
-            total,
-        }
+        Self { used: Arc::default(), total }
     }
 
     /// Whether another guest may start.
@@ -78,9 +63,7 @@ impl MemoryBudget {
 
     fn take(&self, bytes: u64) -> bool {
         let take = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.total);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok()
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
 
@@ -94,12 +77,7 @@ pub(super) struct MemoryLimit {
 
 impl MemoryLimit {
     pub(super) fn new(limit: u64, budget: MemoryBudget) -> Self {
-        Self {
-            limit,
-            used: 0,
-            refused: false,
-            budget,
-        }
+        Self { limit, used: 0, refused: false, budget }
     }
 
     /// Whether growth was refused: what then looks like an `unreachable` or a

@@ -40,10 +40,7 @@ impl Input {
     }
 
     fn is_empty(&self) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
@@ -71,11 +68,7 @@ impl Pollable for Input {
 #[async_trait]
 impl InputStream for Input {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        if self.is_empty() {
-            Err(StreamError::Closed)
-        } else {
-            Ok(self.take(size))
-        }
+        if self.is_empty() { Err(StreamError::Closed) } else { Ok(self.take(size)) }
     }
 }
 

@@ -94,8 +94,7 @@ impl GuestThreads {
             // A receiver that is gone has abandoned this call.
             let _ = sender.send(runtime.block_on(job()));
         });
-        self.begin(job, Arc::clone(&running))
-            .map_err(ThreadError::Spawn)?;
+        self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
         tokio::select! {
             biased;
             result = &mut result => return result.map_err(|_| ThreadError::Lost),
@@ -115,12 +114,7 @@ impl GuestThreads {
     fn begin(&self, job: Job, running: Arc<Running>) -> std::io::Result<()> {
         let mut work = (job, running);
         loop {
-            let idle = self
-                .0
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop();
+            let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let Some(worker) = idle else { break };
             match worker.send(work) {
                 Ok(()) => return Ok(()),
@@ -128,14 +122,10 @@ impl GuestThreads {
             }
         }
         let (sender, receiver) = mpsc::channel();
-        sender
-            .send(work)
-            .map_err(|_| std::io::ErrorKind::BrokenPipe)?;
+        sender.send(work).map_err(|_| std::io::ErrorKind::BrokenPipe)?;
         let pool = Arc::clone(&self.0);
         install_handler();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         std::thread::Builder::new()
             .name("guest".into())
             .spawn(move || pool.serve(&runtime, &sender, &receiver))?;
@@ -168,10 +158,7 @@ impl Pool {
 
     fn abandon(&self, running: &Running) {
         // Under the lock, so that a job that ends this moment is not counted.
-        let mut thread = running
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut thread = running.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.take().is_some() {
             self.abandoned.fetch_add(1, Ordering::Relaxed);
         }
@@ -193,11 +180,7 @@ impl Running {
 
     fn leave(&self) -> Left {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.take().is_some() {
-            Left::InTime
-        } else {
-            Left::Abandoned
-        }
+        if thread.take().is_some() { Left::InTime } else { Left::Abandoned }
     }
 
     fn interrupt(&self) {

@@ -85,9 +85,7 @@ fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
         drop(temporary);
         return rewrite(&old, contents);
     }
-    temporary
-        .file
-        .set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
+    temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
     temporary.file.sync_all()?;
     temporary.rename_to(name.as_ref())?;
     // The name is durable once its directory is. A handle opened for listing
@@ -116,11 +114,7 @@ fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
     options.write(true).follow(FollowSymlinks::No);
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = parent.open_with(name, &options)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
-    }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// In place, where the owner cannot be kept.
@@ -145,11 +139,7 @@ impl<'a> Temporary<'a> {
             let name = PathBuf::from(format!(".ikigai-{}-{attempt}", std::process::id()));
             match parent.open_with(&name, &options) {
                 Ok(file) => {
-                    return Ok(Self {
-                        parent,
-                        name: Some(name),
-                        file,
-                    });
+                    return Ok(Self { parent, name: Some(name), file });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -183,10 +173,7 @@ impl Drop for Temporary<'_> {
         if let Some(name) = &self.name
             && let Err(error) = self.parent.remove_file(name)
         {
-            tracing::warn!(
-                "cannot remove the temporary file `{}`: {error}",
-                name.display()
-            );
+            tracing::warn!("cannot remove the temporary file `{}`: {error}", name.display());
         }
     }
 }

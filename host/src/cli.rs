@@ -1,0 +1,229 @@
+//! The command line: clap's definitions, the only place that prints, and the
+//! only place that picks exit codes.
+//!
+//! stdout carries the answer and nothing else; everything else goes to stderr.
+
+mod call;
+mod check;
+mod error;
+mod list;
+mod options;
+mod precompile;
+mod progress;
+mod run;
+mod schema;
+mod show;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use self::error::CliError;
+use self::options::Options;
+
+/// A host for tools that language models call.
+///
+/// A tool is a program that answers --schema with a JSON schema and turns one JSON
+/// object on stdin into one JSON value on stdout: a native executable, or a
+/// WebAssembly component that sees only the directories it was handed.
+#[derive(Debug, Parser)]
+#[command(name = "ikigai", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
+                        configuration.\nIKIGAI_LOG filters what is logged, such as \
+                        IKIGAI_LOG=debug.")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find, inspect and call tools
+    #[command(subcommand)]
+    Tool(ToolCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell to complete for
+        shell: Shell,
+    },
+    /// Compile the components of a directory into its own cache; for installers
+    #[command(name = "__precompile", hide = true)]
+    Precompile {
+        /// The directory
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolCommand {
+    /// List the tools that can be called
+    List(list::Arguments),
+    /// Show everything known of one tool
+    Show(show::Arguments),
+    /// Call a tool with JSON and print the envelope
+    ///
+    /// Exits 0 only if the tool ran and answered; what the answer says is its own.
+    Call(call::Arguments),
+    /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
+    ///
+    /// The same limits and grants hold as in a call. Exits with the tool's code, 124
+    /// where a limit ended it, 126 where it could not be started.
+    Run(run::Arguments),
+    /// Print the schemas of tools as a model is told them
+    Schema(schema::Arguments),
+    /// Check whether a file is a good tool
+    ///
+    /// Runs it with --schema and with malformed arguments, under the host's limits.
+    Check(check::Arguments),
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A failure to print help leaves nothing to tell it to.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(error::USAGE));
+        }
+    };
+    log_to_stderr(cli.options.verbose);
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),
+        Err(error) => {
+            say(&error.text());
+            ExitCode::from(error.exit)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
+    let options = &cli.options;
+    match cli.command {
+        Command::Tool(ToolCommand::List(arguments)) => block_on(list::run(options, arguments)),
+        Command::Tool(ToolCommand::Show(arguments)) => block_on(show::run(options, arguments)),
+        Command::Tool(ToolCommand::Call(arguments)) => block_on(call::run(options, arguments)),
+        Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
+        Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
+        Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);
+            print(&script)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Precompile { dir } => block_on(precompile::run(dir)),
+    }
+}
+
+/// Runs a command on a runtime of one thread: components have threads of their
+/// own, native tools are processes, and starting more costs more than a call.
+fn block_on(
+    command: impl Future<Output = Result<ExitCode, CliError>>,
+) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(command);
+    // A thread that is stuck in the kernel must not hold up the exit.
+    runtime.shutdown_background();
+    code
+}
+
+/// A token that is cancelled by Ctrl-C or SIGTERM, so that the call and all that
+/// it started end with the host.
+fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let cancel = CancellationToken::new();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let token = cancel.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        token.cancel();
+    });
+    Ok(cancel)
+}
+
+/// The exit code of a command that a person interrupted: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Writes to stdout.
+fn print(bytes: &[u8]) -> Result<(), CliError> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Writes to stderr. Nothing depends on whether somebody reads it.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// The heading of a value that a person chooses by name.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this similarity a suggestion is noise.
+    const SIMILAR: f64 = 0.7;
+    names
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(similarity, _)| *similarity > SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+fn log_to_stderr(verbose: bool) {
+    let default = if verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let asked = std::env::var("IKIGAI_LOG").ok().map(|text| (text.parse::<Targets>(), text));
+    let filter = match &asked {
+        Some((Ok(targets), _)) => targets.clone(),
+        Some((Err(_), _)) | None => {
+            Targets::new().with_default(LevelFilter::WARN).with_target("ikigai", default)
+        }
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .without_time()
+        .with_target(false);
+    let subscriber = tracing_subscriber::registry().with(lines).with(filter);
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        say("warning: logging was set up before; IKIGAI_LOG has no effect\n");
+    }
+    if let Some((Err(error), text)) = asked {
+        tracing::warn!("IKIGAI_LOG=`{text}` is no filter, ignored: {error}");
+    }
+}
+
+/// A path or a name of a tool.
+#[derive(Clone, Debug)]
+struct ToolReference(OsString);
+
+impl ToolReference {
+    /// Anything with a slash is a path, as for a shell.
+    fn is_path(&self) -> bool {
+        self.0.as_encoded_bytes().contains(&b'/')
+    }
+}
+
+impl From<OsString> for ToolReference {
+    fn from(text: OsString) -> Self {
+        Self(text)
+    }
+}
+
+/// How shells complete a value that is a file.
+const FILE: ValueHint = ValueHint::FilePath;

@@ -1,0 +1,100 @@
+//! `ikigai tool call`: one call, its envelope on stdout.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use clap::Args;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::{cancelled_by_signals, list, nearest, print, say};
+use crate::exec::envelope::Layout;
+use crate::host::Host;
+use crate::registry::{Depth, Snapshot};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tool, by the name that `tool list` shows
+    name: String,
+    /// The arguments: JSON, @FILE to read them from a file, - from stdin
+    #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]
+    arguments: String,
+    /// Indent the envelope for people
+    #[arg(long)]
+    pretty: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let json = read_arguments(&arguments.arguments)?;
+    let host = options.host()?;
+    let cancel = cancelled_by_signals()?;
+    let snapshot = snapshot_with(&host, &arguments.name).await;
+    list::tell_warnings(&snapshot);
+    if snapshot.get(&arguments.name).is_none() {
+        say(&not_found_hint(&snapshot, &arguments.name));
+    }
+    let envelope = host.call(&snapshot, &arguments.name, json, cancel.clone()).await;
+    let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
+    let mut text = envelope.to_json(layout)?;
+    text.push('\n');
+    print(text.as_bytes())?;
+    Ok(ExitCode::from(match envelope.is_success() {
+        true => 0,
+        false if cancel.is_cancelled() => super::INTERRUPTED,
+        false => error::FAILED,
+    }))
+}
+
+/// What is remembered, or a second look where the name is not in it: a tool that
+/// failed before may be well by now.
+pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
+    let snapshot = host.registry.scan(Depth::Remembered).await;
+    if snapshot.get(name).is_some() {
+        return snapshot;
+    }
+    host.registry.scan(Depth::Failed).await
+}
+
+/// What to do when there is no tool of that name.
+pub(super) fn not_found_hint(snapshot: &Snapshot, name: &str) -> String {
+    let skipped = snapshot.skipped().iter().find(|skipped| {
+        skipped
+            .path
+            .file_stem()
+            .is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
+    });
+    if let Some(skipped) = skipped {
+        let path = skipped.path.display();
+        return format!(
+            "hint: `{path}` is no tool: {}\nhint: try `ikigai tool check {path}`\n",
+            skipped.reason
+        );
+    }
+    match nearest(name, snapshot.tools().map(|tool| tool.name())) {
+        Some(near) => format!("hint: did you mean `{near}`?\n"),
+        None => "hint: `ikigai tool list --all` shows every tool and what was skipped\n".to_owned(),
+    }
+}
+
+fn read_arguments(text: &str) -> Result<Bytes, CliError> {
+    if text == "-" {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+            .context("cannot read the arguments from stdin")
+            .map_err(CliError::failed)?;
+        return Ok(bytes.into());
+    }
+    match text.strip_prefix('@') {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            let bytes = std::fs::read(&path)
+                .with_context(|| format!("cannot read the arguments from `{}`", path.display()))
+                .map_err(CliError::usage)?;
+            Ok(bytes.into())
+        }
+        None => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}

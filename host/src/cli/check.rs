@@ -1,0 +1,190 @@
+//! `ikigai tool check`: is this file a good tool? For those who write one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use clap::Args;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::print;
+use crate::exec::envelope::Envelope;
+use crate::exec::output::Sink;
+use crate::exec::{Outcome, Stdin};
+use crate::host::{Host, Streams};
+use crate::policy::{Backend, Origin};
+use crate::registry::{Build, Depth, Tool};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The file
+    #[arg(value_hint = super::FILE)]
+    path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// It works, and could be better.
+    Doubtful,
+    Bad,
+}
+
+impl Verdict {
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Doubtful => "warn",
+            Self::Bad => "FAIL",
+        }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let findings = check(&host, &arguments.path).await;
+    let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
+    let text = if arguments.json {
+        let value = as_json(&arguments.path, &findings, good);
+        format!("{}\n", serde_json::to_string_pretty(&value)?)
+    } else {
+        as_text(&arguments.path, &findings, good)
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
+}
+
+async fn check(host: &Host, path: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let build = match host.registry.build_at(path) {
+        Ok(build) => build,
+        Err(reason) => {
+            findings.push(finding("file", Verdict::Bad, reason));
+            return findings;
+        }
+    };
+    let kind = match build.backend() {
+        Backend::Wasm => "a WebAssembly file",
+        Backend::Native => "an executable",
+    };
+    findings.push(finding("file", Verdict::Good, kind));
+    if build.backend() == Backend::Wasm {
+        match build.imports().await {
+            Ok(imports) => findings.push(finding("imports", Verdict::Good, imports_text(&imports))),
+            Err(error) => {
+                findings.push(finding("component", Verdict::Bad, error.to_string()));
+                return findings;
+            }
+        }
+    }
+    match host.registry.tool_at(path, Depth::Everything).await {
+        Ok(tool) => check_schema(&mut findings, path, &tool),
+        Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
+    }
+    findings.push(malformed_call(host, &build).await);
+    findings
+}
+
+fn check_schema(findings: &mut Vec<Finding>, path: &Path, tool: &Tool) {
+    let name = tool.name();
+    findings.push(finding("schema", Verdict::Good, format!("valid, of a tool called `{name}`")));
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
+    findings.push(if stem == name {
+        finding("name", Verdict::Good, "the file is called like the tool")
+    } else {
+        let text = format!("the file is called `{stem}`; people will look for `{name}`");
+        finding("name", Verdict::Doubtful, text)
+    });
+    if tool.schema.description.trim().is_empty() {
+        let text = "the description is empty: a model cannot know when to use the tool";
+        findings.push(finding("description", Verdict::Doubtful, text));
+    }
+    let silent = undescribed(&tool.schema.parameters);
+    findings.push(if silent.is_empty() {
+        finding("parameters", Verdict::Good, "each has a description")
+    } else {
+        let text = format!("no description: {}", silent.join(", "));
+        finding("parameters", Verdict::Doubtful, text)
+    });
+}
+
+/// Parameters that a model is told nothing of.
+fn undescribed(parameters: &Value) -> Vec<String> {
+    let properties = parameters.get("properties").and_then(Value::as_object);
+    let silent = |value: &Value| value.get("description").and_then(Value::as_str).is_none();
+    properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| silent(value))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// A tool gets what a model wrote. It should say what is wrong with it, in JSON,
+/// and exit 0; failing with another code is understood as well.
+async fn malformed_call(host: &Host, build: &Build) -> Finding {
+    const CHECK: &str = "malformed call";
+    let streams = Streams {
+        stdin: Stdin::Bytes(Bytes::from_static(b"{\"malformed\":")),
+        stdout: Sink::Head,
+        stderr: Sink::Head,
+    };
+    let cancel = CancellationToken::new();
+    let outcome: Outcome =
+        host.run(build, "check", Origin::User, Vec::new(), streams, cancel).await;
+    if let Some(limit) = outcome.limit {
+        let text = format!("did not end within its limit on {}", limit.as_str());
+        return finding(CHECK, Verdict::Bad, text);
+    }
+    match Envelope::of("check", host.limits(), outcome) {
+        Envelope::Success(_) => finding(CHECK, Verdict::Good, "answered in JSON"),
+        Envelope::Failure(failure) => {
+            let text = format!("{}; a JSON answer with `error` tells a model more", failure.error);
+            finding(CHECK, Verdict::Doubtful, text)
+        }
+    }
+}
+
+fn finding(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
+    Finding { check, verdict, text: text.into() }
+}
+
+fn imports_text(imports: &[String]) -> String {
+    if imports.is_empty() { "none".to_owned() } else { imports.join(", ") }
+}
+
+fn as_text(path: &Path, findings: &[Finding], good: bool) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = finding.verdict.mark();
+        text.push_str(&format!("{mark:4}  {:14}  {}\n", finding.check, finding.text));
+    }
+    let verdict = if good { "is a tool" } else { "is no tool that ikigai would offer" };
+    text.push_str(&format!("{} {verdict}\n", path.display()));
+    text
+}
+
+fn as_json(path: &Path, findings: &[Finding], good: bool) -> Value {
+    let findings = findings.iter().map(|finding| {
+        let verdict = finding.verdict.mark().to_lowercase();
+        json!({ "check": finding.check, "verdict": verdict, "text": finding.text })
+    });
+    json!({
+        "path": path.to_string_lossy(),
+        "good": good,
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}

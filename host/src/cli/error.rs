@@ -1,0 +1,68 @@
+//! How a command ends that did not succeed: a message, what to do about it, and
+//! the exit code, chosen once.
+
+use std::fmt::Write as _;
+
+/// The tool or the operation failed.
+pub(super) const FAILED: u8 = 1;
+
+/// The command line or the configuration is wrong.
+pub(super) const USAGE: u8 = 2;
+
+/// An error on its way to stderr.
+#[derive(Debug)]
+pub(super) struct CliError {
+    error: anyhow::Error,
+    hints: Vec<String>,
+    pub(super) exit: u8,
+}
+
+impl CliError {
+    /// The operation failed.
+    pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), hints: Vec::new(), exit: FAILED }
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: USAGE, ..Self::failed(error) }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Whether nobody reads stdout any more, which is no error of ours.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        self.error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        })
+    }
+
+    /// The text for stderr.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("error: {:#}\n", self.error);
+        for hint in &self.hints {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "hint: {hint}");
+        }
+        text
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed(error)
+    }
+}

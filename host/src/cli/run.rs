@@ -1,0 +1,87 @@
+//! `ikigai tool run`: the bare protocol, streams and exit code as they are.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+
+use super::call::{not_found_hint, snapshot_with};
+use super::error::CliError;
+use super::options::Options;
+use super::{ToolReference, cancelled_by_signals, say};
+use crate::exec::envelope;
+use crate::exec::output::Sink;
+use crate::exec::{Exit, Outcome, Stdin};
+use crate::host::Streams;
+use crate::policy::Origin;
+
+/// The exit code where a limit ended the tool: that of timeout(1).
+const LIMIT: u8 = 124;
+
+/// The exit code of a program that cannot be started: that of a shell.
+const NOT_STARTED: u8 = 126;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tool by name, or a file by its path (with a slash)
+    #[arg(value_name = "NAME|PATH", value_hint = super::FILE)]
+    tool: OsString,
+    /// Passed on whole, hyphens included
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let cancel = cancelled_by_signals()?;
+    let reference = ToolReference::from(arguments.tool);
+    let name = reference.0.to_string_lossy().into_owned();
+    let (build, tool_name, origin) = if reference.is_path() {
+        let build = host.registry.build_at(Path::new(&reference.0)).map_err(|reason| {
+            CliError::usage(anyhow::Error::msg(reason))
+                .hint("make it executable with `chmod +x`, or build a component")
+        })?;
+        (build, name.clone(), Origin::User)
+    } else {
+        let snapshot = snapshot_with(&host, &name).await;
+        let Some(tool) = snapshot.get(&name) else {
+            let hint = not_found_hint(&snapshot, &name);
+            let hint = hint.trim_end().trim_start_matches("hint: ").to_owned();
+            let text = format!("tool `{name}` not found");
+            return Err(CliError::usage(anyhow::Error::msg(text)).hint(hint));
+        };
+        (Arc::clone(&tool.build), tool.name().to_owned(), tool.origin)
+    };
+    let streams = Streams {
+        stdin: Stdin::Inherit,
+        stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
+        stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
+    };
+    let outcome = host.run(&build, &tool_name, origin, arguments.args, streams, cancel).await;
+    Ok(ExitCode::from(exit_code(&name, &outcome)))
+}
+
+/// The code that this process exits with, and a line on stderr where the host
+/// ended the tool.
+fn exit_code(name: &str, outcome: &Outcome) -> u8 {
+    if outcome.cancelled {
+        return super::INTERRUPTED;
+    }
+    if let Some(limit) = outcome.limit {
+        say(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
+        return LIMIT;
+    }
+    match &outcome.exit {
+        Exit::NotStarted(reason) => {
+            say(&format!("error: `{name}` could not be started: {reason}\n"));
+            return NOT_STARTED;
+        }
+        Exit::Trap(reason) => say(&format!("error: `{name}` trapped: {reason}\n")),
+        Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {}
+    }
+    let code = envelope::exit_code(&outcome.exit).unwrap_or_default();
+    // The kernel itself keeps eight bits of an exit code.
+    code.to_le_bytes()[0]
+}

@@ -1,0 +1,92 @@
+//! The native lane: an executable, run under a supervisor of its own.
+//!
+//! Owns what a native call is made of: the host's side ([`call`], [`helper`],
+//! [`streams`]), the supervisor's side ([`supervisor`]), and what they say to each
+//! other ([`plan`]). Does not decide what a tool may touch.
+//!
+//! The host never forks: the cost of a fork follows its resident memory. It spawns
+//! its own executable as the supervisor (posix_spawn, hence no `pre_exec`, no
+//! working directory, no user or group on the `Command`), and the supervisor,
+//! which is small and has one thread, does the rest. Every descriptor of the host
+//! is close-on-exec and stays so; those that a tool gets travel over a socket.
+
+#[cfg(target_os = "linux")]
+mod call;
+#[cfg(target_os = "linux")]
+mod descent;
+#[cfg(target_os = "linux")]
+mod helper;
+#[cfg(target_os = "linux")]
+mod plan;
+#[cfg(target_os = "linux")]
+mod refusal;
+#[cfg(target_os = "linux")]
+mod streams;
+#[cfg(target_os = "linux")]
+pub mod supervisor;
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::exec::{Call, Lane, Outcome};
+
+/// An executable file.
+///
+/// Its calls must be polled on a tokio runtime with I/O and time. Peak memory in
+/// their usage has a floor of some megabytes: the kernel counts a program from
+/// the peak of the process that became it.
+#[derive(Clone, Debug)]
+pub struct NativeProgram {
+    path: Arc<Path>,
+    supervisor: Supervisor,
+}
+
+/// The executable that supervises native calls: the host's own, whose `main`
+/// hands over to [`supervisor::main`] when it is asked to.
+#[derive(Clone, Debug)]
+pub struct Supervisor(Arc<Path>);
+
+impl Supervisor {
+    /// The executable of this process, also when its file was replaced meanwhile.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        Self::at(Path::new("/proc/self/exe"))
+    }
+
+    /// Another build of the host; for programs that only embed the library.
+    #[must_use]
+    pub fn at(path: impl Into<Arc<Path>>) -> Self {
+        Self(path.into())
+    }
+}
+
+impl NativeProgram {
+    /// The executable at `path`, which is absolute.
+    #[must_use]
+    pub fn new(path: impl Into<Arc<Path>>, supervisor: Supervisor) -> Self {
+        Self { path: path.into(), supervisor }
+    }
+
+    /// The executable.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Lane for NativeProgram {
+    fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        Box::pin(call::Running::new(self.path.clone(), self.supervisor.0.clone(), call))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Lane for NativeProgram {
+    fn run(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        let reason = "native tools run on Linux only: elsewhere nothing would end what they start";
+        Box::pin(std::future::ready(Outcome::not_started(reason)))
+    }
+}

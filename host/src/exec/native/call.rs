@@ -1,0 +1,331 @@
+//! One native call, from the plan to the outcome.
+//!
+//! Owns when a call is ended from the host's side (cancelled, flooded, overdue)
+//! and what an end is called. The bounds themselves are kept by the supervisor,
+//! which no busy runtime delays; the host's own deadline is behind them.
+
+use std::future::Future;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::helper::{GRACE, Helper};
+use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
+use super::refusal;
+use super::streams::{Signals, Streams, feed, pump};
+use crate::exec::limits::{Limit, Limits};
+use crate::exec::output::{Pipe, Sink};
+use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
+
+/// How long after the wall clock the host itself ends a call that its supervisor
+/// should have ended. Covers the supervisor's own start.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// The supervisor's exit code where it refused to start anything.
+const REFUSED: i32 = 2;
+
+/// A call as a future. Dropping it ends the call: what is left to do (asking the
+/// supervisor to end, reaping it) is finished by the runtime.
+pub(super) struct Running {
+    work: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
+    /// The runtime of the first poll. None before it: then nothing has been started.
+    runtime: Option<Handle>,
+    cancel: CancellationToken,
+}
+
+impl Running {
+    pub(super) fn new(program: Arc<Path>, supervisor: Arc<Path>, mut call: Call) -> Self {
+        // A token of its own, because dropping this call is not to cancel others.
+        let cancel = call.cancel.child_token();
+        call.cancel = cancel.clone();
+        let work = Box::pin(async move { run(&program, &supervisor, call).await });
+        Self { work: Some(work), runtime: None, cancel }
+    }
+}
+
+impl Future for Running {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        if self.runtime.is_none() {
+            self.runtime = Some(Handle::current());
+        }
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let outcome = std::task::ready!(work.as_mut().poll(context));
+        self.work = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let (Some(work), Some(runtime)) = (self.work.take(), self.runtime.take()) {
+            self.cancel.cancel();
+            runtime.spawn(work);
+        }
+    }
+}
+
+/// Why the host ended a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Cancelled,
+    Flooded,
+    Overdue,
+}
+
+/// How the supervisor ended, and why the host asked for it, if it did.
+struct Ending {
+    report: Option<Report>,
+    status: Option<ExitStatus>,
+    reason: Option<Reason>,
+}
+
+async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
+    if call.cancel.is_cancelled() {
+        return Outcome { exit: Exit::Ended, cancelled: true, ..Outcome::not_started("") };
+    }
+    let started = Instant::now();
+    let plan = match Plan::new(program, &call).and_then(|plan| plan.encode()) {
+        Ok(plan) => plan,
+        Err(error) => return Outcome::not_started(error.to_string()),
+    };
+    let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
+        let helper = Helper::start(supervisor, ends[DESCRIPTORS - 1].as_fd())?;
+        Ok((streams, ends, helper))
+    });
+    let (streams, ends, helper) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            return Outcome::not_started(format!("no supervisor could be started: {error}"));
+        }
+    };
+
+    let stdout = Pipe::new(call.stdout.clone(), call.limits.output);
+    let stderr = Pipe::new(call.stderr.clone(), call.limits.output);
+    let stdin = match &call.stdin {
+        Stdin::Bytes(bytes) => bytes.clone(),
+        Stdin::Inherit => Bytes::new(),
+    };
+    let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
+    let (ending, (), (), ()) = tokio::join!(
+        conduct(helper, &plan, ends, &call, &signals),
+        feed(streams.stdin, stdin, &signals),
+        pump(streams.stdout, &call.stdout, &stdout, &signals),
+        pump(streams.stderr, &call.stderr, &stderr, &signals),
+    );
+
+    let flooded = stdout.is_full() || stderr.is_full();
+    let (stdout, stderr) = (stdout.take(), stderr.take());
+    let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
+    let (exit, limit) = name_end(&ending, program, &call, &complaint);
+    let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };
+    let cancelled =
+        exit == Exit::Ended && limit.is_none() && ending.reason == Some(Reason::Cancelled);
+    let usage = Usage {
+        duration: ending
+            .report
+            .as_ref()
+            .map_or_else(|| started.elapsed(), |report| report.duration),
+        fuel: None,
+        peak_memory: ending.report.map(|report| report.peak_memory).filter(|peak| *peak > 0),
+    };
+    Outcome { exit, limit, cancelled, stdout, stderr, usage }
+}
+
+/// Has the supervisor start the tool, waits for the end of both, and reaps it.
+async fn conduct(
+    mut helper: Helper,
+    plan: &[u8],
+    ends: [OwnedFd; DESCRIPTORS],
+    call: &Call,
+    signals: &Signals,
+) -> Ending {
+    let mut interruption = pin!(interruption(call, signals));
+    let mut reason = None;
+    tokio::select! {
+        biased;
+        sent = helper.send(plan, ends.each_ref().map(AsFd::as_fd)) => if let Err(error) = sent {
+            // It says why on stderr, and ends.
+            tracing::debug!(%error, "a supervisor did not take its plan");
+        },
+        why = &mut interruption => reason = Some(why),
+    }
+    // Only the tool's processes hold them now, so that the pipes end with it.
+    drop(ends);
+    let mut report = None;
+    if reason.is_none() {
+        tokio::select! {
+            biased;
+            received = helper.report() => report = Some(received),
+            why = &mut interruption => reason = Some(why),
+        }
+    }
+    if reason.is_some() {
+        helper.ask_to_end();
+        report = tokio::time::timeout(GRACE, helper.report()).await.ok();
+    }
+    let report = match report {
+        Some(Ok(report)) => report,
+        Some(Err(error)) => {
+            tracing::warn!(%error, "the report of a supervisor is unreadable");
+            helper.kill().await;
+            None
+        }
+        None => {
+            tracing::warn!("a supervisor did not answer, and was killed");
+            helper.kill().await;
+            None
+        }
+    };
+    // All that the tool wrote is in the pipes.
+    signals.ended.cancel();
+    if reason.is_some() || report.as_ref().is_some_and(|it| matches!(it.end, End::Killed(_))) {
+        abandon_later(call, signals);
+    }
+    Ending { report, status: reap(&mut helper).await, reason }
+}
+
+/// Resolves when the host has a reason to end the call.
+async fn interruption(call: &Call, signals: &Signals) -> Reason {
+    let deadline = call.limits.wall_clock.saturating_add(OVERDUE);
+    tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => Reason::Cancelled,
+        () = signals.flooded.cancelled() => Reason::Flooded,
+        () = tokio::time::sleep(deadline) => Reason::Overdue,
+    }
+}
+
+/// A call that a limit ended waits only so long for whoever reads what is passed on.
+fn abandon_later(call: &Call, signals: &Signals) {
+    let forwards = |sink: &Sink| matches!(sink, Sink::Forward(_));
+    if forwards(&call.stdout) || forwards(&call.stderr) {
+        let abandoned = signals.abandoned.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            abandoned.cancel();
+        });
+    }
+}
+
+async fn reap(helper: &mut Helper) -> Option<ExitStatus> {
+    let reaped = match tokio::time::timeout(GRACE, helper.reap()).await {
+        Ok(reaped) => reaped,
+        Err(_) => {
+            helper.kill().await;
+            helper.reap().await
+        }
+    };
+    reaped.inspect_err(|error| tracing::warn!(%error, "a supervisor could not be reaped")).ok()?
+}
+
+/// What the end of a call is called, and the limit behind it.
+fn name_end(
+    ending: &Ending,
+    program: &Path,
+    call: &Call,
+    complaint: &str,
+) -> (Exit, Option<Limit>) {
+    let Some(report) = &ending.report else { return name_loss(ending, complaint) };
+    for note in &report.notes {
+        tracing::debug!(program = %program.display(), "{note}");
+    }
+    if report.survivors > 0 {
+        let count = report.survivors;
+        tracing::warn!(program = %program.display(), count, "processes of a tool are left running");
+    }
+    let limit = memory_ran_out(report, &call.limits).then_some(Limit::Memory);
+    match report.end {
+        End::Code(code) => (Exit::Code(code), limit),
+        End::Signal(signal) => (Exit::Signal(signal), limit),
+        End::Killed(cause) => (Exit::Ended, ended_by(cause, ending.reason)),
+        End::NotStarted(step, errno) => {
+            let reason = refusal::explain(program, &call.workspace, step, errno);
+            (Exit::NotStarted(reason), None)
+        }
+    }
+}
+
+fn ended_by(cause: Cause, reason: Option<Reason>) -> Option<Limit> {
+    match (cause, reason) {
+        (Cause::WallClock, _) | (Cause::Host, Some(Reason::Overdue)) => Some(Limit::WallClock),
+        (Cause::Memory, _) => Some(Limit::Memory),
+        (Cause::Processes, _) => Some(Limit::Processes),
+        (Cause::Host, Some(Reason::Flooded)) => Some(Limit::Output),
+        (Cause::Host, Some(Reason::Cancelled) | None) => None,
+    }
+}
+
+/// The supervisor ended without a report.
+fn name_loss(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
+    if let Some(reason) = ending.reason {
+        return (Exit::Ended, ended_by(Cause::Host, Some(reason)));
+    }
+    match ending.status.and_then(|status| status.code()) {
+        Some(REFUSED) => {
+            (Exit::NotStarted(format!("the supervisor refused the call: {complaint}")), None)
+        }
+        // Somebody killed it, or the system did for want of memory, and the tool with it.
+        _ => {
+            tracing::warn!(status = ?ending.status, "a supervisor was killed during its call");
+            (Exit::Signal(libc::SIGKILL), None)
+        }
+    }
+}
+
+/// Whether a tool that failed did so for want of memory.
+///
+/// What the kernel refuses beyond the cap, a tool answers in its own way: by an
+/// exception, an abort, a crash. So a failure at 15/16 of the cap or more counts as
+/// the limit's doing. A single allocation far beyond the cap does not show here.
+fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
+    let failed =
+        matches!(report.end, End::Signal(_)) || matches!(report.end, End::Code(code) if code != 0);
+    let near = limits.native_memory - limits.native_memory / 16;
+    failed && report.peak_memory > report.memory_floor && report.peak_memory >= near
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(end: End, peak_memory: u64) -> Report {
+        let duration = Duration::from_millis(1);
+        Report {
+            end,
+            duration,
+            peak_memory,
+            memory_floor: 8 << 20,
+            survivors: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_failure_near_the_cap_is_the_caps_doing() {
+        let limits = Limits { native_memory: 64 << 20, ..Limits::default() };
+        let ran_out = |end, peak| memory_ran_out(&report(end, peak), &limits);
+        assert!(ran_out(End::Code(1), 60 << 20) && ran_out(End::Signal(6), 64 << 20));
+        assert!(!ran_out(End::Code(0), 64 << 20), "it did not fail");
+        assert!(!ran_out(End::Code(1), 59 << 20), "it was not near");
+        let tiny = Limits { native_memory: 4 << 20, ..limits };
+        assert!(!memory_ran_out(&report(End::Code(1), 8 << 20), &tiny), "the floor says nothing");
+    }
+
+    #[test]
+    fn a_lost_supervisor_is_no_success() {
+        let lost = |reason| name_loss(&Ending { report: None, status: None, reason }, "");
+        assert_eq!(lost(None), (Exit::Signal(libc::SIGKILL), None));
+        assert_eq!(lost(Some(Reason::Cancelled)), (Exit::Ended, None));
+        assert_eq!(lost(Some(Reason::Overdue)), (Exit::Ended, Some(Limit::WallClock)));
+    }
+}

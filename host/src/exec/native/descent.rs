@@ -1,0 +1,219 @@
+//! The processes that descend from one process, as `/proc` shows them: looked
+//! at, weighed and killed.
+//!
+//! Used by the supervisor for the tool's tree, and by the host for a supervisor
+//! that does not answer. Decides nothing; reaps nothing.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, open, openat};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, pidfd_send_signal};
+
+/// A process that is neither the root of its tree nor a corpse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    /// Its number, in the namespace of `/proc`.
+    pub(super) pid: Pid,
+    parent: i32,
+    group: i32,
+    state: u8,
+    /// Its threads.
+    pub(super) threads: u64,
+    /// When it began, in clock ticks: together with the number, its identity.
+    started: u64,
+    /// Its resident set, in pages, shared ones included.
+    resident: u64,
+}
+
+/// The root that stands for the calling process, in whatever namespace `/proc` is.
+pub(super) fn own_pid() -> io::Result<Pid> {
+    let link = rustix::fs::readlink("/proc/self", Vec::new())?;
+    parse(link.as_bytes()).and_then(Pid::from_raw).ok_or_else(|| malformed("/proc/self"))
+}
+
+/// Every process that descends from `root`, by way of parents that live.
+pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = open("/proc", flags, Mode::empty())?;
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for entry in Dir::read_from(&proc)? {
+        let entry = entry?;
+        if !entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit) {
+            continue;
+        }
+        // It may have ended since the directory was read.
+        if let Ok(dir) = openat(&proc, entry.file_name(), flags, Mode::empty())
+            && let Ok(process) = Process::read(&dir)
+        {
+            children.entry(process.parent).or_default().push(process);
+        }
+    }
+    let mut found = Vec::new();
+    let mut parents = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        for process in children.remove(&parent).unwrap_or_default() {
+            parents.push(process.pid.as_raw_nonzero().get());
+            found.push(process);
+        }
+    }
+    // A corpse holds nothing but its number, and its children are not its own any more.
+    found.retain(|process| !matches!(process.state, b'Z' | b'X'));
+    Ok(found)
+}
+
+/// The memory that `processes` take, in bytes, if it is more than `limit`.
+///
+/// The sum of resident sets counts shared pages once for each process: enough
+/// to see that all is well. Only beyond `limit` is the proportional share read,
+/// which costs a walk through the page tables.
+pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
+    let page = rustix::param::page_size() as u64;
+    let resident: u64 = processes.iter().map(|process| process.resident * page).sum();
+    if resident <= limit {
+        return None;
+    }
+    let share = |process: &Process| {
+        process.proportional_set().unwrap_or_else(|| process.unshared_pages() * page)
+    };
+    let memory = processes.iter().map(share).sum();
+    (memory > limit).then_some(memory)
+}
+
+impl Process {
+    /// Reads `/proc/PID/stat`, proc(5).
+    fn read(dir: &OwnedFd) -> io::Result<Self> {
+        let mut text = [0; 1024];
+        let stat = openat(dir, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let length = rustix::io::read(&stat, &mut text)?;
+        Self::parse(&text[..length]).ok_or_else(|| malformed("/proc/PID/stat"))
+    }
+
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let pid = parse(stat.split(|byte| *byte == b' ').next()?)?;
+        // The name is in parentheses and may itself contain any character.
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        let fields: Vec<&[u8]> = stat.get(name_end + 2..)?.split(|byte| *byte == b' ').collect();
+        // The manual counts from 1, and the state is the third.
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Self {
+            pid: Pid::from_raw(pid)?,
+            state: *field(3)?.first()?,
+            parent: parse(field(4)?)?,
+            group: parse(field(5)?)?,
+            threads: parse(field(20)?)?,
+            started: parse(field(22)?)?,
+            resident: parse(field(24)?)?,
+        })
+    }
+
+    /// Kills it, and all of its process group.
+    ///
+    /// A group is killed at one stroke, which ends most fork bombs: no member
+    /// can fork any more once the signal is on its way. The group has no
+    /// strangers in it, because the tool leads a session of its own and groups
+    /// never reach beyond their session.
+    pub(super) fn kill(&self, spared_group: Pid) -> io::Result<()> {
+        let pid = self.pid.as_raw_nonzero().get();
+        let path = format!("/proc/{pid}");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // The directory stays with this one process, also when the number is given
+        // to another one, and a signal can be sent through it.
+        let Ok(dir) = open(path.as_str(), flags, Mode::empty()) else { return Ok(()) };
+        let Ok(now) = Self::read(&dir) else { return Ok(()) };
+        if now.started != self.started {
+            return Ok(());
+        }
+        if let Some(group) = Pid::from_raw(now.group)
+            && group != spared_group
+            && !group.is_init()
+        {
+            // The signal to the process itself, below, is the one that must succeed.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        match pidfd_send_signal(&dir, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            // A kernel before 5.1, or a container that refuses the call.
+            Err(Errno::NOSYS | Errno::PERM | Errno::BADF) => {
+                match kill_process(self.pid, Signal::KILL) {
+                    Ok(()) | Err(Errno::SRCH) => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its share of memory, in bytes: pages shared by N processes count 1/N.
+    /// None where the kernel refuses to tell, as of a program with setuid.
+    fn proportional_set(&self) -> Option<u64> {
+        let text = self.file("smaps_rollup")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    /// The pages that are of no file.
+    fn unshared_pages(&self) -> u64 {
+        let pages = || {
+            let text = self.file("statm")?;
+            let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+            let resident = fields.next()?.ok()?;
+            Some(resident.saturating_sub(fields.next()?.ok()?))
+        };
+        pages().unwrap_or(self.resident)
+    }
+
+    fn file(&self, name: &str) -> Option<String> {
+        let path = format!("/proc/{}/{name}", self.pid.as_raw_nonzero());
+        let file =
+            openat(CWD, path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = String::new();
+        std::fs::File::from(file).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+}
+
+fn parse<T: FromStr>(digits: &[u8]) -> Option<T> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{what}` is not as expected"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_no_trap() {
+        let stat = b"4242 (a) S 1 (b) R 17 4242 4000 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 \
+            98765 1000 250 18446744073709551615 1 1 0\n";
+        let process = Process::parse(stat).expect("parses");
+        assert_eq!((process.pid.as_raw_nonzero().get(), process.state), (4242, b'R'));
+        assert_eq!((process.parent, process.group, process.threads), (17, 4242, 3));
+        assert_eq!((process.started, process.resident), (98765, 250));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        for stat in [&b""[..], b"1", b"1 (a", b"1 (a)", b"1 (a) S 1 1", b"x (a) S 1 1 1"] {
+            assert_eq!(Process::parse(stat), None, "{}", String::from_utf8_lossy(stat));
+        }
+    }
+
+    #[test]
+    fn the_own_process_is_found_under_its_parent() {
+        let own = own_pid().expect("/proc is mounted");
+        let parent = rustix::process::getppid().expect("a parent");
+        let found = of(parent).expect("readable");
+        let own = found.iter().find(|process| process.pid == own).expect("listed");
+        assert!(own.resident > 0 && own.threads > 0);
+        assert_eq!(memory_beyond(&[*own], u64::MAX), None);
+        assert!(memory_beyond(&[*own], 1).is_some());
+    }
+}

@@ -1,0 +1,217 @@
+//! The supervisor as the host sees it: a child process and a socket to it.
+//!
+//! Owns that no such child is left running or unreaped, on whatever way a call
+//! ends. Does not know what a tool is.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
+
+use super::descent;
+use super::plan::{DESCRIPTORS, Report};
+use super::supervisor;
+
+/// How long a supervisor that was asked to end has for it.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// The largest report that is read.
+const MAX_REPORT: usize = 64 << 10;
+
+/// A supervisor that was started.
+pub(super) struct Helper {
+    /// None once it is reaped.
+    child: Option<Child>,
+    /// Readable once it has ended. None where the kernel has no such descriptor.
+    ended: Option<AsyncFd<OwnedFd>>,
+    /// None once the host has let go of it.
+    control: Option<UnixStream>,
+    received: Vec<u8>,
+}
+
+impl Helper {
+    /// Starts the supervisor at `executable`; what it has to complain about itself
+    /// goes to `stderr`.
+    #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
+    pub(super) fn start(executable: &Path, stderr: BorrowedFd<'_>) -> io::Result<Self> {
+        let (own, its) = std::os::unix::net::UnixStream::pair()?;
+        own.set_nonblocking(true)?;
+        let control = UnixStream::from_std(own)?;
+        // Nothing that would make the standard library fork instead of posix_spawn. The
+        // environment is empty because any process of the same user can read it.
+        let child = Command::new(executable)
+            .arg0("ikigai")
+            .arg(supervisor::ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::from(stderr.try_clone_to_owned()?))
+            .stderr(Stdio::from(stderr.try_clone_to_owned()?))
+            .spawn()?;
+        let mut helper =
+            Self { child: Some(child), ended: None, control: Some(control), received: Vec::new() };
+        helper.ended = helper.open_pidfd();
+        Ok(helper)
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.child.as_ref().map(|child| Pid::from_child(child))
+    }
+
+    fn open_pidfd(&self) -> Option<AsyncFd<OwnedFd>> {
+        let registered = pidfd_open(self.pid()?, PidfdFlags::empty()).map_err(io::Error::from);
+        let registered = registered.and_then(|fd| {
+            // SAFETY: an `OwnedFd` is one open descriptor, the same one for as long as it
+            // lives, and the `AsyncFd` owns it.
+            let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+            fd.map_err(Into::into)
+        });
+        registered
+            .inspect_err(|error| tracing::debug!(%error, "no descriptor for a supervisor's end"))
+            .ok()
+    }
+
+    /// Sends what to run, and the tool's stdin, stdout and stderr.
+    pub(super) async fn send(
+        &mut self,
+        plan: &[u8],
+        streams: [BorrowedFd<'_>; DESCRIPTORS],
+    ) -> io::Result<()> {
+        let Some(control) = &mut self.control else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        // The descriptors travel with the first bytes, however many those are.
+        let sent = control
+            .async_io(Interest::WRITABLE, || {
+                let mut space =
+                    [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+                Ok(sendmsg(&control, &[IoSlice::new(plan)], &mut ancillary, SendFlags::NOSIGNAL)?)
+            })
+            .await?;
+        control.write_all(&plan[sent..]).await
+    }
+
+    /// The supervisor's report; None if it ended without one. May be dropped and
+    /// asked for again.
+    pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
+        let Some(control) = &mut self.control else { return Ok(None) };
+        while !self.received.ends_with(b"\n") {
+            if self.received.len() > MAX_REPORT {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the report has no end"));
+            }
+            match control.read_buf(&mut self.received).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(serde_json::from_slice(&self.received)?))
+    }
+
+    /// Asks for the end of the call. The report still comes.
+    pub(super) fn ask_to_end(&self) {
+        if let Some(control) = &self.control
+            && let Err(error) = shutdown(control, Shutdown::Write)
+        {
+            tracing::debug!(%error, "a supervisor was gone when it was asked to end");
+        }
+    }
+
+    /// Kills the supervisor and all that descends from it.
+    pub(super) async fn kill(&mut self) {
+        let Some(pid) = self.pid() else { return };
+        // The child is not reaped before this is over, so that its number stays its own.
+        if let Err(error) = spawn_blocking(move || kill_descent(pid)).await {
+            tracing::warn!(%error, "what a supervisor left could not be killed");
+        }
+        self.kill_itself();
+    }
+
+    fn kill_itself(&mut self) {
+        if let Some(Err(error)) = self.child.as_mut().map(Child::kill) {
+            tracing::warn!(%error, "a supervisor could not be killed");
+        }
+    }
+
+    /// Waits for the end of the supervisor, which has been asked for or has come.
+    pub(super) async fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.control = None;
+        if let Some(ended) = &self.ended {
+            let _ready = ended.readable().await?;
+            let Some(child) = &mut self.child else { return Ok(None) };
+            let status = child.wait()?;
+            self.child = None;
+            return Ok(Some(status));
+        }
+        let Some(mut child) = self.child.take() else { return Ok(None) };
+        spawn_blocking(move || child.wait()).await.map_err(io::Error::other)?.map(Some)
+    }
+
+    /// Whether the supervisor has ended, waiting at most `timeout` for it, on this
+    /// thread.
+    fn ends_within(&self, timeout: Duration) -> bool {
+        let Some(ended) = &self.ended else { return false };
+        let mut fds = [PollFd::new(ended, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Drop for Helper {
+    /// Comes to more than nothing only where a runtime is shut down in the middle of
+    /// a call: every other end of a call reaps. Then it blocks, for as long as the
+    /// supervisor takes to kill its tool.
+    fn drop(&mut self) {
+        let Some(pid) = self.pid() else { return };
+        self.control = None;
+        if !self.ends_within(GRACE) {
+            kill_descent(pid);
+            self.kill_itself();
+        }
+        if let Some(Err(error)) = self.child.as_mut().map(Child::wait) {
+            tracing::warn!(%error, "a supervisor could not be reaped");
+        }
+    }
+}
+
+/// Kills all that descends from `root`, for at most [`GRACE`]. Blocks.
+fn kill_descent(root: Pid) {
+    let give_up = Instant::now() + GRACE;
+    loop {
+        let descendants = match descent::of(root) {
+            Ok(descendants) => descendants,
+            Err(error) => {
+                tracing::warn!(%error, "what a supervisor left cannot be seen");
+                return;
+            }
+        };
+        if descendants.is_empty() {
+            return;
+        }
+        if Instant::now() > give_up {
+            tracing::warn!(count = descendants.len(), "processes of a tool could not be killed");
+            return;
+        }
+        for process in descendants {
+            if let Err(error) = process.kill(root) {
+                tracing::debug!(%error, "a process of a tool could not be killed");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

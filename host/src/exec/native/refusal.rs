@@ -1,0 +1,132 @@
+//! Why a program could not be started, in words that say what to do.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::plan::Step;
+
+/// The largest `#!` line that the kernel looks at.
+const LINE: usize = 256;
+
+/// The text for a `step` on the way to `program` that failed with `errno`.
+pub(super) fn explain(program: &Path, workspace: &Path, step: Step, errno: i32) -> String {
+    let error = io::Error::from_raw_os_error(errno);
+    let name = program.display();
+    match step {
+        Step::Exec => match errno {
+            libc::ENOENT => not_found(program),
+            libc::EACCES => format!(
+                "`{name}` may not be executed: it lacks execute permission (`chmod +x`), \
+                 or lies in a directory or on a mount that forbids it, or its interpreter does"
+            ),
+            libc::ENOEXEC => not_executable(program),
+            libc::E2BIG => format!(
+                "the arguments and the environment of `{name}` are too long for the system; \
+                 pass large values on stdin"
+            ),
+            libc::ETXTBSY => {
+                format!("`{name}` is still being written; try again when it is complete")
+            }
+            libc::ELOOP => {
+                format!("`{name}` is a symbolic link, or has an interpreter, that leads to itself")
+            }
+            libc::ENOMEM => format!("`{name}` needs more memory to start than its limit allows"),
+            _ => format!("`{name}` could not be executed: {error}"),
+        },
+        Step::Directory => {
+            format!("the workspace `{}` cannot be entered: {error}", workspace.display())
+        }
+        Step::Clone => format!(
+            "no process could be made for `{name}`: {error}; the system or the user may have too many"
+        ),
+        Step::Bind | Step::Limits | Step::Streams => {
+            format!("a process for `{name}` could not be prepared: {error}")
+        }
+    }
+}
+
+/// The file is not there, or what it needs to be run is not.
+fn not_found(program: &Path) -> String {
+    let name = program.display();
+    let head = match head(program) {
+        Ok(head) => head,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return format!("`{name}` does not exist");
+        }
+        Err(error) => return format!("`{name}` or its interpreter cannot be found: {error}"),
+    };
+    match interpreter(&head) {
+        Some(line) => format!(
+            "the interpreter `{line}` of `{name}` does not exist; \
+             install it, or correct the first line of the script"
+        ),
+        None => format!(
+            "the loader that `{name}` asks for does not exist: it was built for another \
+             C library or architecture; build it here, or link it statically"
+        ),
+    }
+}
+
+/// The file is there, and the kernel does not know what it is.
+fn not_executable(program: &Path) -> String {
+    let name = program.display();
+    match head(program) {
+        Ok(head) if head.is_empty() => format!("`{name}` is empty"),
+        Ok(head) if head.starts_with(b"\x7fELF") => format!(
+            "`{name}` is built for another architecture, or damaged; build it for {}",
+            std::env::consts::ARCH
+        ),
+        Ok(head) if head.starts_with(b"#!") => {
+            format!("the first line of `{name}` names no interpreter that can be run")
+        }
+        _ => format!(
+            "`{name}` is no executable of this system; if it is a script, \
+             its first line has to name the interpreter, as in `#!/bin/sh`"
+        ),
+    }
+}
+
+fn head(program: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(program)?.take(LINE as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What follows `#!`, without its argument. A carriage return, which an editor
+/// elsewhere may have left and which is part of the name to the kernel, is shown.
+fn interpreter(head: &[u8]) -> Option<String> {
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).replace('\r', "\\r");
+    line.split_whitespace().next().map(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_says_what_to_do() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let told = |content: &[u8], errno: i32| {
+            let path = dir.path().join("tool");
+            std::fs::write(&path, content).expect("written");
+            explain(&path, dir.path(), Step::Exec, errno)
+        };
+        for (content, errno, expected) in [
+            (&b"#!/nowhere/python3 -u\nprint()"[..], libc::ENOENT, "`/nowhere/python3`"),
+            (b"#!/bin/sh\r\n", libc::ENOENT, "`/bin/sh\\r`"),
+            (b"\x7fELF...", libc::ENOENT, "loader"),
+            (b"\x7fELF...", libc::ENOEXEC, std::env::consts::ARCH),
+            (b"echo hi\n", libc::ENOEXEC, "`#!/bin/sh`"),
+            (b"", libc::ENOEXEC, "is empty"),
+            (b"echo hi\n", libc::EACCES, "`chmod +x`"),
+            (b"", libc::E2BIG, "stdin"),
+        ] {
+            let text = told(content, errno);
+            assert!(text.contains(expected), "`{text}` does not say `{expected}`");
+        }
+        let absent = explain(&dir.path().join("absent"), dir.path(), Step::Exec, libc::ENOENT);
+        assert!(absent.ends_with("does not exist"), "{absent}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The helper process that every native call has: a second start of the host's
+//! own executable, which starts the tool, watches it, and leaves nothing of it.
+//!
+//! ```text
+//! host ── control socket ── supervisor ── [init of a PID namespace] ── tool ── …
+//! ```
+//!
+//! Owns the order in which the helper prepares itself. The order matters: what
+//! the tool inherits (session, signals, limits, namespaces) is set up before it
+//! is started, and what only the tool may have is set in the tool's own process,
+//! between its clone and its exec ([`launch`]).
+//!
+//! Invariant: this process has one thread. Forking, and PDEATHSIG (which follows
+//! the *thread* that forked, not the process), are sound only because of that.
+//! The host is multi-threaded and spawns from pools, so its own end is seen as the
+//! end of the control socket, never by PDEATHSIG.
+
+mod launch;
+mod namespace;
+mod reaper;
+mod request;
+mod signals;
+mod watch;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, setsid};
+
+use namespace::Made;
+use watch::Watch;
+
+/// The argument that makes the host's executable a supervisor. Not a command
+/// for people: it answers only over the socket that is its stdin.
+pub const ARGUMENT: &str = "__sandbox";
+
+/// Serves one call, and exits.
+///
+/// To be called before anything else in `main`, where [`ARGUMENT`] is the first
+/// argument: no thread may have been started.
+#[must_use]
+pub fn main() -> ExitCode {
+    match serve() {
+        Ok(code) => code,
+        Err(error) => {
+            // stderr is the tool's, and so becomes part of the outcome; where it is
+            // closed, the exit code has to do.
+            let _ = writeln!(io::stderr(), "ikigai: supervisor: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve() -> io::Result<ExitCode> {
+    // It fails where this process leads a session already, which serves as well.
+    let _ = setsid();
+    let signals = signals::take_over()?;
+    let request = request::receive()?;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let mut watch = Watch::new(request, signals);
+
+    // SAFETY: this process has one thread, and nothing here holds a lock.
+    let made = unsafe { namespace::enter(|notes| watch.run(true, notes)) };
+    match made {
+        Made::Ended(code) => Ok(code),
+        Made::Refused(reason) => {
+            // Whatever the tool leaves behind becomes this process's child.
+            set_child_subreaper(Some(getpid()))?;
+            Ok(watch.run(false, vec![format!("no PID namespace: {reason}")]))
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Starting the tool: from a clone of the supervisor to its exec.
+//!
+//! Owns what only the tool's process gets. The child shares the supervisor's
+//! memory until it execs (as with vfork), so no page table is copied, and a
+//! failure is told by writing it where the supervisor reads it.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
+
+use super::request::Request;
+use super::signals;
+use crate::exec::native::plan::{DESCRIPTORS, Step};
+
+/// How often an executable that is still open for writing is tried, and how
+/// many nanoseconds are between. Another process that was spawned at that moment may hold the
+/// descriptor of whoever just wrote the file, until it execs.
+const BUSY_TRIES: u32 = 20;
+const BUSY_WAIT: libc::c_long = 5_000_000;
+
+/// A step that failed, and its `errno`.
+pub(super) type Failure = (Step, c_int);
+
+/// All that the child needs, made before it is: it must not allocate.
+struct Launch<'a> {
+    request: &'a Request,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    data: libc::rlimit,
+    mask: libc::sigset_t,
+    parent: Pid,
+    failure: Option<Failure>,
+}
+
+/// Starts the tool, and returns when it runs or has failed to.
+pub(super) fn start(request: &Request) -> Result<Pid, Failure> {
+    let mut launch = Launch {
+        request,
+        argv: pointers(&request.plan.args),
+        envp: pointers(&request.plan.env),
+        data: data_limit(request.plan.bounds.memory),
+        mask: signals::none(),
+        parent: getpid(),
+        failure: None,
+    };
+    let stack = Stack::new(64 << 10).map_err(|error| failure(Step::Clone, &error))?;
+    // SAFETY: the parent is suspended until the child execs or ends, and lives in one
+    // thread, so that child and parent never use the shared memory at the same time;
+    // `child` does not allocate, unwind or return into the parent's frames, and
+    // `launch` and `stack` outlive it.
+    let pid = unsafe {
+        clone(libc::CLONE_VM | libc::CLONE_VFORK, &stack, child, (&raw mut launch).cast())
+    };
+    let pid = pid.map_err(|error| failure(Step::Clone, &error))?;
+    match launch.failure {
+        None => Ok(pid),
+        // The corpse is reaped with whatever else there is, at the end of the call.
+        Some(failure) => Err(failure),
+    }
+}
+
+/// A child process that calls `entry(argument)` on `stack`, and exits with what
+/// it returns. Its end is announced by SIGCHLD.
+///
+/// # Safety
+///
+/// As clone(2) with `flags` demands; `entry` must not unwind.
+pub(super) unsafe fn clone(
+    flags: c_int,
+    stack: &Stack,
+    entry: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> io::Result<Pid> {
+    // SAFETY: the caller answers for flags, entry and argument; the stack grows down.
+    let pid = unsafe { libc::clone(entry, stack.top(), flags | libc::SIGCHLD, argument) };
+    Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)
+}
+
+/// Memory for the stack of a child.
+pub(super) struct Stack {
+    start: *mut c_void,
+    length: usize,
+}
+
+impl Stack {
+    /// `length` bytes, of which only those that are used are taken; a multiple of
+    /// the page size. The lowest page is out of bounds, so that an overflow stops
+    /// there.
+    pub(super) fn new(length: usize) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        // SAFETY: a new mapping, at a place of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let stack = Self { start, length };
+        // SAFETY: the page is part of the mapping just made, and nothing uses it.
+        if unsafe { libc::mprotect(start, rustix::param::page_size(), libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stack)
+    }
+
+    fn top(&self) -> *mut c_void {
+        self.start.wrapping_byte_add(self.length)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and the child that ran on it no longer does: it
+        // has a memory of its own, or has ended. A failure would leave it mapped.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
+}
+
+/// Becomes the tool. Runs in the child, on memory that the parent will see again:
+/// it makes system calls and nothing else.
+extern "C" fn child(argument: *mut c_void) -> c_int {
+    // SAFETY: `start` passes a pointer to its own `Launch`, and is suspended meanwhile.
+    let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
+    let step = match launch.become_tool() {
+        Ok(never) => match never {},
+        Err(step) => step,
+    };
+    launch.failure = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
+    127
+}
+
+enum Never {}
+
+impl Launch<'_> {
+    /// The step that failed is returned, its error is left in `errno`.
+    fn become_tool(&self) -> Result<Never, Step> {
+        let plan = &self.request.plan;
+        // SAFETY: system calls on numbers, and on strings and arrays that live in
+        // `self` and end with a NUL or a null pointer. No handler is installed that
+        // could run in this process.
+        unsafe {
+            check(libc::setsid(), Step::Bind)?;
+            // PDEATHSIG speaks of the thread that cloned; see the invariant of `supervisor`.
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), Step::Bind)?;
+            // The supervisor may have died before that was set.
+            if libc::getppid() != self.parent.as_raw_nonzero().get() {
+                return Err(Step::Bind);
+            }
+            check(libc::setrlimit(libc::RLIMIT_DATA, &raw const self.data), Step::Limits)?;
+            for (stream, number) in self.request.streams.iter().zip(0..) {
+                check(libc::dup2(stream.as_raw_fd(), number), Step::Streams)?;
+            }
+            self.close_the_rest();
+            check(libc::chdir(plan.directory.as_ptr()), Step::Directory)?;
+            let mask = &raw const self.mask;
+            check(libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()), Step::Bind)?;
+            for _ in 0..BUSY_TRIES {
+                libc::execve(plan.program.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+                if *libc::__errno_location() != libc::ETXTBSY {
+                    break;
+                }
+                pause();
+            }
+        }
+        Err(Step::Exec)
+    }
+
+    /// Marks everything but stdin, stdout and stderr to be closed by the exec. All
+    /// of it is marked already where it was opened; this holds if one is forgotten.
+    fn close_the_rest(&self) {
+        const FIRST: libc::c_uint = DESCRIPTORS as libc::c_uint;
+        // SAFETY: a system call on numbers. It fails on kernels before 5.11 only.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            );
+        }
+    }
+}
+
+fn pause() {
+    let wait = libc::timespec { tv_sec: 0, tv_nsec: BUSY_WAIT };
+    // SAFETY: `wait` is read, and what is left of it is not asked for. `errno` is that
+    // of this thread, and is put back to what the exec left there.
+    unsafe {
+        libc::nanosleep(&raw const wait, ptr::null_mut());
+        *libc::__errno_location() = libc::ETXTBSY;
+    }
+}
+
+fn check(result: c_int, step: Step) -> Result<(), Step> {
+    if result < 0 { Err(step) } else { Ok(()) }
+}
+
+fn failure(step: Step, error: &io::Error) -> Failure {
+    (step, error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// The cap on the memory that a process allocates, never above what the host
+/// itself has. RLIMIT_AS would be wrong: some runtimes reserve far more address
+/// space than they use.
+fn data_limit(memory: u64) -> libc::rlimit {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Data);
+    let limit = maximum.map_or(memory, |maximum| maximum.min(memory));
+    libc::rlimit { rlim_cur: limit, rlim_max: limit }
+}

@@ -1,0 +1,76 @@
+//! Taking the exit status of children.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use rustix::process::Pid;
+
+use crate::exec::native::plan::End;
+
+/// A child that has ended.
+pub(super) struct Ended {
+    pub(super) pid: Pid,
+    pub(super) end: End,
+    /// The resident set of the largest of it and of its own reaped children, in bytes.
+    pub(super) peak_memory: u64,
+}
+
+/// What a look at the children found.
+pub(super) enum Children {
+    /// One has ended.
+    Ended(Ended),
+    /// None has ended.
+    Running,
+    /// There are none: nothing that was started is left.
+    None,
+}
+
+/// Looks for a child that has ended, without waiting.
+pub(super) fn look() -> io::Result<Children> {
+    wait(libc::WNOHANG)
+}
+
+/// Waits for a child to end.
+pub(super) fn wait_for_one() -> io::Result<Children> {
+    wait(0)
+}
+
+fn wait(options: libc::c_int) -> io::Result<Children> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both places are ours and large enough; rusage is plain numbers, so
+    // zeroes are a value of it. `__WALL` finds children whatever signal they end with.
+    let (pid, usage) = unsafe {
+        let pid = libc::wait4(-1, &raw mut status, options | libc::__WALL, usage.as_mut_ptr());
+        (pid, usage.assume_init())
+    };
+    if let Some(pid) = Pid::from_raw(pid.max(0)) {
+        let end = if libc::WIFSIGNALED(status) {
+            End::Signal(libc::WTERMSIG(status))
+        } else {
+            End::Code(libc::WEXITSTATUS(status))
+        };
+        let peak_memory = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+        return Ok(Children::Ended(Ended { pid, end, peak_memory }));
+    }
+    if pid == 0 {
+        return Ok(Children::Running);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ECHILD) => Ok(Children::None),
+        Some(libc::EINTR) => Ok(Children::Running),
+        _ => Err(error),
+    }
+}
+
+/// The peak of this process's own resident set, in bytes.
+pub(super) fn own_peak() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is ours and large enough, and zeroes are a value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024
+}

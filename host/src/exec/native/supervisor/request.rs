@@ -1,0 +1,94 @@
+//! Taking the plan and the descriptors from the control socket, which is stdin.
+//!
+//! Whatever is not exactly what the host sends is refused.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType,
+    recvmsg, sockopt,
+};
+
+use crate::exec::native::plan::{DESCRIPTORS, PREFIX, Plan};
+
+/// What the host asks for.
+pub(super) struct Request {
+    /// Where the report goes, and where the host's end shows.
+    pub(super) control: OwnedFd,
+    pub(super) plan: Plan,
+    /// The tool's stdin, stdout, stderr.
+    pub(super) streams: [OwnedFd; DESCRIPTORS],
+}
+
+/// Waits for the request.
+pub(super) fn receive() -> io::Result<Request> {
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let is_socket = sockopt::socket_domain(&control).is_ok_and(|it| it == AddressFamily::UNIX)
+        && sockopt::socket_type(&control).is_ok_and(|it| it == SocketType::STREAM);
+    if !is_socket {
+        return Err(refused("this is started by ikigai itself, and has no use without it"));
+    }
+    let mut prefix = [0; PREFIX];
+    let (length, streams) = receive_first(control.as_fd(), &mut prefix)?;
+    fill(control.as_fd(), &mut prefix[length..])?;
+    let (header, strings) = Plan::lengths(prefix).map_err(refused)?;
+    let mut header = vec![0; header];
+    let mut strings = vec![0; strings];
+    fill(control.as_fd(), &mut header)?;
+    fill(control.as_fd(), &mut strings)?;
+    let plan = Plan::decode(&header, &strings).map_err(refused)?;
+    Ok(Request { control, plan, streams })
+}
+
+/// The first bytes, and the descriptors that travel with them.
+fn receive_first(
+    control: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(usize, [OwnedFd; DESCRIPTORS])> {
+    // Room for one more than there should be, so that too many are seen as such.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let mut parts = [IoSliceMut::new(bytes)];
+        match recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    let mut streams = Vec::new();
+    for message in ancillary.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => streams.extend(descriptors),
+            _ => return Err(refused("an unexpected control message")),
+        }
+    }
+    if message.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(refused("too many descriptors"));
+    }
+    if message.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let count = streams.len();
+    let streams = streams
+        .try_into()
+        .map_err(|_| refused(format!("{count} descriptors, not {DESCRIPTORS}")))?;
+    Ok((message.bytes, streams))
+}
+
+fn fill(control: BorrowedFd<'_>, mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::read(control, &mut *bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => bytes = &mut bytes[length..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn refused(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

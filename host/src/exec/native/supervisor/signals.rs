@@ -1,0 +1,73 @@
+//! The signals of the supervisor: all at their defaults, the few that matter
+//! read from a descriptor instead of interrupting.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+/// What the supervisor waits for: the end of a child, and the usual requests to
+/// end, which it answers by ending the call.
+const AWAITED: [libc::c_int; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// Resets every disposition and the mask, whatever the host had them at, and
+/// returns the descriptor from which the awaited signals are read.
+///
+/// The tool inherits the dispositions as they are here: SIGPIPE, above all, which
+/// every Rust program starts by ignoring, has to kill a tool whose reader is gone.
+pub(super) fn take_over() -> io::Result<OwnedFd> {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: no handler is installed, so none can run at a wrong moment. SIGKILL,
+        // SIGSTOP and the C library's own two are refused, and stay as they are.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let awaited = set_of(&AWAITED);
+    // SAFETY: `awaited` is an initialised set, and the old one is not asked for.
+    if unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const awaited, ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `awaited` is an initialised set; -1 asks for a new descriptor.
+    let fd =
+        unsafe { libc::signalfd(-1, &raw const awaited, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above made it, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Takes what has arrived; whether one of it asks for the end.
+pub(super) fn drain(signals: &OwnedFd) -> io::Result<bool> {
+    let mut asked_to_end = false;
+    let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+    loop {
+        match rustix::io::read(signals, &mut info) {
+            Ok(length) if length == info.len() => {
+                // The number is the first field, 32 bits wide.
+                let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+                asked_to_end |= number != libc::SIGCHLD.cast_unsigned();
+            }
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(rustix::io::Errno::AGAIN) => return Ok(asked_to_end),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The mask that blocks nothing.
+pub(super) fn none() -> libc::sigset_t {
+    set_of(&[])
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the first call initialises the set, which the others are given.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
+        set.assume_init()
+    }
+}

@@ -1,0 +1,263 @@
+//! One call, from the start of the tool to the report that nothing of it is left.
+//!
+//! Owns the supervisor's only loop: it waits for the tool to end, for the host to
+//! ask for the end or to disappear, and for a bound to be passed. The same code
+//! runs as the init of a PID namespace and as a plain subreaper; only how
+//! everything is killed differs.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use rustix::process::{Pid, getpid};
+
+use super::reaper::{self, Children};
+use super::request::Request;
+use super::{launch, signals};
+use crate::exec::native::descent;
+use crate::exec::native::plan::{Bounds, Cause, End, Report};
+
+/// When memory and processes are first looked at: most calls have ended by then,
+/// and pay nothing.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+
+/// The longest time between two looks: what a tool can grow by unseen.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(160);
+
+/// A look may take one part in this many of the time. On a machine with thousands
+/// of processes, reading `/proc` is not free.
+const SHARE_OF_TIME: u32 = 20;
+
+/// How long processes that cannot be killed are tried, without a namespace:
+/// those of another user, which a program with setuid may have started.
+const STUBBORN: Duration = Duration::from_millis(800);
+
+/// What one call needs while it lasts.
+pub(super) struct Watch {
+    request: Request,
+    signals: OwnedFd,
+    notes: Vec<String>,
+    peak_memory: u64,
+}
+
+impl Watch {
+    pub(super) fn new(request: Request, signals: OwnedFd) -> Self {
+        Self { request, signals, notes: Vec::new(), peak_memory: 0 }
+    }
+
+    /// Serves the call. `namespaced`: this process is the init of a PID namespace.
+    pub(super) fn run(&mut self, namespaced: bool, notes: Vec<String>) -> ExitCode {
+        self.notes = notes;
+        let memory_floor = reaper::own_peak();
+        let started = Instant::now();
+        let end = self.serve(started);
+        let duration = started.elapsed();
+        let survivors = match if namespaced { self.end_namespace() } else { self.end_descent() } {
+            Ok(survivors) => survivors,
+            Err(error) => {
+                self.notes.push(format!("what the tool left could not be ended: {error}"));
+                1
+            }
+        };
+        let peak_memory = self.peak_memory;
+        let notes = std::mem::take(&mut self.notes);
+        let report = Report { end, duration, peak_memory, memory_floor, survivors, notes };
+        match answer(self.request.control.as_fd(), &report) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The host is gone, and with it whoever would want to know.
+            Err(_) => ExitCode::FAILURE,
+        }
+    }
+
+    fn serve(&mut self, started: Instant) -> End {
+        // Cancelled while this process was starting.
+        if host_has_ended(self.request.control.as_fd()) {
+            return End::Killed(Cause::Host);
+        }
+        let tool = match launch::start(&self.request) {
+            Ok(tool) => tool,
+            Err((step, errno)) => return End::NotStarted(step, errno),
+        };
+        self.wait_for(tool, started).unwrap_or_else(|error| {
+            self.notes.push(format!("the call could not be watched, and was ended: {error}"));
+            End::Killed(Cause::Host)
+        })
+    }
+
+    fn wait_for(&mut self, tool: Pid, started: Instant) -> io::Result<End> {
+        let bounds = self.request.plan.bounds;
+        let deadline = started.checked_add(bounds.wall_clock);
+        let mut looks = Looks::new(started);
+        loop {
+            if let Some(end) = self.reap(tool)? {
+                return Ok(end);
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(End::Killed(Cause::WallClock));
+            }
+            if now >= looks.next
+                && let Some(cause) = looks.look(bounds, &mut self.notes)
+            {
+                return Ok(End::Killed(cause));
+            }
+            let until = deadline.map_or(looks.next, |deadline| deadline.min(looks.next));
+            let [signal, host] = wait(
+                [self.signals.as_fd(), self.request.control.as_fd()],
+                until.saturating_duration_since(Instant::now()),
+            )?;
+            // The host says nothing after the plan: whatever comes means the end. Where
+            // the tool has ended too, it is the tool's own end that is told.
+            let asked = signal && signals::drain(&self.signals)?;
+            if asked || host {
+                return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
+            }
+        }
+    }
+
+    /// Reaps whoever has ended; how the tool did, if it is among them.
+    fn reap(&mut self, tool: Pid) -> io::Result<Option<End>> {
+        let mut found = None;
+        while let Children::Ended(ended) = reaper::look()? {
+            self.peak_memory = self.peak_memory.max(ended.peak_memory);
+            if ended.pid == tool {
+                found = Some(ended.end);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reaps whoever has ended; whether children are left.
+    fn reap_all(&mut self) -> io::Result<bool> {
+        loop {
+            match reaper::look()? {
+                Children::Ended(ended) => {
+                    self.peak_memory = self.peak_memory.max(ended.peak_memory)
+                }
+                Children::Running => return Ok(true),
+                Children::None => return Ok(false),
+            }
+        }
+    }
+
+    /// Kills all of the namespace at one stroke, and waits until it is empty.
+    fn end_namespace(&mut self) -> io::Result<usize> {
+        while self.reap_all()? {
+            // SAFETY: a system call on numbers. In the init of a PID namespace -1 is
+            // everything in it but the init, and `namespaced` is true there only. No
+            // process can fork itself out of it: the signal is sent under the lock
+            // that a fork needs.
+            if unsafe { libc::kill(-1, libc::SIGKILL) } != 0 {
+                let error = io::Error::last_os_error();
+                if error.raw_os_error() != Some(libc::ESRCH) {
+                    return Err(error);
+                }
+            }
+            if let Children::Ended(ended) = reaper::wait_for_one()? {
+                self.peak_memory = self.peak_memory.max(ended.peak_memory);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Kills every descendant until there is no child left: as a subreaper, this
+    /// process inherits every orphan, so that without a child there is no
+    /// descendant either. Returns how many could not be killed.
+    fn end_descent(&mut self) -> io::Result<usize> {
+        let own = descent::own_pid()?;
+        let give_up = Instant::now() + STUBBORN;
+        let mut refused = None;
+        while self.reap_all()? {
+            let descendants = descent::of(own)?;
+            if Instant::now() > give_up {
+                if let Some(error) = refused {
+                    self.notes
+                        .push(format!("a process that the tool left cannot be killed: {error}"));
+                }
+                return Ok(descendants.len());
+            }
+            for process in &descendants {
+                if let Err(error) = process.kill(getpid()) {
+                    refused = Some(error);
+                }
+            }
+            // The next corpse is an event. The bound is for a process that was forked
+            // behind the look's back, whose parent's end this process is not told of.
+            let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;
+            if signal {
+                signals::drain(&self.signals)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// When the tool's memory and processes are looked at.
+struct Looks {
+    next: Instant,
+    interval: Duration,
+}
+
+impl Looks {
+    fn new(started: Instant) -> Self {
+        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK }
+    }
+
+    /// The bound that is passed, if one is.
+    fn look(&mut self, bounds: Bounds, notes: &mut Vec<String>) -> Option<Cause> {
+        let began = Instant::now();
+        let cause = match descent::own_pid().and_then(descent::of) {
+            Ok(processes) => {
+                let tasks: u64 = processes.iter().map(|process| process.threads).sum();
+                if tasks > bounds.processes {
+                    Some(Cause::Processes)
+                } else {
+                    descent::memory_beyond(&processes, bounds.memory).map(|_| Cause::Memory)
+                }
+            }
+            Err(error) => {
+                let note = format!("memory and processes are not watched: {error}");
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+                None
+            }
+        };
+        let now = Instant::now();
+        self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
+        self.next = now + self.interval.max((now - began) * SHARE_OF_TIME);
+        cause
+    }
+}
+
+/// Waits for any of the descriptors, and says which are ready.
+fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Result<[bool; N]> {
+    let mut polled = fds.each_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+    let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) => Ok(polled.each_ref().map(|fd| !fd.revents().is_empty())),
+        Err(Errno::INTR) => Ok([false; N]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn host_has_ended(control: BorrowedFd<'_>) -> bool {
+    wait([control], Duration::ZERO).is_ok_and(|[ready]| ready)
+}
+
+fn answer(control: BorrowedFd<'_>, report: &Report) -> io::Result<()> {
+    let line = report.encode()?;
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        match send(control, rest, SendFlags::NOSIGNAL) {
+            Ok(sent) => rest = &rest[sent..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

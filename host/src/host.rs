@@ -1,0 +1,109 @@
+//! The one path of a call: look the tool up, resolve its grant, run it, tell what
+//! came of it. Every front end goes through here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::EnvelopeCode;
+use tokio_util::sync::CancellationToken;
+
+use crate::exec::envelope::{self, Envelope};
+use crate::exec::limits::Limits;
+use crate::exec::output::Sink;
+use crate::exec::{Call, Outcome, Stdin};
+use crate::policy::{self, Grant, Origin};
+use crate::registry::{Build, Registry, Snapshot, Tool};
+
+/// Tools, and what a call of one may use.
+pub struct Host {
+    /// The tools that can be called.
+    pub registry: Registry,
+    workspace: Arc<Path>,
+    limits: Limits,
+}
+
+/// The streams of a call that does not collect them.
+pub struct Streams {
+    /// What the tool reads.
+    pub stdin: Stdin,
+    /// Where its stdout goes.
+    pub stdout: Sink,
+    /// Where its stderr goes.
+    pub stderr: Sink,
+}
+
+impl Host {
+    /// A host over a registry. `workspace` is absolute and canonical.
+    #[must_use]
+    pub fn new(registry: Registry, workspace: Arc<Path>, limits: Limits) -> Self {
+        Self { registry, workspace, limits }
+    }
+
+    /// Calls a tool with arguments in JSON.
+    pub async fn call(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: Bytes,
+        cancel: CancellationToken,
+    ) -> Envelope {
+        let Some(tool) = snapshot.get(name) else { return Envelope::not_found(name) };
+        if let Err(reason) = envelope::check_arguments(&arguments) {
+            return Envelope::refused(EnvelopeCode::InvalidParams, reason);
+        }
+        let streams =
+            Streams { stdin: Stdin::Bytes(arguments), stdout: Sink::Head, stderr: Sink::Head };
+        let outcome =
+            self.run(&tool.build, tool.name(), tool.origin, Vec::new(), streams, cancel).await;
+        Envelope::of(name, &self.limits, outcome)
+    }
+
+    /// Runs a program by the bare protocol, with the grant that it has as a tool
+    /// called `name`.
+    pub async fn run(
+        &self,
+        build: &Build,
+        name: &str,
+        origin: Origin,
+        args: Vec<std::ffi::OsString>,
+        streams: Streams,
+        cancel: CancellationToken,
+    ) -> Outcome {
+        let grant = match policy::standard(name, origin, build.backend(), &self.workspace) {
+            Ok(grant) => grant,
+            Err(error) => return Outcome::not_started(error.to_string()),
+        };
+        let program = match build.program().await {
+            Ok(program) => program,
+            Err(error) => return Outcome::not_started(format!("the component {error}")),
+        };
+        let call = Call {
+            args,
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+            grant: Arc::new(grant),
+            workspace: Arc::clone(&self.workspace),
+            limits: self.limits,
+            cancel,
+        };
+        program.run(call).await
+    }
+
+    /// What a tool may touch.
+    ///
+    /// # Errors
+    ///
+    /// The workspace cannot be granted; the text says why.
+    pub fn grant(&self, tool: &Tool) -> Result<Grant, String> {
+        policy::standard(tool.name(), tool.origin, tool.build.backend(), &self.workspace)
+            .map_err(|error| error.to_string())
+    }
+
+    /// What every call may use up.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}

@@ -1,0 +1,83 @@
+//! Where the host keeps and finds its own things, each place declared once, and
+//! whether a directory can be trusted to be the user's alone.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// Bits of a mode that let others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The directories of one user and one installation.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// `PREFIX/libexec/ikigai`, relative to the running program; nothing where the
+    /// program's own place cannot be found.
+    pub system_tools: Option<PathBuf>,
+    /// `~/.ikigai/tools`; nothing without a home.
+    pub user_tools: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
+    pub cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// Reads the environment and the place of the running program.
+    #[must_use]
+    pub fn find() -> Self {
+        let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let beneath_home = |path: &str| home.as_ref().map(|home| home.join(path));
+        // The XDG base directory specification: relative paths are to be ignored.
+        let cache = variable("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|dir| dir.is_absolute())
+            .or_else(|| beneath_home(".cache"));
+        Self {
+            system_tools: system_tools(),
+            user_tools: beneath_home(".ikigai/tools"),
+            cache: cache.map(|dir| dir.join("ikigai")),
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// `bin/ikigai` and `libexec/ikigai` are beside each other in an installation;
+/// `target/debug/ikigai` and `target/libexec/ikigai` in a build tree.
+fn system_tools() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    Some(program.parent()?.parent()?.join("libexec/ikigai"))
+}
+
+/// Makes a directory that only its user can enter, unless it is there.
+///
+/// # Errors
+///
+/// It cannot be made.
+pub fn make_private(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Whether `dir` is a directory, not a link to one, that belongs to an `owner`
+/// who is trusted and that nobody else may write to.
+pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|metadata| {
+        metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0
+    })
+}
+
+/// Whether this is the user that the host runs as.
+#[must_use]
+pub fn is_own(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw()
+}
+
+/// The owner of the running program.
+#[must_use]
+pub fn program_owner() -> Option<u32> {
+    let program = std::env::current_exe().ok()?;
+    Some(fs::metadata(program).ok()?.uid())
+}

@@ -1,0 +1,268 @@
+//! The tools that can be called: discovery and the snapshot that comes of it.
+//!
+//! Owns what is found where, what was remembered of it, and which build of a
+//! tool runs. Knows nothing of models, envelopes or flags.
+
+mod candidate;
+mod loader;
+mod memo;
+mod scan;
+mod tool;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+pub use loader::{Progress, ProgressFn};
+pub use tool::{Build, Tool};
+
+use crate::exec::limits::Limits;
+use crate::places::Places;
+use crate::policy::Origin;
+use candidate::Candidate;
+use loader::Loader;
+use memo::Memo;
+use scan::Scan;
+
+/// Which build of a tool to take where there are two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// The component; the native build only where there is no usable component.
+    #[default]
+    Auto,
+    /// Components only.
+    Wasm,
+    /// Native builds only.
+    Native,
+}
+
+/// How much of what is remembered a scan believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// All of it: files that are unchanged are not asked.
+    Remembered,
+    /// Schemas; what failed is asked again.
+    Failed,
+    /// Schemas of components; native tools and what failed are asked again.
+    Everything,
+}
+
+/// How discovery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanState {
+    /// No scan was begun.
+    NotStarted,
+    /// The first or a further scan runs.
+    InProgress,
+    /// The snapshot is of the last scan.
+    Complete,
+    /// The last scan failed; the snapshot is of the one before it.
+    Failed,
+}
+
+/// A file that is no tool, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Where it is.
+    pub path: PathBuf,
+    /// For a person.
+    pub reason: String,
+}
+
+impl Skipped {
+    /// The one line that a failing candidate gets.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("Debug: tool '{}' schema failed ({})", tool::file_name(&self.path), self.reason)
+    }
+}
+
+/// What one scan found. Never changes; a new scan makes a new one.
+#[derive(Clone, Default)]
+pub struct Snapshot {
+    tools: BTreeMap<String, Tool>,
+    skipped: Vec<Skipped>,
+    warnings: Vec<String>,
+}
+
+impl Snapshot {
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.tools.get(name)
+    }
+
+    /// Every tool, by name.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
+        self.tools.values()
+    }
+
+    /// Every file that was looked at and is no tool.
+    #[must_use]
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// What a person should know of the scan as a whole.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// What a registry is made from.
+pub struct Settings {
+    /// Where tools are found and caches kept.
+    pub places: Places,
+    /// Which build to take.
+    pub backend: BackendChoice,
+    /// The limits of a `--schema` call, but for time and output.
+    pub limits: Limits,
+    /// The directory that `--schema` calls start in.
+    pub workspace: Arc<Path>,
+    /// Memory of all components together, in bytes.
+    pub memory_budget: u64,
+    /// Where compilations are told.
+    pub progress: ProgressFn,
+}
+
+/// The tools of one host.
+pub struct Registry {
+    settings: Settings,
+    loader: Arc<Loader>,
+    memo: Arc<Memo>,
+    state: watch::Sender<ScanState>,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+}
+
+impl Registry {
+    /// A registry that has not looked yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let places = &settings.places;
+        let loader = Loader::new(
+            settings.memory_budget,
+            places.system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
+            places.cache.clone(),
+            Arc::clone(&settings.progress),
+        );
+        let memo = Memo::open(places.cache.as_deref());
+        Self {
+            loader: Arc::new(loader),
+            memo: Arc::new(memo),
+            state: watch::Sender::new(ScanState::NotStarted),
+            snapshot: watch::Sender::new(Arc::default()),
+            settings,
+        }
+    }
+
+    /// Looks through both directories and swaps the snapshot in whole.
+    pub async fn scan(&self, depth: Depth) -> Arc<Snapshot> {
+        self.state.send_replace(ScanState::InProgress);
+        let unfinished = Unfinished(&self.state);
+        let snapshot = Arc::new(self.scanner(depth).run().await);
+        self.snapshot.send_replace(Arc::clone(&snapshot));
+        std::mem::forget(unfinished);
+        self.state.send_replace(ScanState::Complete);
+        snapshot
+    }
+
+    /// The snapshot of the last scan that was finished, or an empty one.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.borrow())
+    }
+
+    /// How discovery stands, and how it goes on.
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<ScanState> {
+        self.state.subscribe()
+    }
+
+    /// A tool that is named by its file, wherever that is. It counts as the
+    /// user's.
+    ///
+    /// # Errors
+    ///
+    /// The file is no tool; the text says why.
+    pub async fn tool_at(&self, path: &Path, depth: Depth) -> Result<Tool, String> {
+        let candidate = named(path)?;
+        let scan = self.scanner(depth);
+        let asked = scan.ask(&candidate).await;
+        self.memo.save();
+        let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
+        let schema = Arc::new(schema);
+        Ok(Tool { schema, origin: Origin::User, build, reason: "it was named", other: None })
+    }
+
+    /// The program at a path, without asking it for its schema.
+    ///
+    /// # Errors
+    ///
+    /// The file is no candidate or cannot be read.
+    pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
+        let candidate = named(path)?;
+        candidate.build(&self.memo, &self.loader)
+    }
+
+    fn scanner(&self, depth: Depth) -> Scan {
+        let places = &self.settings.places;
+        let system = places.system_tools.clone().map(|dir| (dir, Origin::System));
+        let user = places.user_tools.clone().map(|dir| (dir, Origin::User));
+        Scan {
+            // Later wins on equal names.
+            dirs: system.into_iter().chain(user).collect(),
+            backend: self.settings.backend,
+            limits: self.settings.limits,
+            workspace: Arc::clone(&self.settings.workspace),
+            loader: Arc::clone(&self.loader),
+            memo: Arc::clone(&self.memo),
+            depth,
+        }
+    }
+}
+
+/// The directory inside the system tools that the installation fills with
+/// compiled components. Hidden, so that it is no candidate.
+pub const SYSTEM_CACHE: &str = ".cache";
+
+fn named(path: &Path) -> Result<Candidate, String> {
+    Candidate::at(path.to_owned(), Origin::User).ok_or_else(|| {
+        format!("`{}` is no regular file that is executable or ends in `.wasm`", path.display())
+    })
+}
+
+/// Marks a scan that is dropped half-way as failed.
+struct Unfinished<'a>(&'a watch::Sender<ScanState>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(ScanState::Failed);
+    }
+}
+
+/// Compiles every component of a directory into the cache inside it, and says how
+/// many there are.
+///
+/// # Errors
+///
+/// The directory cannot be read, or a component cannot be used.
+pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
+    let candidates = candidate::list(dir, Origin::System)
+        .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
+    let cache = dir.join(SYSTEM_CACHE);
+    let loader = Arc::new(Loader::new(u64::MAX, None, Some(cache), progress));
+    let memo = Memo::open(None);
+    let mut count = 0;
+    for candidate in candidates {
+        let path = candidate.path.display().to_string();
+        let build = candidate.build(&memo, &loader)?;
+        if build.backend() == crate::policy::Backend::Wasm {
+            build.program().await.map_err(|error| format!("`{path}` {error}"))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,105 @@
+//! The files of a tool directory that may be tools.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::loader::Loader;
+use super::memo::{Identity, Memo};
+use super::tool::Build;
+use crate::digest::Digest;
+use crate::policy::{Backend, Origin};
+
+/// A file that may be a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) origin: Origin,
+    pub(super) backend: Backend,
+    metadata: fs::Metadata,
+}
+
+impl Candidate {
+    /// The file at `path`, if it is a regular file that is executable or ends in
+    /// `.wasm`. Symbolic links to files count; nothing is opened.
+    pub(super) fn at(path: PathBuf, origin: Origin) -> Option<Self> {
+        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let backend = if path.extension().is_some_and(|extension| extension == "wasm") {
+            Backend::Wasm
+        } else if metadata.permissions().mode() & 0o111 != 0 {
+            Backend::Native
+        } else {
+            return None;
+        };
+        Some(Self { path, origin, backend, metadata })
+    }
+
+    /// What two builds of one tool share: the name without `.wasm`.
+    pub(super) fn stem(&self) -> PathBuf {
+        match self.backend {
+            Backend::Wasm => self.path.with_extension(""),
+            Backend::Native => self.path.clone(),
+        }
+    }
+
+    /// The program that the file is. Nothing is started or compiled.
+    pub(super) fn build(&self, memo: &Memo, loader: &Arc<Loader>) -> Result<Arc<Build>, String> {
+        let digest = self.digest(memo).map_err(|error| format!("cannot be read: {error}"))?;
+        let path = self.path.clone();
+        Ok(Arc::new(match self.backend {
+            Backend::Native => Build::native(path, digest),
+            Backend::Wasm => Build::wasm(path, digest, Arc::clone(loader)),
+        }))
+    }
+
+    /// The digest of the contents, read only if the file is not known.
+    fn digest(&self, memo: &Memo) -> io::Result<Digest> {
+        let identity = Identity::of(&self.metadata);
+        if let Some(digest) = memo.digest(&identity) {
+            return Ok(digest);
+        }
+        let digest = Digest::of(&self.read()?);
+        memo.keep_digest(&identity, &self.metadata, digest);
+        Ok(digest)
+    }
+
+    /// The contents. Does not wait if the file has become a FIFO meanwhile.
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("is no longer a regular file"));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The candidates of a directory in the order of their names. A directory that
+/// does not exist is an empty one.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub(super) fn list(dir: &Path, origin: Origin) -> io::Result<Vec<Candidate>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| !is_hidden(path));
+    paths.sort();
+    Ok(paths.into_iter().filter_map(|path| Candidate::at(path, origin)).collect())
+}
+
+/// Hidden files are what editors and installers leave half-written.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}

@@ -1,0 +1,100 @@
+//! From a `.wasm` file to a component that can be called, with what all
+//! components share made on first use.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
+
+use super::candidate::Candidate;
+use super::tool::file_name;
+use crate::digest::Digest;
+use crate::exec::wasm::cache::Cache;
+use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
+use crate::policy::Origin;
+
+/// What is told of work that a person may wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A component is compiled for the first time.
+    Compiling(String),
+    /// It is compiled, or has failed to.
+    Compiled(String),
+}
+
+/// Where progress is told.
+pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Loads components for one host.
+pub(super) struct Loader {
+    runtime: OnceLock<Result<Arc<Runtime>, String>>,
+    memory_budget: u64,
+    system_cache: Option<PathBuf>,
+    user_cache: Option<PathBuf>,
+    cache: OnceLock<Cache>,
+    progress: ProgressFn,
+    /// Compilation is parallel within itself; more than one at a time for each
+    /// core only takes memory.
+    compilations: Semaphore,
+}
+
+impl Loader {
+    pub(super) fn new(
+        memory_budget: u64,
+        system_cache: Option<PathBuf>,
+        user_cache: Option<PathBuf>,
+        progress: ProgressFn,
+    ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            runtime: OnceLock::new(),
+            memory_budget,
+            system_cache,
+            user_cache,
+            cache: OnceLock::new(),
+            progress,
+            compilations: Semaphore::new(cores),
+        }
+    }
+
+    fn runtime(&self) -> Result<&Arc<Runtime>, ComponentError> {
+        let runtime = self.runtime.get_or_init(|| Runtime::new(self.memory_budget));
+        runtime.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
+    }
+
+    fn cache(&self) -> &Cache {
+        self.cache
+            .get_or_init(|| Cache::open(self.system_cache.as_deref(), self.user_cache.as_deref()))
+    }
+
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        path: &Path,
+        digest: Digest,
+    ) -> Result<GuestProgram, ComponentError> {
+        let runtime = self.runtime()?;
+        if let Some(program) = runtime.load_compiled(&digest, self.cache()) {
+            return program;
+        }
+        // The semaphore is never closed.
+        let _turn = self.compilations.acquire().await;
+        let (loader, path) = (Arc::clone(self), path.to_owned());
+        let compiled = tokio::task::spawn_blocking(move || loader.compile(path, digest));
+        compiled.await.map_err(|error| ComponentError::Invalid(error.to_string()))?
+    }
+
+    fn compile(&self, path: PathBuf, digest: Digest) -> Result<GuestProgram, ComponentError> {
+        let name = file_name(&path);
+        let candidate = Candidate::at(path, Origin::User)
+            .ok_or_else(|| ComponentError::Invalid("the file is gone".to_owned()))?;
+        let bytes = candidate.read().map_err(|error| ComponentError::Invalid(error.to_string()))?;
+        if Digest::of(&bytes) != digest {
+            return Err(ComponentError::Invalid("the file has changed; scan again".to_owned()));
+        }
+        (self.progress)(Progress::Compiling(name.clone()));
+        let compiled = self.runtime()?.compile(&bytes, &digest, self.cache());
+        (self.progress)(Progress::Compiled(name));
+        compiled
+    }
+}

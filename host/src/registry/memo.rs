@@ -1,0 +1,253 @@
+//! What discovery remembers between runs, in `index.json` of the cache: the
+//! digest of a file by its identity, and the answer to `--schema` by digest.
+//!
+//! A memo, not a source of truth: one that is missing, damaged or from another
+//! host costs a question to each tool and nothing else.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::digest::Digest;
+use crate::places;
+
+/// Changes when the shape of the file does.
+const FORMAT: u32 = 1;
+
+/// Beyond this many entries those that the present scan did not use are let go.
+const MAX_ENTRIES: usize = 4096;
+
+/// A file that changed this lately could change again without its times moving:
+/// the clock of a file system ticks every few milliseconds. Its digest is not kept.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// What identifies the contents of a file without reading it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity(String);
+
+impl Identity {
+    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+        Self(format!(
+            "{}:{}:{}:{}.{:09}:{}.{:09}",
+            metadata.dev(),
+            metadata.ino(),
+            metadata.size(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec()
+        ))
+    }
+}
+
+/// What a tool once answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// Its schema, checked, in the form that tools print.
+    Schema(Value),
+    /// Why it has none.
+    Refused(String),
+    /// Why its component cannot be used here at all, so that a native build may be.
+    Unusable(String),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Entries {
+    format: u32,
+    /// The program that wrote it. What a component imports is judged by the host,
+    /// so another host judges anew.
+    host: String,
+    digests: HashMap<String, Digest>,
+    answers: HashMap<Digest, Answer>,
+}
+
+/// The memo of one host process.
+pub(super) struct Memo {
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Entries,
+    used_digests: Vec<String>,
+    used_answers: Vec<Digest>,
+    changed: bool,
+}
+
+impl Memo {
+    /// Reads the memo of this cache directory, if it can be trusted.
+    pub(super) fn open(cache: Option<&Path>) -> Self {
+        let path = cache
+            .filter(|dir| {
+                places::make_private(dir).is_ok() && places::is_trusted(dir, places::is_own)
+            })
+            .map(|dir| dir.join("index.json"));
+        let mut entries = path.as_deref().and_then(read).unwrap_or_default();
+        let host = host_identity();
+        if entries.host != host {
+            entries.answers.clear();
+        }
+        entries.format = FORMAT;
+        entries.host = host;
+        Self { path, state: Mutex::new(State { entries, ..State::default() }) }
+    }
+
+    pub(super) fn digest(&self, identity: &Identity) -> Option<Digest> {
+        let mut state = self.lock();
+        let digest = state.entries.digests.get(&identity.0).copied()?;
+        state.used_digests.push(identity.0.clone());
+        Some(digest)
+    }
+
+    pub(super) fn keep_digest(&self, identity: &Identity, metadata: &fs::Metadata, digest: Digest) {
+        if !is_settled(metadata) {
+            return;
+        }
+        let mut state = self.lock();
+        state.entries.digests.insert(identity.0.clone(), digest);
+        state.used_digests.push(identity.0.clone());
+        state.changed = true;
+    }
+
+    pub(super) fn answer(&self, digest: &Digest) -> Option<Answer> {
+        let mut state = self.lock();
+        let answer = state.entries.answers.get(digest).cloned()?;
+        state.used_answers.push(*digest);
+        Some(answer)
+    }
+
+    pub(super) fn keep_answer(&self, digest: Digest, answer: Answer) {
+        let mut state = self.lock();
+        state.entries.answers.insert(digest, answer);
+        state.used_answers.push(digest);
+        state.changed = true;
+    }
+
+    /// Writes the memo if anything in it is new. That it cannot be written is said
+    /// once and stops nothing.
+    pub(super) fn save(&self) {
+        let Some(path) = &self.path else { return };
+        let mut state = self.lock();
+        if !std::mem::take(&mut state.changed) {
+            return;
+        }
+        state.prune();
+        if let Err(error) = write(path, &state.entries) {
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| {
+                tracing::warn!("what was discovered is not kept: `{}`: {error}", path.display());
+            });
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn prune(&mut self) {
+        if self.entries.digests.len() > MAX_ENTRIES {
+            let used = std::mem::take(&mut self.used_digests);
+            self.entries.digests.retain(|identity, _| used.contains(identity));
+        }
+        if self.entries.answers.len() > MAX_ENTRIES {
+            let used = std::mem::take(&mut self.used_answers);
+            self.entries.answers.retain(|digest, _| used.contains(digest));
+        }
+    }
+}
+
+fn read(path: &Path) -> Option<Entries> {
+    let text = fs::read(path).ok()?;
+    match serde_json::from_slice::<Entries>(&text) {
+        Ok(entries) if entries.format == FORMAT => Some(entries),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::debug!("discovering anew: `{}`: {error}", path.display());
+            None
+        }
+    }
+}
+
+fn write(path: &Path, entries: &Entries) -> io::Result<()> {
+    let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(&serde_json::to_vec(entries)?)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn is_settled(metadata: &fs::Metadata) -> bool {
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)
+}
+
+/// The running program, as exactly as a file can be named without reading it.
+fn host_identity() -> String {
+    let program = std::env::current_exe().and_then(fs::metadata);
+    program.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |it| Identity::of(&it).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn what_was_kept_is_there_for_the_next_run() {
+        let cache = tempfile::tempdir().expect("temporary directory");
+        let digest = Digest::of(b"tool");
+        let memo = Memo::open(Some(cache.path()));
+        memo.keep_answer(digest, Answer::Refused("timeout".into()));
+        memo.save();
+        let next = Memo::open(Some(cache.path()));
+        assert!(
+            matches!(next.answer(&digest), Some(Answer::Refused(reason)) if reason == "timeout")
+        );
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_memo_is_no_memo() {
+        let cache = tempfile::tempdir().expect("temporary directory");
+        let path = cache.path().join("index.json");
+        for text in ["", "{", "[]", r#"{"format":99,"host":"","digests":{},"answers":{}}"#] {
+            fs::write(&path, text).expect("write");
+            assert!(Memo::open(Some(cache.path())).answer(&Digest::of(b"x")).is_none());
+        }
+    }
+
+    #[test]
+    fn a_memo_that_others_could_have_written_is_not_read() {
+        let cache = tempfile::tempdir().expect("temporary directory");
+        let digest = Digest::of(b"tool");
+        let memo = Memo::open(Some(cache.path()));
+        memo.keep_answer(digest, Answer::Refused(String::new()));
+        memo.save();
+        fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+        assert!(Memo::open(Some(cache.path())).answer(&digest).is_none());
+    }
+
+    #[test]
+    fn a_file_that_has_just_changed_is_not_remembered() {
+        let cache = tempfile::tempdir().expect("temporary directory");
+        let tool = cache.path().join("tool");
+        fs::write(&tool, "x").expect("write");
+        let metadata = fs::metadata(&tool).expect("metadata");
+        assert!(!is_settled(&metadata));
+        let memo = Memo::open(Some(cache.path()));
+        memo.keep_digest(&Identity::of(&metadata), &metadata, Digest::of(b"x"));
+        assert!(memo.digest(&Identity::of(&metadata)).is_none());
+    }
+}

@@ -1,0 +1,301 @@
+//! Discovery: asking every candidate for its schema and choosing what runs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::ToolSchema;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::candidate::{self, Candidate};
+use super::loader::Loader;
+use super::memo::{Answer, Memo};
+use super::tool::{Build, Tool, file_name};
+use super::{BackendChoice, Depth, Skipped, Snapshot};
+use crate::exec::envelope;
+use crate::exec::limits::{Limit, Limits};
+use crate::exec::output::Sink;
+use crate::exec::{Call, Exit, Outcome, Stdin};
+use crate::policy::{self, Backend, Origin};
+
+/// Candidates asked at once, for each core: most of them wait for their process.
+const ASKED_PER_CORE: usize = 4;
+
+/// What a scan needs to know.
+pub(super) struct Scan {
+    pub(super) dirs: Vec<(PathBuf, Origin)>,
+    pub(super) backend: BackendChoice,
+    pub(super) limits: Limits,
+    pub(super) workspace: Arc<Path>,
+    pub(super) loader: Arc<Loader>,
+    pub(super) memo: Arc<Memo>,
+    pub(super) depth: Depth,
+}
+
+/// A candidate that was asked.
+struct Asked {
+    candidate: Candidate,
+    answer: Result<(Arc<Build>, ToolSchema), Refusal>,
+}
+
+/// Why a candidate is no tool.
+#[derive(Clone, Debug)]
+pub(super) enum Refusal {
+    /// For any reason but the next: it never falls back to another build.
+    Failed(String),
+    /// The component cannot be used on this host at all.
+    Unusable(String),
+}
+
+impl Refusal {
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Failed(reason) | Self::Unusable(reason) => reason,
+        }
+    }
+}
+
+impl Scan {
+    pub(super) async fn run(self) -> Snapshot {
+        let scan = Arc::new(self);
+        let mut snapshot = Snapshot::default();
+        for (dir, origin) in &scan.dirs {
+            let candidates = match candidate::list(dir, *origin) {
+                Ok(candidates) => candidates,
+                Err(error) => {
+                    snapshot.warnings.push(unreadable(dir, &error));
+                    continue;
+                }
+            };
+            let asked = ask_all(&scan, candidates).await;
+            let mut found = BTreeMap::new();
+            for builds in by_stem(asked) {
+                add(&scan, &mut found, &mut snapshot, builds);
+            }
+            for (name, tool) in found {
+                if let Some(hidden) = snapshot.tools.insert(name, tool) {
+                    let reason = "a user tool of the same name takes its place".to_owned();
+                    snapshot.skipped.push(Skipped { path: hidden.build.path.clone(), reason });
+                }
+            }
+        }
+        scan.memo.save();
+        snapshot
+    }
+
+    /// Asks one candidate, or remembers what it answered.
+    pub(super) async fn ask(
+        &self,
+        candidate: &Candidate,
+    ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
+        let build = candidate.build(&self.memo, &self.loader).map_err(Refusal::Failed)?;
+        let digest = build.digest;
+        let known = self.memo.answer(&digest).filter(|answer| !self.asks_again(candidate, answer));
+        let answer = match known {
+            Some(answer) => answer,
+            None => {
+                let answer = self.ask_now(&build).await;
+                self.memo.keep_answer(digest, answer.clone());
+                answer
+            }
+        };
+        match answer {
+            Answer::Schema(value) => ToolSchema::parse(value.to_string().as_bytes())
+                .map(|schema| (build, schema))
+                .map_err(|error| Refusal::Failed(error.to_string())),
+            Answer::Refused(reason) => Err(Refusal::Failed(reason)),
+            Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
+        }
+    }
+
+    /// A component answers the same as long as its bytes do. What a native tool
+    /// says may depend on more than its own file.
+    fn asks_again(&self, candidate: &Candidate, answer: &Answer) -> bool {
+        match (self.depth, answer) {
+            (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
+            (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),
+            (Depth::Everything, _) => {
+                candidate.backend == Backend::Native || !matches!(answer, Answer::Schema(_))
+            }
+        }
+    }
+
+    async fn ask_now(&self, build: &Build) -> Answer {
+        let program = match build.program().await {
+            Ok(program) => program,
+            Err(error) => return Answer::Unusable(error.to_string()),
+        };
+        let outcome = program.run(self.schema_call(build.backend())).await;
+        match check_answer(outcome) {
+            Ok(schema) => Answer::Schema(schema.to_value()),
+            Err(reason) => Answer::Refused(reason),
+        }
+    }
+
+    fn schema_call(&self, backend: Backend) -> Call {
+        Call {
+            args: vec!["--schema".into()],
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::new(policy::for_schema(backend)),
+            workspace: Arc::clone(&self.workspace),
+            limits: self.limits.for_schema(),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+/// What a `--schema` call came to: a schema that passes every check, or why not.
+pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
+    match outcome.limit {
+        Some(Limit::WallClock) => return Err("timeout".to_owned()),
+        Some(limit) => return Err(format!("passed its limit on {}", limit.as_str())),
+        None => {}
+    }
+    match &outcome.exit {
+        Exit::Code(0) => {}
+        Exit::NotStarted(reason) => return Err(format!("could not be started: {reason}")),
+        Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
+        exit => {
+            let code = envelope::exit_code(exit).unwrap_or_default();
+            return Err(format!("exited with {code}"));
+        }
+    }
+    let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
+    // Only references within the document: no resolver that opens files or
+    // connections is compiled in.
+    jsonschema::validator_for(&schema.parameters)
+        .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
+    Ok(schema)
+}
+
+async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let turns = Arc::new(Semaphore::new(ASKED_PER_CORE * cores));
+    let mut asked = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let (scan, turns) = (Arc::clone(scan), Arc::clone(&turns));
+        asked.push(tokio::spawn(async move {
+            let _turn = turns.acquire().await;
+            let answer = scan.ask(&candidate).await;
+            Asked { candidate, answer }
+        }));
+    }
+    let mut answers = Vec::with_capacity(asked.len());
+    for task in asked {
+        match task.await {
+            Ok(answer) => answers.push(answer),
+            Err(error) => tracing::error!("a candidate was lost; this is a bug: {error}"),
+        }
+    }
+    answers
+}
+
+/// Groups the builds of one tool, in the order of the first of them.
+fn by_stem(asked: Vec<Asked>) -> Vec<Vec<Asked>> {
+    let mut groups: Vec<Vec<Asked>> = Vec::new();
+    for one in asked {
+        let stem = one.candidate.stem();
+        match groups.iter_mut().find(|group| group[0].candidate.stem() == stem) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+fn add(
+    scan: &Scan,
+    found: &mut BTreeMap<String, Tool>,
+    snapshot: &mut Snapshot,
+    builds: Vec<Asked>,
+) {
+    let (mut native, mut wasm) = (None, None);
+    for one in builds {
+        if let Err(refusal) = &one.answer {
+            let (path, reason) = (one.candidate.path.clone(), refusal.reason().to_owned());
+            snapshot.skipped.push(Skipped { path, reason });
+        }
+        match one.candidate.backend {
+            Backend::Native => native = Some(one),
+            Backend::Wasm => wasm = Some(one),
+        }
+    }
+    let Some(tool) = choose(scan, snapshot, native, wasm) else { return };
+    if let Some(first) = found.get(tool.name()) {
+        let reason = format!(
+            "`{}` in the same directory has the same name `{}`",
+            file_name(&first.build.path),
+            tool.name()
+        );
+        snapshot.warnings.push(format!("{}: skipped, {reason}", tool.build.path.display()));
+        snapshot.skipped.push(Skipped { path: tool.build.path.clone(), reason });
+        return;
+    }
+    found.insert(tool.name().to_owned(), tool);
+}
+
+/// Which build of a tool runs, if any. A component that was refused for any
+/// reason but being unusable here takes its native build down with it: a denial,
+/// a trap or a limit never falls back.
+fn choose(
+    scan: &Scan,
+    snapshot: &mut Snapshot,
+    native: Option<Asked>,
+    wasm: Option<Asked>,
+) -> Option<Tool> {
+    let origin = native.as_ref().or(wasm.as_ref())?.candidate.origin;
+    let mut skip = |path: &Path, reason: &str| {
+        snapshot.skipped.push(Skipped { path: path.to_owned(), reason: reason.to_owned() });
+        None
+    };
+    let native = native.and_then(|asked| asked.answer.ok());
+    let tool = |(build, schema): (Arc<Build>, ToolSchema), reason, other| {
+        Some(Tool { schema: Arc::new(schema), origin, build, reason, other })
+    };
+    let (wasm, why_native) = match wasm.map(|asked| asked.answer) {
+        None => (None, "it has no component"),
+        Some(Ok(found)) => (Some(found), "the flag asks for it"),
+        Some(Err(Refusal::Unusable(_))) => (None, "its component cannot be used on this host"),
+        Some(Err(Refusal::Failed(_))) => {
+            return native.and_then(|(build, _)| {
+                skip(&build.path, "its component failed, and that never falls back to native")
+            });
+        }
+    };
+    match (scan.backend, native, wasm) {
+        (BackendChoice::Auto | BackendChoice::Wasm, None, Some(wasm)) => {
+            tool(wasm, "it has no native build", None)
+        }
+        (BackendChoice::Auto | BackendChoice::Wasm, Some(native), Some(wasm)) => {
+            if native.1 == wasm.1 {
+                return tool(wasm, "components come first", Some(native.0));
+            }
+            let path = &native.0.path;
+            snapshot.warnings.push(format!(
+                "{}: not used, its schema differs from that of its component",
+                path.display()
+            ));
+            tool(wasm, "its native build has another schema", None)
+        }
+        (BackendChoice::Native, Some(native), wasm) => {
+            tool(native, why_native, wasm.map(|(build, _)| build))
+        }
+        (BackendChoice::Auto, Some(native), None) => tool(native, why_native, None),
+        (BackendChoice::Wasm, Some((build, _)), None) => {
+            skip(&build.path, "it has no component, and the backend is set to wasm")
+        }
+        (BackendChoice::Native, None, Some((build, _))) => {
+            skip(&build.path, "it has no native build, and the backend is set to native")
+        }
+        (_, None, None) => None,
+    }
+}
+
+fn unreadable(dir: &Path, error: &io::Error) -> String {
+    format!("the tool directory `{}` cannot be read: {error}", dir.display())
+}

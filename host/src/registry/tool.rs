@@ -1,0 +1,117 @@
+//! One tool as the registry knows it: its schema, its builds, and which of them
+//! runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ikigai_protocol::ToolSchema;
+use tokio::sync::OnceCell;
+
+use crate::digest::Digest;
+use crate::exec::Lane;
+use crate::exec::native::{NativeProgram, Supervisor};
+use crate::exec::wasm::{ComponentError, GuestProgram};
+use crate::policy::{Backend, Origin};
+
+use super::loader::Loader;
+
+/// A tool that can be called. Cheap to clone.
+#[derive(Clone)]
+pub struct Tool {
+    /// What it says of itself.
+    pub schema: Arc<ToolSchema>,
+    /// Which directory it is from.
+    pub origin: Origin,
+    /// What runs when it is called.
+    pub build: Arc<Build>,
+    /// Why this build and not the other, for a person.
+    pub reason: &'static str,
+    /// The build that does not run, where there is one.
+    pub other: Option<Arc<Build>>,
+}
+
+impl Tool {
+    /// The name that a model calls it by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.schema.name
+    }
+}
+
+/// One file that is a tool.
+pub struct Build {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Of its contents when it was found.
+    pub digest: Digest,
+    program: Program,
+}
+
+enum Program {
+    Native(NativeProgram),
+    /// Loaded on the first call: most runs of the host call one tool of many.
+    Wasm {
+        loader: Arc<Loader>,
+        loaded: OnceCell<GuestProgram>,
+    },
+}
+
+impl Build {
+    pub(super) fn native(path: PathBuf, digest: Digest) -> Self {
+        let program =
+            Program::Native(NativeProgram::new(path.clone(), Supervisor::of_this_process()));
+        Self { path, digest, program }
+    }
+
+    pub(super) fn wasm(path: PathBuf, digest: Digest, loader: Arc<Loader>) -> Self {
+        Self { path, digest, program: Program::Wasm { loader, loaded: OnceCell::new() } }
+    }
+
+    /// Which kind of program it is.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        match self.program {
+            Program::Native(_) => Backend::Native,
+            Program::Wasm { .. } => Backend::Wasm,
+        }
+    }
+
+    /// The program, ready to be called. A component is loaded now if it is not yet.
+    ///
+    /// # Errors
+    ///
+    /// The component cannot be used on this host.
+    pub async fn program(&self) -> Result<&dyn Lane, ComponentError> {
+        match &self.program {
+            Program::Native(program) => Ok(program),
+            Program::Wasm { .. } => Ok(self.component().await?),
+        }
+    }
+
+    /// The interfaces that a component imports; none for a native build.
+    ///
+    /// # Errors
+    ///
+    /// The component cannot be used on this host.
+    pub async fn imports(&self) -> Result<Vec<String>, ComponentError> {
+        match &self.program {
+            Program::Native(_) => Ok(Vec::new()),
+            Program::Wasm { .. } => Ok(self.component().await?.imports()),
+        }
+    }
+
+    async fn component(&self) -> Result<&GuestProgram, ComponentError> {
+        match &self.program {
+            Program::Wasm { loader, loaded } => {
+                loaded.get_or_try_init(|| loader.load(&self.path, self.digest)).await
+            }
+            Program::Native(_) => Err(ComponentError::NotACommand),
+        }
+    }
+}
+
+/// The file name without directory and `.wasm`, for messages.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
