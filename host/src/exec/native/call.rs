@@ -84,7 +84,9 @@ enum Reason {
 
 /// How the supervisor ended, and why the host asked for it, if it did.
 struct Ending {
+    /// None if it was killed, or refused.
     report: Option<Report>,
+    /// Where there is no report.
     status: Option<ExitStatus>,
     reason: Option<Reason>,
 }
@@ -141,7 +143,7 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
     Outcome { exit, limit, cancelled, stdout, stderr, usage }
 }
 
-/// Has the supervisor start the tool, waits for the end of both, and reaps it.
+/// Has the supervisor start the tool, waits for its report, and sees to its end.
 async fn conduct(
     mut helper: Helper,
     plan: &[u8],
@@ -190,6 +192,12 @@ async fn conduct(
     signals.ended.cancel();
     if reason.is_some() || report.as_ref().is_some_and(|it| matches!(it.end, End::Killed(_))) {
         abandon_later(call, signals);
+    }
+    if report.is_some() {
+        // Nothing of the tool is left. What the supervisor still has to wait for is the
+        // kernel taking its mount namespace apart, for milliseconds and without work.
+        tokio::spawn(async move { reap(&mut helper).await });
+        return Ending { report, status: None, reason };
     }
     Ending { report, status: reap(&mut helper).await, reason }
 }

@@ -174,8 +174,8 @@ impl Helper {
 
 impl Drop for Helper {
     /// Comes to more than nothing only where a runtime is shut down in the middle of
-    /// a call: every other end of a call reaps. Then it blocks, for as long as the
-    /// supervisor takes to kill its tool.
+    /// a call, or right after one: every other end of a call reaps. Then it blocks, for
+    /// as long as the supervisor takes to kill its tool and to end.
     fn drop(&mut self) {
         let Some(pid) = self.pid() else { return };
         self.control = None;
