@@ -1,1 +1,77 @@
-fn main(){}
+//! `cargo xtask`: everything that is done to this repository, for a person, the
+//! `justfile` and CI alike.
+//!
+//! Owns the command line. What each command does lives in the module of its name.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line program"
+)]
+
+mod build;
+mod examples;
+mod install;
+mod lint;
+mod place;
+mod project;
+mod run;
+mod stage;
+mod test;
+mod toolchain;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::project::Project;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Build, install and test ikigai"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build in release and install the host, the tools and a sample configuration
+    Install(install::Options),
+    /// Build in the everyday profile and lay the tools out where that build finds them
+    Stage,
+    /// Build and lay out all tools, or the named ones (`file-read`, `grep`, …)
+    Tools {
+        /// Names of tools, as their files are called
+        names: Vec<String>,
+    },
+    /// Run everything that CI runs
+    Test(test::Options),
+    /// Check formatting, clippy and, where cargo-deny is installed, dependencies
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    let project = Project::load()?;
+    match command {
+        Command::Install(options) => install::install(&project, &options),
+        Command::Stage => stage::stage(&project),
+        Command::Tools { names } => stage::tools(&project, &names),
+        Command::Test(options) => test::test(&project, &options),
+        Command::Lint => lint::lint(&project),
+    }
+}

@@ -1,0 +1,110 @@
+//! The three builds: the host, the native tools, the components. Each names what
+//! it built; where the files go is for others to say.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project};
+use crate::run;
+use crate::toolchain::WASM_TARGET;
+
+/// One built program, and the name it is installed under.
+pub(crate) struct Built {
+    pub(crate) file: PathBuf,
+    pub(crate) name: String,
+}
+
+/// The profile of components, whatever that of the host is: a component is the
+/// same file in a build tree and in an install.
+const COMPONENT_PROFILE: &str = "guest";
+
+/// The profile of daily work and of the tests.
+pub(crate) const EVERYDAY: &str = "dev";
+
+/// Builds the host and all native tools with `profile`.
+///
+/// In one cargo command, because cargo unifies features over what it is asked to
+/// build: with two, wasmtime may be compiled twice. For the same reason the
+/// everyday build is that of all default members, as the tests need it.
+pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
+    let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
+    if profile != EVERYDAY {
+        command.args(["--package", HOST, "--package", NATIVE_TOOLS]);
+    }
+    run::run(&mut command)
+}
+
+/// Builds everything that runs natively, tests included, in the everyday profile.
+pub(crate) fn all_targets(project: &Project) -> anyhow::Result<()> {
+    run::run(&mut project.cargo(&["build", "--all-targets"]))
+}
+
+/// The host that [`native`] built.
+pub(crate) fn host(project: &Project, profile: &str) -> Built {
+    Built {
+        file: project.built(profile).join(HOST),
+        name: HOST.to_owned(),
+    }
+}
+
+/// Builds the named native tools alone.
+pub(crate) fn some_native_tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
+    let mut command = project.cargo(&["build", "--package", NATIVE_TOOLS]);
+    named(&mut command, names);
+    run::run(&mut command)
+}
+
+/// The native tools that [`native`] built.
+pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<Vec<Built>> {
+    let directory = project.built(profile);
+    let built = |name: String| Built {
+        file: directory.join(&name),
+        name,
+    };
+    Ok(project
+        .binaries(NATIVE_TOOLS)?
+        .into_iter()
+        .map(built)
+        .collect())
+}
+
+/// Builds all components, or the named ones, and lists those.
+///
+/// In a target directory of their own: cargo would rebuild what they share with
+/// the host whenever the two are built in turn with different flags.
+pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
+    let mut all = project.binaries(COMPONENTS)?;
+    if !names.is_empty() {
+        all.retain(|name| names.contains(name));
+    }
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let target = project.target.join(COMPONENT_PROFILE);
+    let mut command = project.cargo(&["build", "--package", COMPONENTS]);
+    command.args([
+        "--target",
+        WASM_TARGET,
+        "--profile",
+        COMPONENT_PROFILE,
+        "--target-dir",
+    ]);
+    command.arg(&target);
+    named(&mut command, &all);
+    run::run(&mut command)?;
+    let directory = target.join(WASM_TARGET).join(COMPONENT_PROFILE);
+    let built = |name: String| {
+        let name = format!("{name}.wasm");
+        Built {
+            file: directory.join(&name),
+            name,
+        }
+    };
+    Ok(all.into_iter().map(built).collect())
+}
+
+fn named(command: &mut Command, names: &[String]) {
+    for name in names {
+        command.args(["--bin", name]);
+    }
+}

@@ -1,0 +1,38 @@
+//! `cargo xtask lint`: formatting, clippy for both worlds, and dependencies.
+
+use std::env;
+
+use anyhow::bail;
+
+use crate::project::{COMPONENTS, Project};
+use crate::run::{self, note, step};
+use crate::toolchain::{self, Components, WASM_TARGET};
+
+pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
+    step("Formatting");
+    run::run(&mut project.cargo(&["fmt", "--all", "--check"]))?;
+
+    step("Clippy, native");
+    // The default members: everything but the components.
+    let denied = ["--", "--deny", "warnings"];
+    run::run(project.cargo(&["clippy", "--all-targets"]).args(denied))?;
+
+    if toolchain::prepare(project)? == Components::Buildable {
+        step("Clippy, components");
+        let mut command = project.cargo(&["clippy", "--package", COMPONENTS]);
+        command.args(["--target", WASM_TARGET]).args(denied);
+        run::run(&mut command)?;
+    }
+
+    step("Dependencies: bans, licences, sources");
+    if run::works("cargo", &["deny", "--version"]) {
+        // Advisories need a database from the network; these checks need none.
+        let checks = ["deny", "--offline", "check", "bans", "licenses", "sources"];
+        run::run(&mut project.cargo(&checks))
+    } else if env::var_os("CI").is_some() {
+        bail!("cargo-deny is missing; install it with `cargo install --locked cargo-deny`")
+    } else {
+        note("cargo-deny is not installed, so dependencies go unchecked; CI checks them");
+        Ok(())
+    }
+}

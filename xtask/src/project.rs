@@ -1,0 +1,121 @@
+//! What cargo says about this repository: where it is, where it builds, and which
+//! binaries a package has. Builds nothing.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::run;
+
+/// The package of the host.
+pub(crate) const HOST: &str = "ikigai";
+/// The tools as native executables.
+pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
+/// The tools as components.
+pub(crate) const COMPONENTS: &str = "ikigai-tools-wasm";
+
+/// The repository, as cargo sees it.
+pub(crate) struct Project {
+    /// The root of the workspace.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds; `CARGO_TARGET_DIR` is respected.
+    pub(crate) target: PathBuf,
+    packages: Vec<Value>,
+}
+
+impl Project {
+    /// Asks cargo about the workspace this program was compiled from.
+    pub(crate) fn load() -> anyhow::Result<Self> {
+        // The folder this program was compiled in, unless cargo names another: a
+        // target directory may be shared by several clones.
+        let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let mut command = Command::new(cargo());
+        command
+            .args([
+                "metadata",
+                "--no-deps",
+                "--format-version=1",
+                "--manifest-path",
+            ])
+            .arg(manifest_dir.join("Cargo.toml"));
+        let text = run::output(&mut command)?;
+        let metadata: Value = serde_json::from_str(&text).context("cannot read cargo metadata")?;
+        let path = |key: &str| {
+            let value = metadata.get(key).and_then(Value::as_str).map(PathBuf::from);
+            value.with_context(|| format!("cargo metadata has no `{key}`"))
+        };
+        Ok(Self {
+            root: path("workspace_root")?,
+            target: path("target_directory")?,
+            packages: array(&metadata, "packages").to_vec(),
+        })
+    }
+
+    /// A cargo command in the root of the repository.
+    pub(crate) fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(cargo());
+        command.current_dir(&self.root).args(args);
+        command
+    }
+
+    /// The binaries of `package`, sorted.
+    pub(crate) fn binaries(&self, package: &str) -> anyhow::Result<Vec<String>> {
+        let found = self
+            .packages
+            .iter()
+            .find(|candidate| text(candidate, "name") == package);
+        let Some(found) = found else {
+            bail!("the workspace has no package `{package}`")
+        };
+        let is_binary = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
+        let mut names: Vec<String> = array(found, "targets")
+            .iter()
+            .filter(is_binary)
+            .map(|target| text(target, "name").to_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Where a build with `profile` puts native binaries.
+    pub(crate) fn built(&self, profile: &str) -> PathBuf {
+        self.target
+            .join(if profile == "dev" { "debug" } else { profile })
+    }
+
+    /// The tools of a build tree, where `target/debug/ikigai` looks for them.
+    pub(crate) fn staged_tools(&self) -> PathBuf {
+        self.target.join("libexec").join("ikigai")
+    }
+
+    /// Where the component examples of docs/writing-tools.md are built.
+    pub(crate) fn built_examples(&self) -> PathBuf {
+        self.target.join("examples")
+    }
+
+    /// `path` as it is shown to a person: relative to the repository where it lies in it.
+    pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}
+
+/// The cargo that runs this program, so that a chosen toolchain stays chosen.
+fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,124 @@
+//! The build tree as an install: the tools in `target/libexec/ikigai`, where
+//! `target/debug/ikigai` looks for them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::build::{self, Built, EVERYDAY};
+use crate::place::{self, PROGRAM, Placed};
+use crate::project::{NATIVE_TOOLS, Project};
+use crate::run::{self, note, step};
+use crate::toolchain::{self, Components};
+
+/// Where compiled components lie beside the tools. The host's rule, repeated here
+/// because the host is no library of this program.
+const CACHE: &str = ".cache";
+
+/// Builds everything in the everyday profile and lays the tools out.
+pub(crate) fn stage(project: &Project) -> anyhow::Result<()> {
+    step("Building the host and the native tools");
+    build::native(project, EVERYDAY)?;
+    lay_out(project)
+}
+
+/// Lays out what was built natively, and the components, which are built here.
+pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
+    let mut tools = build::native_tools(project, EVERYDAY)?;
+    tools.extend(components(project, &[])?);
+    let directory = project.staged_tools();
+    place_tools(&tools, &directory)?;
+    precompile(&build::host(project, EVERYDAY).file, &directory)?;
+    step(&format!(
+        "Staged {} in {}",
+        listed(&tools),
+        project.shown(&directory)
+    ));
+    Ok(())
+}
+
+/// Builds and lays out the named tools, or all; the host is left as it is.
+pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
+    let known = project.binaries(NATIVE_TOOLS)?;
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        bail!(
+            "there is no tool `{unknown}`; the tools are {}",
+            known.join(", ")
+        );
+    }
+    let names = if names.is_empty() { &known } else { names };
+    step(&format!("Building {}", names.join(", ")));
+    build::some_native_tools(project, names)?;
+    let mut tools = build::native_tools(project, EVERYDAY)?;
+    tools.retain(|tool| names.contains(&tool.name));
+    tools.extend(components(project, names)?);
+    let directory = project.staged_tools();
+    place_tools(&tools, &directory)?;
+    step(&format!(
+        "Staged {} in {}",
+        listed(&tools),
+        project.shown(&directory)
+    ));
+    Ok(())
+}
+
+/// Builds the components, all or the named ones, where the toolchain can.
+pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
+    match toolchain::prepare(project)? {
+        Components::Buildable => {
+            step("Building the tools as components");
+            build::components(project, names)
+        }
+        Components::NoRustup => {
+            note(&format!(
+                "the target {} is missing and there is no rustup to add it: \
+                 the tools are built natively only, without the sandbox of components",
+                toolchain::WASM_TARGET
+            ));
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Puts `tools` into `directory`. True if any of them changed.
+pub(crate) fn place_tools(tools: &[Built], directory: &Path) -> anyhow::Result<bool> {
+    place::directory(directory)?;
+    let mut changed = false;
+    for tool in tools {
+        let placed = place::file(&tool.file, &directory.join(&tool.name), PROGRAM)?;
+        changed |= placed == Placed::Written;
+        if placed == Placed::Written && tool.name.ends_with(".wasm") {
+            discard_compiled(directory)?;
+        }
+    }
+    Ok(changed)
+}
+
+/// Has `host` compile the components in `directory` ahead of their first use.
+/// What is compiled already is kept.
+pub(crate) fn precompile(host: &Path, directory: &Path) -> anyhow::Result<()> {
+    run::run(Command::new(host).arg("__precompile").arg(directory))
+        .context("cannot compile the components ahead of their first use")
+}
+
+/// Drops the machine code of earlier components, which nothing would ever read.
+fn discard_compiled(directory: &Path) -> anyhow::Result<()> {
+    let cache = directory.join(CACHE);
+    match fs::remove_dir_all(&cache) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", cache.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn listed(tools: &[Built]) -> String {
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(" ")
+    }
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask test`: everything that CI runs.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::build::{self, EVERYDAY};
+use crate::project::Project;
+use crate::run::{self, step};
+use crate::{examples, stage};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Passed to the test runner, as a filter for example
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
+    step("Building the host, the native tools and the tests");
+    build::all_targets(project)?;
+    stage::lay_out(project)?;
+    examples::build(project)?;
+
+    // The test runner last: its summary is the line that a reader looks for.
+    step("Documentation tests");
+    run::run(&mut project.cargo(&["test", "--doc"]))?;
+    step("Tests");
+    let nextest = run::works("cargo", &["nextest", "--version"]);
+    let runner: &[&str] = if nextest {
+        &["nextest", "run"]
+    } else {
+        &["test", "--all-targets"]
+    };
+    let mut command = project.cargo(runner);
+    if env::var_os("CI").is_some() {
+        // One failure must not hide the others from whoever reads the log.
+        command.arg("--no-fail-fast");
+    }
+    run::run(with_places(project, command.args(&options.args)))
+}
+
+/// Tells the tests where the programs are that they run.
+fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
+    command
+        .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
+        .env("IKIGAI_TEST_TOOLS", project.staged_tools())
+        .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
+}
