@@ -1,0 +1,7 @@
+//! `file_edit` as a component.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ikigai_tools::run_file_edit(ikigai_tools_wasm::files)
+}

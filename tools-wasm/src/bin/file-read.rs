@@ -1,0 +1,7 @@
+//! `file_read` as a component.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ikigai_tools::run_file_read(ikigai_tools_wasm::files)
+}

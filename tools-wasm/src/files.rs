@@ -1,0 +1,217 @@
+//! The file port over preopened directories.
+//!
+//! Paths are matched against the preopens' names here, since WASI knows relative
+//! paths only. Opening a pipe would block the host, so what is to be opened is
+//! asked for its kind first.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use ikigai_tools::beneath;
+use ikigai_tools::ports::{self, Files, FsError, Kind, Opened, WriteFailure};
+use wasip2::filesystem::preopens::get_directories;
+use wasip2::filesystem::types::{
+    Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
+};
+
+use crate::bindings::ikigai::tool::workspace;
+use crate::error_code::{io_error, meaning};
+
+/// The name under which the host preopens the workspace a second time.
+const WORKSPACE: &str = ".";
+
+/// The most bytes that cross to the host or back in one call.
+const TRANSFER_BYTES: usize = 256 << 10;
+
+/// The directories that the host preopened.
+#[derive(Debug)]
+pub struct WasiFiles {
+    preopens: Vec<(Descriptor, String)>,
+}
+
+impl WasiFiles {
+    /// Takes the preopened directories.
+    #[must_use]
+    pub fn preopened() -> Self {
+        Self { preopens: get_directories() }
+    }
+
+    /// The directory that `path` is beneath, and the path from there.
+    fn place<'s>(&'s self, path: &'s [u8]) -> Result<(&'s Descriptor, &'s str), FsError> {
+        // WASI has no name for what is not UTF-8.
+        let text = |path: &'s [u8]| std::str::from_utf8(path).map_err(|_| FsError::NotFound);
+        if path.first() != Some(&b'/') {
+            let workspace = self.preopens.iter().find(|(_, name)| name == WORKSPACE);
+            let (dir, _) = workspace.ok_or(FsError::Outside)?;
+            return Ok((dir, text(path)?));
+        }
+        let absolute = self.preopens.iter().filter(|(_, name)| name.starts_with('/'));
+        let within = absolute.filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), path)?)));
+        let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
+        Ok((dir, if rest.is_empty() { "." } else { text(rest)? }))
+    }
+
+    /// The same for a change, which a directory granted for reading refuses.
+    fn writable_place<'s>(&'s self, path: &'s [u8]) -> Result<(&'s Descriptor, &'s str), FsError> {
+        let (dir, rest) = self.place(path)?;
+        let flags = dir.get_flags().map_err(meaning)?;
+        if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) {
+            return Ok((dir, rest));
+        }
+        match dir.stat_at(PathFlags::SYMLINK_FOLLOW, rest) {
+            Err(ErrorCode::NotPermitted) => Err(FsError::Outside),
+            _ => Err(FsError::ReadOnlyGrant),
+        }
+    }
+}
+
+impl Files for WasiFiles {
+    type File = File;
+    type Dir = Directory;
+
+    fn open(&self, path: &[u8]) -> Result<Opened<File>, FsError> {
+        let (dir, path) = self.place(path)?;
+        let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path).map_err(meaning)?;
+        let kind = kind_of(&stat);
+        if matches!(kind, Kind::Pipe | Kind::Directory) {
+            // The kind is enough for the tool to refuse it.
+            return Ok(Opened { file: File::closed(), kind, size: 0 });
+        }
+        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
+        Ok(Opened { file: File::new(opened.map_err(meaning)?), kind, size: stat.size })
+    }
+
+    fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
+        let (dir, path) = self.writable_place(path).map_err(WriteFailure::Open)?;
+        let existing = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path);
+        if existing.is_ok_and(|stat| kind_of(&stat) == Kind::Pipe) {
+            return Err(WriteFailure::Open(FsError::NotRegular));
+        }
+        let creating = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, creating, DescriptorFlags::WRITE);
+        let file = opened.map_err(|code| WriteFailure::Open(meaning(code)))?;
+        let failed = |error| WriteFailure::Write(error);
+        let mut offset = 0;
+        while offset < contents.len() {
+            let end = contents.len().min(offset + TRANSFER_BYTES);
+            match file.write(&contents[offset..end], offset as u64) {
+                Ok(0) => return Err(failed(FsError::Other)),
+                Ok(count) => offset += usize::try_from(count).unwrap_or(0),
+                Err(ErrorCode::Interrupted) => {}
+                // The file is open: this is no path that leads out.
+                Err(ErrorCode::NotPermitted) => return Err(failed(FsError::Denied)),
+                Err(code) => return Err(failed(meaning(code))),
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
+        let (dir, path) = self.writable_place(path)?;
+        workspace::replace(dir, path, contents).map_err(|code| match code {
+            ErrorCode::Invalid => FsError::NotRegular,
+            other => meaning(other),
+        })
+    }
+
+    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+        let (dir, path) = self.place(path)?;
+        let flags = if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() };
+        dir.stat_at(flags, path).map(|stat| kind_of(&stat)).map_err(meaning)
+    }
+
+    fn open_dir(&self, path: &[u8]) -> Result<Directory, FsError> {
+        let (dir, path) = self.place(path)?;
+        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::DIRECTORY, DescriptorFlags::READ);
+        opened.map(Directory).map_err(meaning)
+    }
+}
+
+fn kind_of(stat: &DescriptorStat) -> Kind {
+    named_kind(stat.type_)
+}
+
+fn named_kind(found: DescriptorType) -> Kind {
+    match found {
+        DescriptorType::RegularFile => Kind::Regular,
+        DescriptorType::Directory => Kind::Directory,
+        DescriptorType::SymbolicLink => Kind::Symlink,
+        DescriptorType::CharacterDevice => Kind::Device,
+        DescriptorType::BlockDevice => Kind::Other,
+        // wasmtime has no other name for pipes and sockets.
+        DescriptorType::Fifo | DescriptorType::Socket | DescriptorType::Unknown => Kind::Pipe,
+    }
+}
+
+/// An open file and a position in it.
+#[derive(Debug)]
+pub struct File {
+    descriptor: Option<Descriptor>,
+    offset: u64,
+}
+
+impl File {
+    fn new(descriptor: Descriptor) -> Self {
+        Self { descriptor: Some(descriptor), offset: 0 }
+    }
+
+    /// Stands for what must not be opened.
+    fn closed() -> Self {
+        Self { descriptor: None, offset: 0 }
+    }
+
+    fn descriptor(&self) -> io::Result<&Descriptor> {
+        self.descriptor.as_ref().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(TRANSFER_BYTES) as u64;
+        let (bytes, _) = self.descriptor()?.read(length, self.offset).map_err(io_error)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let offset = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(distance) => self.offset.checked_add_signed(distance),
+            SeekFrom::End(distance) => {
+                let stat = self.descriptor()?.stat().map_err(io_error)?;
+                stat.size.checked_add_signed(distance)
+            }
+        };
+        self.offset = offset.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.offset)
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Directory(Descriptor);
+
+impl ports::Directory for Directory {
+    type File = File;
+
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+        let entries = self.0.read_directory().map_err(meaning)?;
+        loop {
+            match entries.read_directory_entry() {
+                Ok(Some(entry)) => visit(entry.name.as_bytes(), named_kind(entry.type_)),
+                Ok(None) => return Ok(()),
+                // A name that is not UTF-8: WASI cannot reach it.
+                Err(ErrorCode::IllegalByteSequence) => {}
+                Err(code) => return Err(meaning(code)),
+            }
+        }
+    }
+
+    fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
+        let name = std::str::from_utf8(name).map_err(|_| FsError::NotFound)?;
+        let opened = self.0.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
+        opened.map(File::new).map_err(meaning)
+    }
+}
