@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub use loader::{Progress, ProgressFn};
+pub use loader::{Budget, Progress, ProgressFn};
 pub use tool::{Build, Tool};
 
 use crate::exec::limits::Limits;
@@ -122,8 +122,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The directory that `--schema` calls start in.
     pub workspace: Arc<Path>,
-    /// Memory of all components together, in bytes.
-    pub memory_budget: u64,
+    /// What all components together may take.
+    pub budget: Budget,
     /// Where compilations are told.
     pub progress: ProgressFn,
 }
@@ -143,7 +143,7 @@ impl Registry {
     pub fn new(settings: Settings) -> Self {
         let places = &settings.places;
         let loader = Loader::new(
-            settings.memory_budget,
+            settings.budget,
             places.system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             places.cache.clone(),
             Arc::clone(&settings.progress),
@@ -253,7 +253,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let candidates = candidate::list(dir, Origin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
     let cache = dir.join(SYSTEM_CACHE);
-    let loader = Arc::new(Loader::new(u64::MAX, None, Some(cache), progress));
+    let loader = Arc::new(Loader::new(Budget { guests: 1, memory: u64::MAX }, None, Some(cache), progress));
     let memo = Memo::open(None);
     let mut count = 0;
     for candidate in candidates {

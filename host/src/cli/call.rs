@@ -31,7 +31,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let json = read_arguments(&arguments.arguments)?;
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
-    let snapshot = snapshot_with(&host, &arguments.name).await;
+    let snapshot = snapshot_with(host, &arguments.name).await;
     list::tell_warnings(&snapshot);
     if snapshot.get(&arguments.name).is_none() {
         say(&not_found_hint(&snapshot, &arguments.name));

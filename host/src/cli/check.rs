@@ -55,7 +55,7 @@ impl Verdict {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let findings = check(&host, &arguments.path).await;
+    let findings = check(host, &arguments.path).await;
     let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     let text = if arguments.json {
         let value = as_json(&arguments.path, &findings, good);

@@ -15,7 +15,7 @@ use super::progress;
 use crate::exec::limits::Limits;
 use crate::host::Host;
 use crate::places::Places;
-use crate::registry::{BackendChoice, Registry, Settings};
+use crate::registry::{BackendChoice, Budget, Registry, Settings};
 
 /// Heading of the shared flags in `--help`.
 const HEADING: &str = "Shared options";
@@ -92,7 +92,10 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 
 impl Options {
     /// The host that these flags ask for. Nothing is scanned yet.
-    pub(super) fn host(&self) -> Result<Host, CliError> {
+    ///
+    /// It lives as long as the process: giving back a pool of guests takes longer
+    /// than a call, and the exit does it anyway.
+    pub(super) fn host(&self) -> Result<&'static Host, CliError> {
         let workspace = self.workspace()?;
         let limits = self.limits();
         let found = Places::find();
@@ -110,10 +113,10 @@ impl Options {
             },
             limits,
             workspace: Arc::clone(&workspace),
-            memory_budget: memory_budget(),
+            budget: Budget { guests: GUESTS, memory: memory_budget() },
             progress: progress::reporter(),
         });
-        Ok(Host::new(registry, workspace, limits))
+        Ok(Box::leak(Box::new(Host::new(registry, workspace, limits))))
     }
 
     fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {
@@ -147,6 +150,10 @@ impl Options {
         }
     }
 }
+
+/// Components that run at once: a command asks a few for their schema and calls
+/// one. Room for more would only make its start slower.
+const GUESTS: u32 = 16;
 
 /// What all components together may use: half of the machine's memory, in bytes.
 fn memory_budget() -> u64 {

@@ -45,7 +45,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         })?;
         (build, name.clone(), Origin::User)
     } else {
-        let snapshot = snapshot_with(&host, &name).await;
+        let snapshot = snapshot_with(host, &name).await;
         let Some(tool) = snapshot.get(&name) else {
             let hint = not_found_hint(&snapshot, &name);
             let hint = hint.trim_end().trim_start_matches("hint: ").to_owned();

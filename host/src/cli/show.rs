@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = snapshot_with(&host, &arguments.name).await;
+    let snapshot = snapshot_with(host, &arguments.name).await;
     tell_warnings(&snapshot);
     let Some(tool) = snapshot.get(&arguments.name) else {
         let hint = not_found_hint(&snapshot, &arguments.name);

@@ -22,7 +22,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::cache::Cache;
-use self::engine::{GuestEngine, MAX_GUESTS};
+use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError};
@@ -64,20 +64,21 @@ impl Runtime {
     /// Builds the engine. Costs about a millisecond and reserves address space;
     /// memory is taken only as guests use it.
     ///
-    /// `memory` is what all guests together may use, in bytes.
+    /// `guests` is how many may run at once, further calls wait; `memory` is what
+    /// all of them together may use, in bytes.
     ///
     /// # Errors
     ///
     /// wasmtime does not run on this machine.
-    pub fn new(memory: u64) -> Result<Arc<Self>, String> {
+    pub fn new(guests: u32, memory: u64) -> Result<Arc<Self>, String> {
         let build = || -> wasmtime::Result<Self> {
-            let engine = GuestEngine::new()?;
+            let engine = GuestEngine::new(guests)?;
             let linker = guest::linker(&engine)?;
             Ok(Self {
                 engine,
                 linker,
                 threads: GuestThreads::default(),
-                places: Arc::new(Semaphore::new(MAX_GUESTS as usize)),
+                places: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
             })
         };

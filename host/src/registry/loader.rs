@@ -26,10 +26,19 @@ pub enum Progress {
 /// Where progress is told.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// What all components of one host together may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Calls that run at once; more than these wait.
+    pub guests: u32,
+    /// Linear memory in bytes.
+    pub memory: u64,
+}
+
 /// Loads components for one host.
 pub(super) struct Loader {
     runtime: OnceLock<Result<Arc<Runtime>, String>>,
-    memory_budget: u64,
+    budget: Budget,
     system_cache: Option<PathBuf>,
     user_cache: Option<PathBuf>,
     cache: OnceLock<Cache>,
@@ -41,7 +50,7 @@ pub(super) struct Loader {
 
 impl Loader {
     pub(super) fn new(
-        memory_budget: u64,
+        budget: Budget,
         system_cache: Option<PathBuf>,
         user_cache: Option<PathBuf>,
         progress: ProgressFn,
@@ -49,7 +58,7 @@ impl Loader {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             runtime: OnceLock::new(),
-            memory_budget,
+            budget,
             system_cache,
             user_cache,
             cache: OnceLock::new(),
@@ -59,7 +68,7 @@ impl Loader {
     }
 
     fn runtime(&self) -> Result<&Arc<Runtime>, ComponentError> {
-        let runtime = self.runtime.get_or_init(|| Runtime::new(self.memory_budget));
+        let runtime = self.runtime.get_or_init(|| Runtime::new(self.budget.guests, self.budget.memory));
         runtime.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
 

@@ -14,9 +14,6 @@ use wasmtime::{
 /// How often a running guest gives way so that its deadline can be looked at.
 pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
 
-/// How many guests can be alive at once; further calls wait for a place.
-pub(super) const MAX_GUESTS: u32 = 1024;
-
 /// Elements of one table. Interpreters compiled to WebAssembly (CPython,
 /// SpiderMonkey) bring function tables of 6,000 to 8,000.
 pub(super) const MAX_TABLE_ELEMENTS: usize = 65_536;
@@ -42,12 +39,13 @@ pub(super) struct GuestEngine {
 
 impl GuestEngine {
     /// Builds the engine: pooled where the address space for a pool can be had,
-    /// on demand where it cannot (a container with `ulimit -v`, for one).
-    pub(super) fn new() -> wasmtime::Result<Self> {
-        let engine = pooled(Enabled::Yes)
+    /// on demand where it cannot (a container with `ulimit -v`, for one). Each of the
+    /// `guests` that a pool has room for costs two system calls now.
+    pub(super) fn new(guests: u32) -> wasmtime::Result<Self> {
+        let engine = pooled(guests, Enabled::Yes)
             .or_else(|error| {
                 tracing::debug!("no pagemap scan, memory is reset by the kernel: {error:#}");
-                pooled(Enabled::No)
+                pooled(guests, Enabled::No)
             })
             .or_else(|error| {
                 tracing::debug!("no pool, instances are allocated on demand: {error:#}");
@@ -86,13 +84,13 @@ fn base() -> Config {
     config
 }
 
-fn pooled(pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
+fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(MAX_GUESTS)
-        .total_stacks(MAX_GUESTS)
-        .total_core_instances(8 * MAX_GUESTS)
-        .total_memories(2 * MAX_GUESTS)
-        .total_tables(8 * MAX_GUESTS)
+    pool.total_component_instances(guests)
+        .total_stacks(guests)
+        .total_core_instances(8 * guests)
+        .total_memories(2 * guests)
+        .total_tables(8 * guests)
         .max_core_instances_per_component(CORE_INSTANCES_PER_COMPONENT)
         .max_memories_per_component(8)
         .max_tables_per_component(CORE_INSTANCES_PER_COMPONENT)
