@@ -112,6 +112,12 @@ pub struct Usage {
 }
 
 impl Outcome {
+    /// A call that was cancelled before it began.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self { cancelled: true, ..Self::not_started("cancelled") }
+    }
+
     /// A call that never became one.
     #[must_use]
     pub fn not_started(reason: impl Into<String>) -> Self {

@@ -253,7 +253,8 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let candidates = candidate::list(dir, Origin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
     let cache = dir.join(SYSTEM_CACHE);
-    let loader = Arc::new(Loader::new(Budget { guests: 1, memory: u64::MAX }, None, Some(cache), progress));
+    let loader =
+        Arc::new(Loader::new(Budget { guests: 1, memory: u64::MAX }, None, Some(cache), progress));
     let memo = Memo::open(None);
     let mut count = 0;
     for candidate in candidates {

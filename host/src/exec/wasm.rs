@@ -15,9 +15,10 @@ mod workspace;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
@@ -89,6 +90,17 @@ impl Runtime {
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.engine.fingerprint()
+    }
+
+    /// Waits for a place and for memory; nothing if the call is cancelled first.
+    async fn place(&self, cancel: &CancellationToken) -> Option<OwnedSemaphorePermit> {
+        let place = async {
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            self.budget.room().await;
+            // The semaphore is never closed.
+            place.ok()
+        };
+        cancel.run_until_cancelled(place).await.flatten()
     }
 
     /// A component that was compiled before, if the cache has it intact.
@@ -164,14 +176,11 @@ impl GuestProgram {
 
     async fn call(self, call: Call) -> Outcome {
         let runtime = Arc::clone(&self.runtime);
-        // Held to the end of the call. The semaphore is never closed.
-        let _place = runtime.places.acquire().await;
-        while !runtime.budget.has_room() && !call.cancel.is_cancelled() {
-            tokio::time::sleep(QUEUE_POLL).await;
-        }
         let cancel = call.cancel.child_token();
         let _cancel_if_dropped = cancel.clone().drop_guard();
-        let _ticking = runtime.engine.ticking();
+        let Some(place) = runtime.place(&cancel).await else {
+            return Outcome::cancelled();
+        };
         let limits = call.limits;
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::new(stderr_sink(&call.stderr), limits.output);
@@ -183,6 +192,14 @@ impl GuestProgram {
             budget: runtime.budget.clone(),
             cancel: cancel.clone(),
         };
+        let ticking = runtime.engine.ticking();
+        // A guest that is abandoned keeps its place, and the epoch ticking, until it
+        // really ends.
+        let job = move || async move {
+            let finished = guest.run().await;
+            drop((place, ticking));
+            finished
+        };
         let started = Instant::now();
         let over = async {
             tokio::select! {
@@ -192,7 +209,7 @@ impl GuestProgram {
             // The guest's own thread sees its deadline itself, unless it is blocked.
             tokio::time::sleep(2 * engine::EPOCH_TICK).await;
         };
-        let finished = match runtime.threads.run(move || guest.run(), over).await {
+        let finished = match runtime.threads.run(job, over).await {
             Ok(finished) => finished,
             Err(ThreadError::Abandoned) => Finished {
                 exit: guest::ended_by_host(),
@@ -212,9 +229,6 @@ impl GuestProgram {
         }
     }
 }
-
-/// How often a queued call looks whether memory has become free.
-const QUEUE_POLL: Duration = Duration::from_millis(5);
 
 /// stderr never ends a call: only its tail is kept.
 fn stderr_sink(sink: &Sink) -> Sink {

@@ -26,6 +26,12 @@ pub enum Progress {
 /// Where progress is told.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// Cores of the machine, or of the container. Asking costs a dozen system calls.
+pub(super) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// What all components of one host together may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -55,7 +61,6 @@ impl Loader {
         user_cache: Option<PathBuf>,
         progress: ProgressFn,
     ) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             runtime: OnceLock::new(),
             budget,
@@ -63,12 +68,13 @@ impl Loader {
             user_cache,
             cache: OnceLock::new(),
             progress,
-            compilations: Semaphore::new(cores),
+            compilations: Semaphore::new(cores()),
         }
     }
 
     fn runtime(&self) -> Result<&Arc<Runtime>, ComponentError> {
-        let runtime = self.runtime.get_or_init(|| Runtime::new(self.budget.guests, self.budget.memory));
+        let runtime =
+            self.runtime.get_or_init(|| Runtime::new(self.budget.guests, self.budget.memory));
         runtime.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
 

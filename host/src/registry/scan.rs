@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::candidate::{self, Candidate};
-use super::loader::Loader;
+use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo};
 use super::tool::{Build, Tool, file_name};
 use super::{BackendChoice, Depth, Skipped, Snapshot};
@@ -174,8 +174,7 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let turns = Arc::new(Semaphore::new(ASKED_PER_CORE * cores));
+    let turns = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
     let mut asked = Vec::with_capacity(candidates.len());
     for candidate in candidates {
         let (scan, turns) = (Arc::clone(scan), Arc::clone(&turns));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::filesystem::Descriptor;
@@ -49,16 +50,24 @@ impl WasiView for State {
 pub(super) struct MemoryBudget {
     used: Arc<AtomicU64>,
     total: u64,
+    freed: Arc<Notify>,
 }
 
 impl MemoryBudget {
     pub(super) fn new(total: u64) -> Self {
-        Self { used: Arc::default(), total }
+        Self { used: Arc::default(), total, freed: Arc::default() }
     }
 
-    /// Whether another guest may start.
-    pub(super) fn has_room(&self) -> bool {
-        self.used.load(Ordering::Relaxed) < self.total
+    /// Waits until another guest may start.
+    pub(super) async fn room(&self) {
+        loop {
+            // Before the look, so that memory freed between the two is not missed.
+            let freed = self.freed.notified();
+            if self.used.load(Ordering::Relaxed) < self.total {
+                return;
+            }
+            freed.await;
+        }
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -95,6 +104,7 @@ impl MemoryLimit {
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.used, Ordering::Relaxed);
+        self.budget.freed.notify_waiters();
     }
 }
 
