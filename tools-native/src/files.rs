@@ -146,8 +146,11 @@ impl Files for NativeFiles {
             }
             Some(grants) => {
                 let place = grants.place(path)?;
-                let dir = place.dir.open_dir(&place.path).map_err(|error| meaning_of(&error))?;
-                Ok(NativeDir(dir.into_std_file().into()))
+                // `open_dir` gives a handle that cannot be listed.
+                let mut options = OpenOptions::new();
+                options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+                let dir = place.dir.open_with(&place.path, &options);
+                Ok(NativeDir(dir.map_err(|error| meaning_of(&error))?.into_std().into()))
             }
         }
     }

@@ -1,0 +1,234 @@
+//! The file port over a tree in memory, for tests: what a tool answers where no
+//! operating system has a say.
+//!
+//! It knows files, directories, symbolic and hard links, and one granted
+//! directory. Modes, owners, pipes and devices it does not know.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::grants::beneath;
+use crate::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};
+
+/// What Linux follows before it gives up.
+const MAX_LINKS: u32 = 40;
+
+/// NAME_MAX of Linux.
+const MAX_NAME_BYTES: usize = 255;
+
+/// One name in the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A file, by the number of its contents: two names with one number are hard links.
+    File(u64),
+    /// A directory.
+    Directory,
+    /// A symbolic link and where it points.
+    Symlink(Vec<u8>),
+}
+
+/// Names by their path beneath the root, without slashes at either end; and the
+/// contents of files.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Every name but the root's own.
+    pub nodes: BTreeMap<Vec<u8>, Node>,
+    /// Contents by number.
+    pub contents: BTreeMap<u64, Vec<u8>>,
+}
+
+/// Files in memory, granted under the name `root`.
+#[derive(Debug)]
+pub struct MemoryFiles {
+    root: Vec<u8>,
+    tree: Mutex<Tree>,
+}
+
+impl MemoryFiles {
+    /// A tree that is reached under the absolute path `root`, which is also the
+    /// current directory.
+    #[must_use]
+    pub fn new(root: &[u8], tree: Tree) -> Self {
+        Self { root: root.to_vec(), tree: Mutex::new(tree) }
+    }
+
+    /// What the tree has become.
+    #[must_use]
+    pub fn into_tree(self) -> Tree {
+        self.tree.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(&self, tree: &Tree, path: &[u8], follow: bool) -> Result<Resolved, FsError> {
+        let path = match path {
+            [b'/', ..] => beneath(&self.root, path).ok_or(FsError::Outside)?,
+            _ => path,
+        };
+        let mut resolved = tree.resolve(path, follow)?;
+        resolved.wants_directory = path.last() == Some(&b'/');
+        Ok(resolved)
+    }
+}
+
+struct Resolved {
+    key: Vec<u8>,
+    node: Option<Node>,
+    wants_directory: bool,
+}
+
+impl Tree {
+    fn resolve(&self, path: &[u8], follow: bool) -> Result<Resolved, FsError> {
+        let split = |path: &[u8]| -> Vec<Vec<u8>> {
+            let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+            parts.rev().map(<[u8]>::to_vec).collect()
+        };
+        let mut waiting = split(path);
+        let mut key: Vec<u8> = Vec::new();
+        let mut node = Some(Node::Directory);
+        let mut links = 0;
+        while let Some(name) = waiting.pop() {
+            if node != Some(Node::Directory) {
+                return Err(if node.is_none() { FsError::NotFound } else { FsError::Other });
+            }
+            if name == b".." {
+                if key.is_empty() {
+                    return Err(FsError::Outside);
+                }
+                key.truncate(key.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                continue;
+            }
+            if name.len() > MAX_NAME_BYTES {
+                return Err(FsError::Other);
+            }
+            let child = if key.is_empty() { name } else { [&key[..], b"/", &name].concat() };
+            match self.nodes.get(&child) {
+                Some(Node::Symlink(target)) if follow || !waiting.is_empty() => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(FsError::Other);
+                    }
+                    if target.first() == Some(&b'/') {
+                        return Err(FsError::Outside);
+                    }
+                    waiting.extend(split(target));
+                }
+                found => {
+                    node = found.cloned();
+                    key = child;
+                }
+            }
+        }
+        Ok(Resolved { key, node, wants_directory: false })
+    }
+}
+
+impl Resolved {
+    fn kind(&self) -> Result<Kind, FsError> {
+        match &self.node {
+            None => Err(FsError::NotFound),
+            Some(Node::Directory) => Ok(Kind::Directory),
+            Some(_) if self.wants_directory => Err(FsError::Other),
+            Some(Node::File(_)) => Ok(Kind::Regular),
+            Some(Node::Symlink(_)) => Ok(Kind::Symlink),
+        }
+    }
+}
+
+impl Files for MemoryFiles {
+    type File = Cursor<Vec<u8>>;
+    type Dir = MemoryDir;
+
+    fn open(&self, path: &[u8]) -> Result<Opened<Self::File>, FsError> {
+        let tree = self.tree();
+        let found = self.resolve(&tree, path, true)?;
+        let kind = found.kind()?;
+        let contents = match found.node {
+            Some(Node::File(number)) => tree.contents.get(&number).cloned().unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Ok(Opened { kind, size: contents.len() as u64, file: Cursor::new(contents) })
+    }
+
+    fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
+        let mut tree = self.tree();
+        let found = self.resolve(&tree, path, true).map_err(WriteFailure::Open)?;
+        let number = match found.kind() {
+            Err(FsError::NotFound) if !found.wants_directory => {
+                let number = tree.contents.keys().next_back().map_or(0, |last| last + 1);
+                tree.nodes.insert(found.key, Node::File(number));
+                number
+            }
+            Ok(_) => match found.node {
+                Some(Node::File(number)) => number,
+                _ => return Err(WriteFailure::Open(FsError::NotRegular)),
+            },
+            Err(_) => return Err(WriteFailure::Open(FsError::Other)),
+        };
+        tree.contents.insert(number, contents.to_vec());
+        Ok(())
+    }
+
+    fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
+        let mut tree = self.tree();
+        let found = self.resolve(&tree, path, true)?;
+        if found.kind()? != Kind::Regular {
+            return Err(FsError::NotRegular);
+        }
+        let number = tree.contents.keys().next_back().map_or(0, |last| last + 1);
+        tree.nodes.insert(found.key, Node::File(number));
+        tree.contents.insert(number, contents.to_vec());
+        Ok(())
+    }
+
+    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+        self.resolve(&self.tree(), path, follow || path.ends_with(b"/"))?.kind()
+    }
+
+    fn open_dir(&self, path: &[u8]) -> Result<MemoryDir, FsError> {
+        let tree = self.tree();
+        let found = self.resolve(&tree, path, true)?;
+        if found.kind()? != Kind::Directory {
+            return Err(FsError::Other);
+        }
+        let prefix = if found.key.is_empty() { Vec::new() } else { [&found.key[..], b"/"].concat() };
+        let beneath = tree.nodes.iter().filter_map(|(path, node)| {
+            let name = path.strip_prefix(&prefix[..]).filter(|name| !name.contains(&b'/'))?;
+            let contents = match node {
+                Node::File(number) => tree.contents.get(number).cloned(),
+                _ => None,
+            };
+            Some((name.to_vec(), (node.clone(), contents.unwrap_or_default())))
+        });
+        Ok(MemoryDir { entries: beneath.collect() })
+    }
+}
+
+/// A directory as it was when it was opened.
+#[derive(Debug)]
+pub struct MemoryDir {
+    entries: BTreeMap<Vec<u8>, (Node, Vec<u8>)>,
+}
+
+impl Directory for MemoryDir {
+    type File = Cursor<Vec<u8>>;
+
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+        for (name, (node, _)) in &self.entries {
+            let found = Resolved { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
+            visit(name, found.kind()?);
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, name: &[u8]) -> Result<Self::File, FsError> {
+        match self.entries.get(name) {
+            Some((Node::File(_), contents)) => Ok(Cursor::new(contents.clone())),
+            Some(_) => Err(FsError::Other),
+            None => Err(FsError::NotFound),
+        }
+    }
+}
