@@ -1,1 +1,4 @@
-//! placeholder
+//! What the tests of whole programs share.
+
+pub mod host;
+pub mod places;

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Needs Node.js 20 or newer with npm. WIT is the path of ikigai's `wit` folder.
+# Disabled is what needs `wasi:http`, which the host does not offer.
+set -eu
+npm install --no-audit --no-fund --no-package-lock
+npx componentize-js regex-test.js --wit "$WIT" --world-name wasi:cli/command@0.2.12 \
+    --disable http --disable fetch-event --out regex-test.wasm

@@ -1,0 +1,171 @@
+//! Running the host as its users do, in an environment of the test's own, and
+//! saying everything when it did not do what was expected.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::places;
+
+/// The host with a home, a workspace and a directory of user tools that are empty
+/// and end with it. Nothing of the machine's own configuration reaches it.
+pub struct Host {
+    scratch: TempDir,
+    cache: PathBuf,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Host {
+    /// A host whose cache of compiled components is its own, and empty.
+    #[must_use]
+    pub fn new() -> Self {
+        let scratch = TempDir::new().expect("a temporary directory");
+        for name in ["home", "workspace", "user-tools"] {
+            std::fs::create_dir(scratch.path().join(name)).expect("a directory of the test");
+        }
+        let cache = scratch.path().join("cache");
+        Self { scratch, cache, env: Vec::new() }
+    }
+
+    /// Takes compiled components from a cache that outlives the test: components
+    /// of 15 MB and more take many seconds to compile.
+    #[must_use]
+    pub fn with_shared_cache(mut self) -> Self {
+        self.cache = places::shared_scratch().join("cache");
+        self
+    }
+
+    /// Sets a variable of the host's environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The directory that tools work in.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.scratch.path().join("workspace")
+    }
+
+    /// Where this host finds the user's own tools.
+    #[must_use]
+    pub fn user_tools(&self) -> PathBuf {
+        self.scratch.path().join("user-tools")
+    }
+
+    /// Runs `ikigai ARGS` with nothing on stdin.
+    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        self.run_with(args, b"")
+    }
+
+    /// Runs `ikigai ARGS` with `stdin`.
+    pub fn run_with<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        stdin: &[u8],
+    ) -> Ran {
+        let mut command = Command::new(places::host());
+        command
+            .args(args)
+            .current_dir(self.workspace())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LANG", "C.UTF-8")
+            .env("HOME", self.scratch.path().join("home"))
+            .env("XDG_CACHE_HOME", &self.cache)
+            .env("IKIGAI_SYSTEM_TOOLS", places::tools())
+            .env("IKIGAI_USER_TOOLS", self.user_tools())
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        Ran::of(&mut command, stdin)
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A program that has ended.
+pub struct Ran {
+    shown: String,
+    directory: Option<PathBuf>,
+    output: Output,
+}
+
+impl Ran {
+    /// Runs `command` to its end with `stdin`.
+    pub fn of(command: &mut Command, stdin: &[u8]) -> Self {
+        let shown = format!("{command:?}");
+        let directory = command.get_current_dir().map(Path::to_owned);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
+        let mut pipe = child.stdin.take().expect("stdin is a pipe");
+        let output = thread::scope(|scope| {
+            // A program need not read what it is given.
+            scope.spawn(move || drop(pipe.write_all(stdin)));
+            child.wait_with_output().expect("the output of a child")
+        });
+        Self { shown, directory, output }
+    }
+
+    /// Its exit code; a signal has none.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+
+    /// Its stdout as text.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// Its stderr as text.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Fails the test unless it exited with `code`.
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Self {
+        assert_eq!(self.code(), Some(code), "exit code\n{self}");
+        self
+    }
+
+    /// Its stdout, which must be one JSON value.
+    #[track_caller]
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.output.stdout)
+            .unwrap_or_else(|error| panic!("stdout is not JSON: {error}\n{self}"))
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "command: {}", self.shown)?;
+        if let Some(directory) = &self.directory {
+            writeln!(f, "directory: {}", directory.display())?;
+            if let Ok(entries) = std::fs::read_dir(directory) {
+                let names = entries.flatten().map(|entry| entry.file_name());
+                writeln!(f, "holds: {:?}", names.collect::<Vec<_>>())?;
+            }
+        }
+        writeln!(f, "status: {}", self.output.status)?;
+        writeln!(f, "stdout: {}", self.stdout())?;
+        write!(f, "stderr: {}", self.stderr())
+    }
+}

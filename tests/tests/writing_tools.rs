@@ -1,0 +1,247 @@
+//! The tools of docs/writing-tools.md: the page shows the very files of
+//! `tests/examples`, and each of them does through the host what the page says.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::places;
+use serde_json::{Value, json};
+
+/// Files of the examples that the page has no place for.
+const NOT_SHOWN: &[&str] = &[".gitignore", "rust-component/Cargo.lock"];
+
+fn examples() -> PathBuf {
+    places::repository().join("tests").join("examples")
+}
+
+/// A call that every tool must answer with `INVALID_PARAMS`: no JSON at all.
+const MALFORMED: &[u8] = b"{\"malformed\":";
+
+#[test]
+fn the_page_shows_the_files_as_they_are() {
+    let page = fs::read_to_string(places::repository().join("docs/writing-tools.md"))
+        .expect("docs/writing-tools.md");
+    let shown = shown_files(&page);
+    for (path, text) in &shown {
+        let file = fs::read_to_string(examples().join(path))
+            .unwrap_or_else(|error| panic!("the page shows `{path}`: {error}"));
+        assert_eq!(*text, file, "the page (left) and `tests/examples/{path}` differ");
+    }
+    let mut shown: Vec<&str> = shown.iter().map(|(path, _)| *path).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, example_files(), "the page shows every file of `tests/examples`, once");
+}
+
+/// The blocks of `page` that follow a comment with the name of their file.
+fn shown_files(page: &str) -> Vec<(&str, &str)> {
+    let parts = page.split("<!-- file: ").skip(1);
+    parts
+        .map(|part| {
+            let (path, rest) = part.split_once(" -->\n```").expect("a block after its comment");
+            let (_language, rest) = rest.split_once('\n').expect("the first line of a block");
+            let (text, _) = rest.split_once("```\n").expect("the end of a block");
+            (path, text)
+        })
+        .collect()
+}
+
+/// The files that git has in `tests/examples`, which leaves out what was built there.
+fn example_files() -> Vec<String> {
+    let mut git = Command::new("git");
+    git.current_dir(examples()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    let listed = Ran::of(&mut git, b"").expect_code(0).stdout();
+    let mut files: Vec<String> =
+        listed.lines().filter(|path| !NOT_SHOWN.contains(path)).map(str::to_owned).collect();
+    files.sort_unstable();
+    files
+}
+
+/// One example, installed for a host of its own.
+struct Example {
+    host: Host,
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl Example {
+    fn install(host: Host, name: &'static str, file: &Path) -> Self {
+        let path = host.user_tools().join(file.file_name().expect("a file"));
+        fs::copy(file, &path).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        Self { host, name, path }
+    }
+
+    /// A native example, as it stands in the repository. `None` if `interpreter`
+    /// is not on this machine.
+    fn native(name: &'static str, file: &str, interpreter: &str) -> Option<Self> {
+        let found = Command::new(interpreter).args(["-c", ""]).output();
+        if !found.is_ok_and(|output| output.status.success()) {
+            return skipped(file, interpreter);
+        }
+        Some(Self::install(Host::new(), name, &examples().join(file)))
+    }
+
+    /// A component, as `cargo xtask test` built it. `None` if it could not,
+    /// because `language` is not on this machine.
+    fn component(name: &'static str, file: &str, language: &str) -> Option<Self> {
+        let file = places::built_examples().join(file);
+        if !file.is_file() {
+            return skipped(&file.display().to_string(), language);
+        }
+        Some(Self::install(Host::new().with_shared_cache(), name, &file))
+    }
+
+    /// The tool's own answer to a good call.
+    fn call(&self, arguments: &Value) -> Value {
+        let ran = self.host.run(["tool", "call", self.name, &arguments.to_string()]);
+        let mut envelope = ran.expect_code(0).json();
+        assert_eq!(envelope["tool_success"], json!(true), "{envelope}");
+        envelope["result"].take()
+    }
+
+    /// What every tool does: it is listed, `check` finds nothing wrong, `--schema`
+    /// is passed on, and malformed arguments are answered in JSON.
+    fn is_a_good_tool(&self) {
+        let path = self.path.to_str().expect("a path in UTF-8");
+
+        let check = self.host.run(["tool", "check", path, "--json"]).expect_code(0).json();
+        assert_eq!(check["good"], json!(true), "{check:#}");
+        for finding in check["findings"].as_array().expect("a list") {
+            assert_eq!(finding["verdict"], json!("ok"), "{check:#}");
+        }
+
+        let listed = self.host.run(["tool", "list", "--json"]).expect_code(0);
+        assert!(listed.stdout().contains(&format!("\"{}\"", self.name)), "{listed}");
+
+        let schema = self.host.run(["tool", "run", path, "--schema"]).expect_code(0).json();
+        assert_eq!(schema["name"], json!(self.name));
+        let known = self.host.run(["tool", "schema", self.name]).expect_code(0).json();
+        assert_eq!(known[0]["name"], schema["name"]);
+        assert_eq!(known[0]["description"], schema["description"]);
+
+        let answer = self.host.run_with(["tool", "run", path], MALFORMED).expect_code(0).json();
+        assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
+    }
+
+    /// The tool's answer to arguments that are JSON but not what it asked for.
+    fn refuses(&self, arguments: &Value) {
+        let answer = self.call(arguments);
+        assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
+}
+
+/// Nothing is left out in CI.
+fn skipped<T>(what: &str, missing: &str) -> Option<T> {
+    assert!(env::var_os("CI").is_none(), "`{what}` cannot be tested: {missing} is missing");
+    #[expect(clippy::print_stderr, reason = "the only way to say that a test did nothing")]
+    {
+        eprintln!("skipped: `{what}` needs {missing}, or `cargo xtask test` to build it");
+    }
+    None
+}
+
+#[test]
+fn the_shell_script() {
+    let Some(tool) = Example::native("disk_free", "disk-free", "sh") else { return };
+    tool.is_a_good_tool();
+    let answer = tool.call(&json!({}));
+    let bytes = |key: &str| answer[key].as_u64().unwrap_or_else(|| panic!("{key}: {answer}"));
+    assert!(bytes("free") <= bytes("total"), "{answer}");
+}
+
+#[test]
+fn the_python_script_asks_for_its_credentials_and_works_with_them() {
+    let Some(tool) = Example::native("db_query", "db-query", "python3") else { return };
+    tool.is_a_good_tool();
+    tool.refuses(&json!({ "query": 1 }));
+    tool.refuses(&json!({ "query": "SELECT 1", "limit": 0 }));
+
+    let query = json!({ "query": "SELECT name, year FROM crew ORDER BY year", "limit": null });
+    let answer = tool.call(&query);
+    assert_eq!(answer["error_code"], json!("MISSING_CREDENTIALS"), "{answer}");
+    assert!(answer["help"]["steps"].as_array().is_some_and(|steps| !steps.is_empty()));
+
+    // As a user who followed the steps.
+    let database = tool.host.workspace().join("crew.db");
+    let mut make = Command::new("python3");
+    make.args(["-c", MAKE_DATABASE]).arg(&database);
+    let _ = Ran::of(&mut make, b"").expect_code(0);
+    let tool = Example { host: tool.host.env("DB_CONNECTION_STRING", &database), ..tool };
+    let rows = json!([{ "name": "Ada", "year": 1815 }, { "name": "Grace", "year": 1906 }]);
+    assert_eq!(tool.call(&query), json!({ "rows": rows, "count": 2 }));
+    let answer = tool.call(&json!({ "query": "DELETE FROM crew" }));
+    assert_eq!(answer["error_code"], json!("QUERY_FAILED"), "{answer}");
+}
+
+const MAKE_DATABASE: &str = "
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute('CREATE TABLE crew (name, year)')
+connection.execute(\"INSERT INTO crew VALUES ('Grace', 1906), ('Ada', 1815)\")
+connection.commit()
+";
+
+#[test]
+fn the_rust_component() {
+    let file = "rust-component/text-count.wasm";
+    let Some(tool) = Example::component("text_count", file, "wasm32-wasip2") else { return };
+    tool.is_a_good_tool();
+    assert_eq!(
+        tool.call(&json!({ "text": "naïve\ntwo words" })),
+        json!({ "lines": 2, "words": 3, "characters": 15, "bytes": 16 })
+    );
+    tool.refuses(&json!({ "text": 1 }));
+    tool.refuses(&json!({}));
+}
+
+#[test]
+fn the_python_component() {
+    let file = "python-component/number-stats.wasm";
+    let Some(tool) = Example::component("number_stats", file, "python3") else { return };
+    tool.is_a_good_tool();
+    assert_eq!(
+        tool.call(&json!({ "numbers": [2, 4, 4, 4, 5, 5, 7, 9] })),
+        json!({ "count": 8, "sum": 40, "mean": 5, "median": 4.5, "stdev": 2.0 })
+    );
+    tool.refuses(&json!({ "numbers": ["one"] }));
+    tool.refuses(&json!({ "numbers": [] }));
+}
+
+#[test]
+fn the_javascript_component() {
+    let file = "javascript-component/regex-test.wasm";
+    let Some(tool) = Example::component("regex_test", file, "npm") else { return };
+    tool.is_a_good_tool();
+    assert_eq!(
+        tool.call(&json!({ "pattern": "([a-z])(\\d+)", "text": "a1 b22 ü" })),
+        json!({ "matches": [
+            { "index": 0, "text": "a1", "groups": ["a", "1"] },
+            { "index": 3, "text": "b22", "groups": ["b", "22"] },
+        ] })
+    );
+    // Longer than WASI writes at once.
+    let text = "ab".repeat(10_000);
+    let answer = tool.call(&json!({ "pattern": "A", "flags": "i", "text": text }));
+    assert_eq!(answer["matches"].as_array().map(Vec::len), Some(10_000));
+    tool.refuses(&json!({ "pattern": "(", "text": "" }));
+    tool.refuses(&json!({ "pattern": "a" }));
+}
+
+#[test]
+fn the_first_compilation_is_shown_and_happens_once() {
+    let file = places::built_examples().join("rust-component/text-count.wasm");
+    if !file.is_file() {
+        return skipped("text-count.wasm", "wasm32-wasip2").unwrap_or_default();
+    }
+    let tool = Example::install(Host::new(), "text_count", &file);
+    let call = ["tool", "call", "text_count", r#"{"text":""}"#];
+    let first = tool.host.run(call).expect_code(0);
+    assert!(first.stderr().contains("compiling"), "{first}");
+    let second = tool.host.run(call).expect_code(0);
+    assert!(!second.stderr().contains("compiling"), "{second}");
+}
