@@ -41,10 +41,7 @@ pub(crate) fn all_targets(project: &Project) -> anyhow::Result<()> {
 
 /// The host that [`native`] built.
 pub(crate) fn host(project: &Project, profile: &str) -> Built {
-    Built {
-        file: project.built(profile).join(HOST),
-        name: HOST.to_owned(),
-    }
+    Built { file: project.built(profile).join(HOST), name: HOST.to_owned() }
 }
 
 /// Builds the named native tools alone.
@@ -57,15 +54,8 @@ pub(crate) fn some_native_tools(project: &Project, names: &[String]) -> anyhow::
 /// The native tools that [`native`] built.
 pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<Vec<Built>> {
     let directory = project.built(profile);
-    let built = |name: String| Built {
-        file: directory.join(&name),
-        name,
-    };
-    Ok(project
-        .binaries(NATIVE_TOOLS)?
-        .into_iter()
-        .map(built)
-        .collect())
+    let built = |name: String| Built { file: directory.join(&name), name };
+    Ok(project.binaries(NATIVE_TOOLS)?.into_iter().map(built).collect())
 }
 
 /// Builds all components, or the named ones, and lists those.
@@ -82,23 +72,14 @@ pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<
     }
     let target = project.target.join(COMPONENT_PROFILE);
     let mut command = project.cargo(&["build", "--package", COMPONENTS]);
-    command.args([
-        "--target",
-        WASM_TARGET,
-        "--profile",
-        COMPONENT_PROFILE,
-        "--target-dir",
-    ]);
+    command.args(["--target", WASM_TARGET, "--profile", COMPONENT_PROFILE, "--target-dir"]);
     command.arg(&target);
     named(&mut command, &all);
     run::run(&mut command)?;
     let directory = target.join(WASM_TARGET).join(COMPONENT_PROFILE);
     let built = |name: String| {
         let name = format!("{name}.wasm");
-        Built {
-            file: directory.join(&name),
-            name,
-        }
+        Built { file: directory.join(&name), name }
     };
     Ok(all.into_iter().map(built).collect())
 }

@@ -12,7 +12,6 @@ use anyhow::{Context as _, bail};
 use crate::place::{self, DATA, Placed};
 use crate::project::Project;
 use crate::run::{self, note, step};
-use crate::toolchain;
 
 /// What the build of an example needs that Rust's toolchain does not bring.
 struct Needs {
@@ -23,17 +22,12 @@ struct Needs {
 }
 
 const NEEDS: &[Needs] = &[
-    Needs {
-        example: "python-component",
-        program: "python3",
-        probe: &["-c", "import ensurepip"],
-    },
-    Needs {
-        example: "javascript-component",
-        program: "npm",
-        probe: &["--version"],
-    },
+    Needs { example: "python-component", program: "python3", probe: &["-c", "import ensurepip"] },
+    Needs { example: "javascript-component", program: "npm", probe: &["--version"] },
 ];
+
+/// What an example's `build.sh` leaves where it is run by hand.
+const BUILT_IN_PLACE: &[&str] = &[".venv", "__pycache__", "node_modules", "target"];
 
 /// Written when a build is complete.
 const STAMP: &str = ".built";
@@ -62,9 +56,7 @@ fn build_one(project: &Project, source: &Path) -> anyhow::Result<()> {
         if env::var_os("CI").is_some() {
             bail!("the example `{name}` needs {program}, and in CI nothing may be left out");
         }
-        note(&format!(
-            "the example `{name}` needs {program}; its tests are skipped"
-        ));
+        note(&format!("the example `{name}` needs {program}; its tests are skipped"));
         return Ok(());
     }
     let directory = project.built_examples().join(&*name);
@@ -90,7 +82,7 @@ fn build_one(project: &Project, source: &Path) -> anyhow::Result<()> {
         // A package of its own, as it is for its author.
         .env_remove("CARGO_TARGET_DIR");
     run::run(&mut command).with_context(|| format!("cannot build the example `{name}`"))?;
-    fs::write(&stamp, toolchain::WASM_TARGET).context("cannot mark the example as built")
+    fs::write(&stamp, "").context("cannot mark the example as built")
 }
 
 /// Copies the files below `from` that differ. True if any did.
@@ -98,6 +90,9 @@ fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
     place::directory(to)?;
     let mut changed = false;
     for (path, is_directory) in entries(from)? {
+        if path.file_name().is_some_and(|name| BUILT_IN_PLACE.iter().any(|built| name == *built)) {
+            continue;
+        }
         let target = to.join(path.file_name().unwrap_or_default());
         changed |= if is_directory {
             copy_tree(&path, &target)?

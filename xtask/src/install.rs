@@ -48,10 +48,7 @@ const SAMPLE_ARGUMENTS: &str = r#"{"file_path":"Cargo.toml","limit":1}"#;
 pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()> {
     let layout = Layout::new(options, env::home_dir().as_deref())?;
 
-    step(&format!(
-        "Building the host and the native tools ({})",
-        options.profile
-    ));
+    step(&format!("Building the host and the native tools ({})", options.profile));
     build::native(project, &options.profile)?;
     let host = build::host(project, &options.profile);
     let mut tools = build::native_tools(project, &options.profile)?;
@@ -59,11 +56,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     let sandboxed = !components.is_empty();
     tools.extend(components);
 
-    step(&format!(
-        "Installing into {} and {}",
-        layout.bin.display(),
-        layout.libexec.display()
-    ));
+    step(&format!("Installing into {} and {}", layout.bin.display(), layout.libexec.display()));
     // The tools first: a new host never meets old tools for longer than it must.
     let mut changed = stage::place_tools(&tools, &layout.libexec)?;
     place::directory(&layout.bin)?;
@@ -100,11 +93,7 @@ impl Layout {
             None if prefix == Path::new("/usr") => PathBuf::from("/etc"),
             None => prefix.join("etc"),
         };
-        let destdir = options
-            .destdir
-            .as_ref()
-            .map(std::path::absolute)
-            .transpose();
+        let destdir = options.destdir.as_ref().map(std::path::absolute).transpose();
         let destdir = destdir.context("cannot use `--destdir`")?;
         let place = |path: PathBuf| match &destdir {
             Some(destdir) => destdir.join(path.strip_prefix("/").unwrap_or(&path)),
@@ -121,10 +110,7 @@ impl Layout {
 /// Installs the commented sample, unless there is a configuration: that is the user's.
 fn install_config(project: &Project, destination: &Path) -> anyhow::Result<()> {
     if destination.symlink_metadata().is_ok() {
-        note(&format!(
-            "{} is there already and stays as it is",
-            destination.display()
-        ));
+        note(&format!("{} is there already and stays as it is", destination.display()));
         return Ok(());
     }
     if let Some(parent) = destination.parent() {
@@ -132,23 +118,16 @@ fn install_config(project: &Project, destination: &Path) -> anyhow::Result<()> {
     }
     let sample = project.root.join("etc").join("ikigai").join("config.toml");
     place::file(&sample, destination, DATA)?;
-    step(&format!(
-        "Installed a commented sample as {}",
-        destination.display()
-    ));
+    step(&format!("Installed a commented sample as {}", destination.display()));
     Ok(())
 }
 
 /// Makes one call with what was installed, and prints its envelope.
 fn prove(project: &Project, installed: &Path, sandboxed: bool) -> anyhow::Result<()> {
     let backend = if sandboxed { "wasm" } else { "native" };
-    step(&format!(
-        "A first call, by the {backend} build of {SAMPLE_TOOL}"
-    ));
+    step(&format!("A first call, by the {backend} build of {SAMPLE_TOOL}"));
     let mut command = Command::new(installed);
-    command
-        .current_dir(&project.root)
-        .args(["--backend", backend]);
+    command.current_dir(&project.root).args(["--backend", backend]);
     command.args(["tool", "call", SAMPLE_TOOL, SAMPLE_ARGUMENTS]);
     // What is proved is the install, not what else this user has set up.
     for (name, _) in env::vars_os() {
@@ -195,11 +174,7 @@ mod tests {
     }
 
     fn expect(layout: anyhow::Result<Layout>, bin: &str, libexec: &str, config: &str) {
-        let expected = Layout {
-            bin: bin.into(),
-            libexec: libexec.into(),
-            config: config.into(),
-        };
+        let expected = Layout { bin: bin.into(), libexec: libexec.into(), config: config.into() };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

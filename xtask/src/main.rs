@@ -3,11 +3,7 @@
 //!
 //! Owns the command line. What each command does lives in the module of its name.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line program"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
 mod build;
 mod examples;
@@ -27,11 +23,7 @@ use clap::{Parser, Subcommand};
 use crate::project::Project;
 
 #[derive(Parser)]
-#[command(
-    name = "cargo xtask",
-    bin_name = "cargo xtask",
-    about = "Build, install and test ikigai"
-)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Build, install and test ikigai")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -52,18 +52,12 @@ pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
         fs::set_permissions(path, Permissions::from_mode(PROGRAM))
     };
     create().with_context(|| {
-        format!(
-            "cannot create `{}`; for a directory of your own use `--prefix`",
-            path.display()
-        )
+        format!("cannot create `{}`; for a directory of your own use `--prefix`", path.display())
     })
 }
 
 fn replace(source: &Path, destination: &Path, mode: u32) -> io::Result<()> {
-    let name = destination
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let name = destination.file_name().unwrap_or_default().to_string_lossy();
     let temporary = destination.with_file_name(format!(".{name}.{}.tmp", process::id()));
     let write = || {
         fs::copy(source, &temporary)?;
@@ -134,11 +128,7 @@ mod tests {
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).expect("the scratch directory");
             let name = |entry: io::Result<fs::DirEntry>| {
-                entry
-                    .expect("an entry")
-                    .file_name()
-                    .into_string()
-                    .expect("UTF-8")
+                entry.expect("an entry").file_name().into_string().expect("UTF-8")
             };
             let mut names: Vec<_> = entries.map(name).collect();
             names.sort();
@@ -158,10 +148,7 @@ mod tests {
         let (from, to) = (scratch.0.join("from"), scratch.0.join("to"));
         fs::write(&from, "one").expect("written");
         assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Written);
-        assert_eq!(
-            file(&from, &to, PROGRAM).expect("placed"),
-            Placed::Unchanged
-        );
+        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Unchanged);
         fs::write(&from, "two").expect("written");
         assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Written);
         fs::set_permissions(&to, Permissions::from_mode(0o600)).expect("a mode");
@@ -186,11 +173,8 @@ mod tests {
     #[test]
     fn a_link_is_replaced_and_its_target_left_alone() {
         let scratch = Scratch::new("link");
-        let (from, to, other) = (
-            scratch.0.join("from"),
-            scratch.0.join("to"),
-            scratch.0.join("other"),
-        );
+        let (from, to, other) =
+            (scratch.0.join("from"), scratch.0.join("to"), scratch.0.join("other"));
         fs::write(&from, "new").expect("written");
         fs::write(&other, "old").expect("written");
         std::os::unix::fs::symlink(&other, &to).expect("a link");

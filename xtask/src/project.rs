@@ -36,12 +36,7 @@ impl Project {
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let mut command = Command::new(cargo());
         command
-            .args([
-                "metadata",
-                "--no-deps",
-                "--format-version=1",
-                "--manifest-path",
-            ])
+            .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
             .arg(manifest_dir.join("Cargo.toml"));
         let text = run::output(&mut command)?;
         let metadata: Value = serde_json::from_str(&text).context("cannot read cargo metadata")?;
@@ -65,13 +60,8 @@ impl Project {
 
     /// The binaries of `package`, sorted.
     pub(crate) fn binaries(&self, package: &str) -> anyhow::Result<Vec<String>> {
-        let found = self
-            .packages
-            .iter()
-            .find(|candidate| text(candidate, "name") == package);
-        let Some(found) = found else {
-            bail!("the workspace has no package `{package}`")
-        };
+        let found = self.packages.iter().find(|candidate| text(candidate, "name") == package);
+        let Some(found) = found else { bail!("the workspace has no package `{package}`") };
         let is_binary = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
         let mut names: Vec<String> = array(found, "targets")
             .iter()
@@ -84,8 +74,7 @@ impl Project {
 
     /// Where a build with `profile` puts native binaries.
     pub(crate) fn built(&self, profile: &str) -> PathBuf {
-        self.target
-            .join(if profile == "dev" { "debug" } else { profile })
+        self.target.join(if profile == "dev" { "debug" } else { profile })
     }
 
     /// The tools of a build tree, where `target/debug/ikigai` looks for them.
@@ -110,10 +99,7 @@ fn cargo() -> OsString {
 }
 
 fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

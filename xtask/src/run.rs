@@ -20,9 +20,7 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);
     eprintln!("    $ {shown}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run `{shown}`"))?;
+    let status = command.status().with_context(|| format!("cannot run `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed ({status}); its own output is above");
     }

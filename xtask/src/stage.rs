@@ -29,13 +29,10 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     let mut tools = build::native_tools(project, EVERYDAY)?;
     tools.extend(components(project, &[])?);
     let directory = project.staged_tools();
+    remove_others(&tools, &directory)?;
     place_tools(&tools, &directory)?;
     precompile(&build::host(project, EVERYDAY).file, &directory)?;
-    step(&format!(
-        "Staged {} in {}",
-        listed(&tools),
-        project.shown(&directory)
-    ));
+    step(&format!("Staged {} in {}", listed(&tools), project.shown(&directory)));
     Ok(())
 }
 
@@ -43,10 +40,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
 pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     let known = project.binaries(NATIVE_TOOLS)?;
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        bail!(
-            "there is no tool `{unknown}`; the tools are {}",
-            known.join(", ")
-        );
+        bail!("there is no tool `{unknown}`; the tools are {}", known.join(", "));
     }
     let names = if names.is_empty() { &known } else { names };
     step(&format!("Building {}", names.join(", ")));
@@ -56,11 +50,7 @@ pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     tools.extend(components(project, names)?);
     let directory = project.staged_tools();
     place_tools(&tools, &directory)?;
-    step(&format!(
-        "Staged {} in {}",
-        listed(&tools),
-        project.shown(&directory)
-    ));
+    step(&format!("Staged {} in {}", listed(&tools), project.shown(&directory)));
     Ok(())
 }
 
@@ -114,11 +104,23 @@ fn discard_compiled(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Removes tools that an earlier state of the repository left in a build tree.
+fn remove_others(tools: &[Built], directory: &Path) -> anyhow::Result<()> {
+    place::directory(directory)?;
+    let list = || format!("cannot list `{}`", directory.display());
+    for entry in fs::read_dir(directory).with_context(list)? {
+        let entry = entry.with_context(list)?;
+        let name = entry.file_name();
+        if name != CACHE && !tools.iter().any(|tool| name == tool.name.as_str()) {
+            let path = entry.path();
+            fs::remove_file(&path)
+                .with_context(|| format!("cannot remove `{}`", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
 fn listed(tools: &[Built]) -> String {
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    if names.is_empty() {
-        "nothing".to_owned()
-    } else {
-        names.join(" ")
-    }
+    if names.is_empty() { "nothing".to_owned() } else { names.join(" ") }
 }

@@ -29,11 +29,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["test", "--doc"]))?;
     step("Tests");
     let nextest = run::works("cargo", &["nextest", "--version"]);
-    let runner: &[&str] = if nextest {
-        &["nextest", "run"]
-    } else {
-        &["test", "--all-targets"]
-    };
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test", "--all-targets"] };
     let mut command = project.cargo(runner);
     if env::var_os("CI").is_some() {
         // One failure must not hide the others from whoever reads the log.

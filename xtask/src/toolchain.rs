@@ -28,14 +28,10 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     if !run::works("rustup", &["--version"]) {
         return Ok(Components::NoRustup);
     }
-    run::step(&format!(
-        "Adding the target {WASM_TARGET} to the active toolchain (once)"
-    ));
+    run::step(&format!("Adding the target {WASM_TARGET} to the active toolchain (once)"));
     let mut command = Command::new("rustup");
     // In the repository, so that a toolchain file or an override there counts.
-    command
-        .current_dir(&project.root)
-        .args(["target", "add", WASM_TARGET]);
+    command.current_dir(&project.root).args(["target", "add", WASM_TARGET]);
     run::run(&mut command).with_context(|| {
         format!(
             "components need the target {WASM_TARGET}; \
@@ -48,9 +44,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
 /// Whether the standard library for the target is there, however it was installed.
 fn has_target(project: &Project) -> anyhow::Result<bool> {
     let mut command = Command::new("rustc");
-    command
-        .current_dir(&project.root)
-        .args(["--print=target-libdir", "--target", WASM_TARGET]);
+    command.current_dir(&project.root).args(["--print=target-libdir", "--target", WASM_TARGET]);
     // A compiler too old to know the target fails here, with a message of its own.
     let directory = run::output(&mut command)?;
     Ok(Path::new(directory.trim()).is_dir())

@@ -1,0 +1,37 @@
+# What people type. Each recipe is one line; the work is done by `cargo xtask`.
+
+# List the recipes
+default:
+    @just --list
+
+# Build in release and install, into ~/.local or `--prefix DIR`
+install *ARGS:
+    cargo xtask install {{ARGS}}
+
+# Everything that CI runs; `just test -- FILTER` for some of it
+test *ARGS:
+    cargo xtask test {{ARGS}}
+
+# Build all tools, or the named ones, and lay them out in the build tree
+tools *NAMES:
+    cargo xtask tools {{NAMES}}
+
+# Build one tool
+tool-bash: (tools "bash")
+tool-file-read: (tools "file-read")
+tool-file-write: (tools "file-write")
+tool-file-edit: (tools "file-edit")
+tool-glob: (tools "glob")
+tool-grep: (tools "grep")
+
+# Measure, and compare with the targets
+bench *ARGS:
+    cargo xtask bench {{ARGS}}
+
+# Formatting, clippy, dependencies
+lint:
+    cargo xtask lint
+
+# The whole of CI, as CI runs it
+ci:
+    bash .ci/run
