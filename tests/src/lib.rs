@@ -1,4 +1,7 @@
 //! What the tests of whole programs share.
 
+pub mod component;
+pub mod conformance;
 pub mod host;
+pub mod leftovers;
 pub mod places;

@@ -21,7 +21,8 @@ use crate::replace::{self, Target};
 
 /// File systems that report a failed write only when they are flushed: NFS, CIFS,
 /// SMB2, Ceph, 9P and FUSE, by their magic numbers in `linux/magic.h` and beside it.
-const FLUSHED_LATE: [u32; 6] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x0102_1997, 0x6573_5546];
+const FLUSHED_LATE: [u32; 6] =
+    [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x0102_1997, 0x6573_5546];
 
 /// The files that a native tool reaches.
 #[derive(Debug)]
@@ -65,8 +66,10 @@ impl NativeFiles {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         match &self.grants {
             None => {
-                let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-                fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(0o666)).map_err(meaning)
+                let flags =
+                    flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+                fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(0o666))
+                    .map_err(meaning)
             }
             Some(grants) => {
                 let place = grants.place(path)?;
@@ -206,7 +209,10 @@ impl Directory for NativeDir {
         if name.contains(&b'/') || name == b".." {
             return Err(FsError::Outside);
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from).map_err(meaning)
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty())
+            .map(File::from)
+            .map_err(meaning)
     }
 }

@@ -77,7 +77,8 @@ impl Grants {
             Some((dir, name.as_os_str().len(), rest))
         });
         let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
-        let rest = if rest.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(rest)) };
+        let rest =
+            if rest.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(rest)) };
         match &dir.handle {
             Ok(handle) => Ok(Place { dir: handle, access: dir.access, path: rest.to_owned() }),
             Err(error) => Err(*error),

@@ -101,7 +101,8 @@ enum Step {
 fn create_beside(target: &Target) -> Result<(OsString, File), FsError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _ in 0..NAME_TRIES {
-        let name = OsString::from(format!(".ikigai-{:016x}", RandomState::new().build_hasher().finish()));
+        let name =
+            OsString::from(format!(".ikigai-{:016x}", RandomState::new().build_hasher().finish()));
         match fs::openat(&target.dir, &name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(fd) => return Ok((name, File::from(fd))),
             Err(Errno::EXIST) => {}

@@ -46,7 +46,8 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
         shell.spawn()?
     };
     std::thread::scope(|scope| {
-        let waiter = std::thread::Builder::new().spawn_scoped(scope, move || wait(child, ends_with_waiter))?;
+        let waiter = std::thread::Builder::new()
+            .spawn_scoped(scope, move || wait(child, ends_with_waiter))?;
         collect(reader, &child_ended, output)?;
         waiter.join().unwrap_or_else(|_| Err(io::Error::other("the shell was lost")))
     })
@@ -87,13 +88,18 @@ fn pieces(mut text: &str) -> Vec<&str> {
 
 /// Hands on what arrives until everyone has closed the pipe, or the shell has
 /// ended and what it left in the pipe is read.
-fn collect(mut reader: PipeReader, child_ended: &PipeReader, output: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+fn collect(
+    mut reader: PipeReader,
+    child_ended: &PipeReader,
+    output: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     // After the shell's end only what is in the pipe at that moment: a background
     // process could go on writing forever.
     let mut left: Option<u64> = None;
     while left != Some(0) {
-        let mut fds = [PollFd::new(&reader, PollFlags::IN), PollFd::new(child_ended, PollFlags::IN)];
+        let mut fds =
+            [PollFd::new(&reader, PollFlags::IN), PollFd::new(child_ended, PollFlags::IN)];
         if left.is_none() {
             match poll(&mut fds, None) {
                 Err(Errno::INTR) => continue,
@@ -104,7 +110,10 @@ fn collect(mut reader: PipeReader, child_ended: &PipeReader, output: &mut dyn Fn
                 continue;
             }
         }
-        let room = left.and_then(|left| usize::try_from(left).ok()).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
+        let room = left
+            .and_then(|left| usize::try_from(left).ok())
+            .unwrap_or(BUFFER_BYTES)
+            .min(BUFFER_BYTES);
         match reader.read(&mut buffer[..room]) {
             Ok(0) => return Ok(()),
             Ok(count) => {
@@ -134,7 +143,8 @@ mod tests {
 
     fn ran(command: &str) -> (String, i32) {
         let mut all = Vec::new();
-        let code = NativeShell.run(command, &mut |piece| all.extend_from_slice(piece)).expect("runs");
+        let code =
+            NativeShell.run(command, &mut |piece| all.extend_from_slice(piece)).expect("runs");
         (String::from_utf8_lossy(&all).into_owned(), code)
     }
 
@@ -163,7 +173,10 @@ mod tests {
     #[test]
     fn a_long_command_is_run_whole() {
         let long = "é".repeat(300_000);
-        assert_eq!(ran(&format!("echo $0 $# '{long}' | wc -c")).0.trim(), (long.len() + 11).to_string());
+        assert_eq!(
+            ran(&format!("echo $0 $# '{long}' | wc -c")).0.trim(),
+            (long.len() + 11).to_string()
+        );
         let (_, code) = ran(&format!("exit 4 # '{long}"));
         assert_eq!(code, 4);
     }

@@ -45,7 +45,8 @@ impl WasiFiles {
             return Ok((dir, text(path)?));
         }
         let absolute = self.preopens.iter().filter(|(_, name)| name.starts_with('/'));
-        let within = absolute.filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), path)?)));
+        let within = absolute
+            .filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), path)?)));
         let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
         Ok((dir, if rest.is_empty() { "." } else { text(rest)? }))
     }
@@ -76,7 +77,8 @@ impl Files for WasiFiles {
             // The kind is enough for the tool to refuse it.
             return Ok(Opened { file: File::closed(), kind, size: 0 });
         }
-        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
+        let opened =
+            dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
         Ok(Opened { file: File::new(opened.map_err(meaning)?), kind, size: stat.size })
     }
 
@@ -121,7 +123,12 @@ impl Files for WasiFiles {
 
     fn open_dir(&self, path: &[u8]) -> Result<Directory, FsError> {
         let (dir, path) = self.place(path)?;
-        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::DIRECTORY, DescriptorFlags::READ);
+        let opened = dir.open_at(
+            PathFlags::SYMLINK_FOLLOW,
+            path,
+            OpenFlags::DIRECTORY,
+            DescriptorFlags::READ,
+        );
         opened.map(Directory).map_err(meaning)
     }
 }
@@ -211,7 +218,8 @@ impl ports::Directory for Directory {
 
     fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
         let name = std::str::from_utf8(name).map_err(|_| FsError::NotFound)?;
-        let opened = self.0.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
+        let opened =
+            self.0.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
         opened.map(File::new).map_err(meaning)
     }
 }

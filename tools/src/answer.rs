@@ -122,8 +122,12 @@ impl Failure {
         match error {
             FsError::Denied => Some(denied()),
             FsError::Outside => Some(denied().because(" is outside the granted directories")),
-            FsError::ReadOnlyGrant => Some(denied().because(" is in a directory granted read-only")),
-            FsError::NoSpace => Some(Self::about(ToolCode::NoSpace, "No space left on device", path)),
+            FsError::ReadOnlyGrant => {
+                Some(denied().because(" is in a directory granted read-only"))
+            }
+            FsError::NoSpace => {
+                Some(Self::about(ToolCode::NoSpace, "No space left on device", path))
+            }
             FsError::NoMemory => Some(Self::no_memory()),
             FsError::NotFound | FsError::NotRegular | FsError::Other => None,
         }

@@ -72,7 +72,9 @@ impl<'a> Args<'a> {
         let root = reader.deserialize_any(RootVisitor).and_then(|root| reader.end().map(|()| root));
         match root {
             Ok(Root::Object(args)) => Ok(args),
-            Ok(Root::Other(found)) => Err(invalid(&format!("expected a JSON object, found {found}"))),
+            Ok(Root::Other(found)) => {
+                Err(invalid(&format!("expected a JSON object, found {found}")))
+            }
             Err(error) => Err(invalid(&format!("expected one JSON object: {error}"))),
         }
     }
@@ -291,19 +293,43 @@ mod tests {
     #[test]
     fn errors_name_the_parameter_and_what_was_expected() {
         assert!(error_of(b"{}").contains("`file_path` is missing; it must be a string"));
-        assert!(error_of(br#"{"file_path":1}"#).contains("`file_path` must be a string, found a number"));
-        assert!(error_of(br#"{"file_path":"a","offset":"3"}"#).contains("`offset` must be an integer, found a string"));
+        assert!(
+            error_of(br#"{"file_path":1}"#)
+                .contains("`file_path` must be a string, found a number")
+        );
+        assert!(
+            error_of(br#"{"file_path":"a","offset":"3"}"#)
+                .contains("`offset` must be an integer, found a string")
+        );
         assert!(error_of(br#"{"file_path":"a","offset":1.5}"#).contains("with a fraction"));
-        assert!(error_of(br#"{"file_path":"a","replace_all":"true"}"#).contains("must be true or false"));
+        assert!(
+            error_of(br#"{"file_path":"a","replace_all":"true"}"#)
+                .contains("must be true or false")
+        );
     }
 
     #[test]
     fn hostile_input_is_an_error() {
         let deep = format!("{{\"zzz\":{}", "[".repeat(100_000));
-        let inputs: [&[u8]; 11] =
-            [b"", b" \n", b"[]", b"null", b"\"x\"", b"{} x", b"{", b"{\"file_path\":\"\\ud800\"}", b"{\"file_path\":\"\xff\"}", b"\xff", deep.as_bytes()];
+        let inputs: [&[u8]; 11] = [
+            b"",
+            b" \n",
+            b"[]",
+            b"null",
+            b"\"x\"",
+            b"{} x",
+            b"{",
+            b"{\"file_path\":\"\\ud800\"}",
+            b"{\"file_path\":\"\xff\"}",
+            b"\xff",
+            deep.as_bytes(),
+        ];
         for input in inputs {
-            assert!(error_of(input).contains("INVALID_PARAMS"), "{:?}", String::from_utf8_lossy(input));
+            assert!(
+                error_of(input).contains("INVALID_PARAMS"),
+                "{:?}",
+                String::from_utf8_lossy(input)
+            );
         }
     }
 }

@@ -83,7 +83,8 @@ struct Resolved {
 impl Tree {
     fn resolve(&self, path: &[u8], follow: bool) -> Result<Resolved, FsError> {
         let split = |path: &[u8]| -> Vec<Vec<u8>> {
-            let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+            let parts =
+                path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
             parts.rev().map(<[u8]>::to_vec).collect()
         };
         let mut waiting = split(path);
@@ -194,7 +195,8 @@ impl Files for MemoryFiles {
         if found.kind()? != Kind::Directory {
             return Err(FsError::Other);
         }
-        let prefix = if found.key.is_empty() { Vec::new() } else { [&found.key[..], b"/"].concat() };
+        let prefix =
+            if found.key.is_empty() { Vec::new() } else { [&found.key[..], b"/"].concat() };
         let beneath = tree.nodes.iter().filter_map(|(path, node)| {
             let name = path.strip_prefix(&prefix[..]).filter(|name| !name.contains(&b'/'))?;
             let contents = match node {
@@ -218,7 +220,8 @@ impl Directory for MemoryDir {
 
     fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
         for (name, (node, _)) in &self.entries {
-            let found = Resolved { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
+            let found =
+                Resolved { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
             visit(name, found.kind()?);
         }
         Ok(())

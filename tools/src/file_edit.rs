@@ -72,11 +72,18 @@ fn read<F: Files>(files: &F, path: &[u8]) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn replaced(before: &[u8], finder: &Finder<'_>, new: &[u8], count: usize) -> Result<Vec<u8>, Failure> {
+fn replaced(
+    before: &[u8],
+    finder: &Finder<'_>,
+    new: &[u8],
+    count: usize,
+) -> Result<Vec<u8>, Failure> {
     let kept = before.len() - count * finder.needle().len();
     let size = count.checked_mul(new.len()).and_then(|added| kept.checked_add(added));
     let mut after = Vec::new();
-    after.try_reserve_exact(size.ok_or_else(Failure::no_memory)?).map_err(|_| Failure::no_memory())?;
+    after
+        .try_reserve_exact(size.ok_or_else(Failure::no_memory)?)
+        .map_err(|_| Failure::no_memory())?;
     let mut rest = 0;
     for at in finder.find_iter(before) {
         after.extend_from_slice(&before[rest..at]);

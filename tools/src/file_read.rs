@@ -154,7 +154,8 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        let copy = Copy { path: b"f", remaining: Window { skip, limit }, escaper: Escaper::default() };
+        let copy =
+            Copy { path: b"f", remaining: Window { skip, limit }, escaper: Escaper::default() };
         copy.run(&mut Steps(text.as_bytes(), step), &mut out).expect("reads");
         String::from_utf8(out).expect("UTF-8").replace("\\n", "\n")
     }
@@ -169,7 +170,11 @@ mod tests {
                 let expected: String = shown.copied().collect();
                 for step in [1, 2, 3, 100] {
                     let limit = limit.map(|limit| limit as u64);
-                    assert_eq!(window(text, skip as u64, limit, step), expected, "{skip} {limit:?} {step}");
+                    assert_eq!(
+                        window(text, skip as u64, limit, step),
+                        expected,
+                        "{skip} {limit:?} {step}"
+                    );
                 }
             }
         }
@@ -177,8 +182,11 @@ mod tests {
 
     #[test]
     fn an_endless_line_stops_at_the_cap() {
-        let copy =
-            Copy { path: b"f", remaining: Window { skip: 0, limit: Some(1) }, escaper: Escaper::default() };
+        let copy = Copy {
+            path: b"f",
+            remaining: Window { skip: 0, limit: Some(1) },
+            escaper: Escaper::default(),
+        };
         let failure = copy.run(&mut std::io::repeat(b'x'), &mut Vec::new()).expect_err("too large");
         assert!(String::from_utf8_lossy(&failure.to_json()).contains("use offset and limit"));
     }

@@ -39,7 +39,8 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
         json::escape(&one.path, out);
         if out.len() > OUTPUT_CAP - NOTE_BYTES {
             out.truncate(before);
-            let note = format!("\n[{} more paths are not shown; narrow the pattern]", found.len() - index);
+            let note =
+                format!("\n[{} more paths are not shown; narrow the pattern]", found.len() - index);
             json::escape(note.as_bytes(), out);
             break;
         }
@@ -57,7 +58,10 @@ pub(crate) fn find<F: Files>(
     pattern: &str,
     wanted: &dyn Fn(Kind) -> bool,
 ) -> Result<Vec<Found>, Failure> {
-    if pattern.contains('\0') || path.contains('\0') || path.len() + pattern.len() > MAX_PATTERN_BYTES {
+    if pattern.contains('\0')
+        || path.contains('\0')
+        || path.len() + pattern.len() > MAX_PATTERN_BYTES
+    {
         return Err(Failure::new(ToolCode::InvalidPattern, "Invalid glob pattern"));
     }
     let literal_path = !path.is_empty()
@@ -74,10 +78,10 @@ pub(crate) fn find<F: Files>(
         Pattern::parse(format!("{path}/{pattern}").as_bytes())
     };
     let Some(pattern) = pattern else { return Ok(Vec::new()) };
-    if let Some(fixed) = pattern.leaves_workspace() {
-        if files.kind(&fixed, true) == Err(FsError::Outside) {
-            return Err(Failure::open(FsError::Outside, &fixed));
-        }
+    if let Some(fixed) = pattern.leaves_workspace()
+        && files.kind(&fixed, true) == Err(FsError::Outside)
+    {
+        return Err(Failure::open(FsError::Outside, &fixed));
     }
     Ok(walk::walk(files, &pattern, wanted))
 }

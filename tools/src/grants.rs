@@ -59,7 +59,11 @@ mod tests {
             ("/a/b", "/a", None),
         ];
         for (dir, path, expected) in cases {
-            assert_eq!(beneath(dir.as_bytes(), path.as_bytes()), expected.map(str::as_bytes), "{dir} {path}");
+            assert_eq!(
+                beneath(dir.as_bytes(), path.as_bytes()),
+                expected.map(str::as_bytes),
+                "{dir} {path}"
+            );
         }
     }
 }

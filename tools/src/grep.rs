@@ -54,16 +54,18 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
         out.truncate(out.len() - search::LINE_END.len());
     }
     if shown < count {
-        let note = format!("\n[{} more matches are not shown; narrow the pattern, glob or path]", count - shown);
+        let note = format!(
+            "\n[{} more matches are not shown; narrow the pattern, glob or path]",
+            count - shown
+        );
         json::escape(note.as_bytes(), out);
     }
     Ok(answer.end_with("count", count))
 }
 
 fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
-    let invalid = |reason: &str| {
-        Failure::new(ToolCode::InvalidPattern, format!("Invalid pattern: {reason}"))
-    };
+    let invalid =
+        |reason: &str| Failure::new(ToolCode::InvalidPattern, format!("Invalid pattern: {reason}"));
     let translated = ere::translate(pattern).map_err(|error| invalid(&error.to_string()))?;
     let mut builder = RegexMatcherBuilder::new();
     builder

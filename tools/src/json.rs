@@ -116,8 +116,14 @@ mod tests {
 
     #[test]
     fn pieces_come_out_as_the_whole_would() {
-        let samples: [&[u8]; 6] =
-            ["aé日😀z".as_bytes(), b"\xf0\x9f\x98", b"x\xff\xe6\x97y\xc3", b"\xed\xa0\x80", b"\xf0\x90a\xc3\xc3\xa9", b""];
+        let samples: [&[u8]; 6] = [
+            "aé日😀z".as_bytes(),
+            b"\xf0\x9f\x98",
+            b"x\xff\xe6\x97y\xc3",
+            b"\xed\xa0\x80",
+            b"\xf0\x90a\xc3\xc3\xa9",
+            b"",
+        ];
         for sample in samples {
             for step in 1..5 {
                 let mut out = Vec::new();
@@ -126,7 +132,11 @@ mod tests {
                     escaper.push(piece, &mut out);
                 }
                 escaper.finish(&mut out);
-                assert_eq!(String::from_utf8(out).expect("UTF-8"), escaped(sample), "{sample:x?} by {step}");
+                assert_eq!(
+                    String::from_utf8(out).expect("UTF-8"),
+                    escaped(sample),
+                    "{sample:x?} by {step}"
+                );
             }
         }
     }

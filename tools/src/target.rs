@@ -13,7 +13,8 @@ const DOCUMENT_SCHEME: &str = "ikigai://";
 /// Checks a file parameter and returns the path it names.
 pub(crate) fn file_path<'p>(parameter: &str, value: &'p str) -> Result<&'p [u8], Failure> {
     if value.starts_with(DOCUMENT_SCHEME) {
-        let failure = Failure::about(ToolCode::PermissionDenied, "Permission denied", value.as_bytes());
+        let failure =
+            Failure::about(ToolCode::PermissionDenied, "Permission denied", value.as_bytes());
         return Err(failure.because(" (no documents are granted to this tool)"));
     }
     if value.contains('\0') {
@@ -39,7 +40,9 @@ mod tests {
 
     #[test]
     fn base_names() {
-        for (path, name) in [("a/b.c", "b.c"), ("b", "b"), ("/a/", "a"), ("/", "/"), ("//", "/"), ("", "")] {
+        for (path, name) in
+            [("a/b.c", "b.c"), ("b", "b"), ("/a/", "a"), ("/", "/"), ("//", "/"), ("", "")]
+        {
             assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
         }
     }

@@ -69,7 +69,8 @@ impl Pattern {
     /// For an absolute pattern, or one that begins with `..`: the part before
     /// the first wildcard.
     pub(crate) fn leaves_workspace(&self) -> Option<Vec<u8>> {
-        let climbs = matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
+        let climbs =
+            matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
         if self.prefix.first() != Some(&b'/') && !(self.prefix.is_empty() && climbs) {
             return None;
         }
@@ -86,7 +87,11 @@ impl Pattern {
 }
 
 /// Everything that `pattern` matches, in no order.
-pub(crate) fn walk<F: Files>(files: &F, pattern: &Pattern, wanted: &dyn Fn(Kind) -> bool) -> Vec<Found> {
+pub(crate) fn walk<F: Files>(
+    files: &F,
+    pattern: &Pattern,
+    wanted: &dyn Fn(Kind) -> bool,
+) -> Vec<Found> {
     let mut walk = Walk { files, pattern, wanted, found: Vec::new(), waiting: Vec::new() };
     if pattern.components.is_empty() {
         // Only `/`, or a directory with nothing after it.
@@ -161,12 +166,13 @@ impl<F: Files> Walk<'_, F> {
     /// Follows one literal name.
     fn look_up(&mut self, prefix: &[u8], name: &[u8], states: &[usize]) {
         let path = [prefix, name].concat();
-        if states.iter().any(|state| self.is_last(*state)) {
-            if let Ok(kind) = self.files.kind(&path, false) {
-                self.take(prefix, name, kind);
-            }
+        if states.iter().any(|state| self.is_last(*state))
+            && let Ok(kind) = self.files.kind(&path, false)
+        {
+            self.take(prefix, name, kind);
         }
-        let next: Vec<usize> = states.iter().filter(|state| !self.is_last(**state)).map(|state| state + 1).collect();
+        let next: Vec<usize> =
+            states.iter().filter(|state| !self.is_last(**state)).map(|state| state + 1).collect();
         if !next.is_empty() {
             self.enter([&path[..], b"/"].concat(), next);
         }
@@ -174,7 +180,9 @@ impl<F: Files> Walk<'_, F> {
 
     /// Reads a directory and follows each entry that a component matches.
     fn list(&mut self, prefix: &[u8], states: &[usize]) {
-        let Ok(dir) = self.files.open_dir(if prefix.is_empty() { b"." } else { prefix }) else { return };
+        let Ok(dir) = self.files.open_dir(if prefix.is_empty() { b"." } else { prefix }) else {
+            return;
+        };
         let mut matched: Vec<(Vec<u8>, Kind, Vec<usize>)> = Vec::new();
         let mut taken: Vec<(Vec<u8>, Kind)> = Vec::new();
         let mut each = |name: &[u8], kind: Kind| {
@@ -205,7 +213,14 @@ impl<F: Files> Walk<'_, F> {
 
     /// What component `state` makes of one entry: a result, and components that
     /// apply to its own entries.
-    fn step(&self, state: usize, name: &[u8], kind: Kind, result: &mut bool, next: &mut Vec<usize>) {
+    fn step(
+        &self,
+        state: usize,
+        name: &[u8],
+        kind: Kind,
+        result: &mut bool,
+        next: &mut Vec<usize>,
+    ) {
         let dots = name == b"." || name == b"..";
         let matches = match &self.pattern.components[state] {
             Component::Literal(wanted) => !dots && wanted == name,
@@ -221,7 +236,10 @@ impl<F: Files> Walk<'_, F> {
         };
         if matches && self.is_last(state) {
             *result = true;
-        } else if matches && matches!(kind, Kind::Directory | Kind::Symlink) && !next.contains(&(state + 1)) {
+        } else if matches
+            && matches!(kind, Kind::Directory | Kind::Symlink)
+            && !next.contains(&(state + 1))
+        {
             next.push(state + 1);
         }
     }
@@ -230,7 +248,8 @@ impl<F: Files> Walk<'_, F> {
     fn take(&mut self, prefix: &[u8], name: &[u8], kind: Kind) {
         let mut path = [prefix, name].concat();
         if self.pattern.directories_only {
-            let followed = if kind == Kind::Symlink { self.files.kind(&path, true) } else { Ok(kind) };
+            let followed =
+                if kind == Kind::Symlink { self.files.kind(&path, true) } else { Ok(kind) };
             if followed != Ok(Kind::Directory) {
                 return;
             }

@@ -42,8 +42,16 @@ pub(super) struct Part {
 /// Searches `found`, which is sorted; the parts are in the same order.
 pub(super) fn search<F: Files>(files: &F, matcher: &RegexMatcher, found: &[Found]) -> Vec<Part> {
     let batches: Vec<&[Found]> = found.chunks(BATCH_FILES).collect();
-    let job = Job { files, matcher, batches, next: AtomicUsize::new(0), kept: AtomicUsize::new(0), parts: Mutex::default() };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(job.batches.len());
+    let job = Job {
+        files,
+        matcher,
+        batches,
+        next: AtomicUsize::new(0),
+        kept: AtomicUsize::new(0),
+        parts: Mutex::default(),
+    };
+    let threads =
+        std::thread::available_parallelism().map_or(1, NonZero::get).min(job.batches.len());
     std::thread::scope(|scope| {
         for _ in 1..threads {
             // Without a second thread the first one does the work.
@@ -99,7 +107,8 @@ impl<F: Files> Job<'_, F> {
             }
             self.kept.fetch_add(sink.part.text.len(), Ordering::Relaxed);
             if sink.part.count > 0 {
-                let mut parts = self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut parts =
+                    self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 parts.push((index, sink.part));
             }
         }

@@ -19,7 +19,11 @@ pub(super) fn parse(text: &str) -> Result<(Atom, &str), EreError> {
         }
         // A hyphen that is neither first nor last, nor part of a range, is an error.
         if !first && reader.rest.starts_with('-') && !reader.rest.starts_with("-]") {
-            return Err(if reader.rest.len() == 1 { EreError::Bracket } else { EreError::RangeEnd });
+            return Err(if reader.rest.len() == 1 {
+                EreError::Bracket
+            } else {
+                EreError::RangeEnd
+            });
         }
         first = false;
         let start = reader.element()?;
@@ -129,7 +133,9 @@ impl Set {
 
     fn add_whole(&mut self, element: &Element) {
         match element {
-            Element::Char(character) | Element::Equivalence(character) => self.add(*character, *character),
+            Element::Char(character) | Element::Equivalence(character) => {
+                self.add(*character, *character)
+            }
             Element::Class(class) => {
                 let _ = write!(self.items, "[{class}]");
             }

@@ -1,0 +1,198 @@
+//! Running a case's tool as a process: a native build by itself, a component
+//! through the host.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::chown;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{Case, Port, Ran, set_mode};
+use crate::places;
+
+const NOBODY: u32 = 65_534;
+
+/// How often a process is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(2);
+
+/// The executables of a directory, with the rights of their caller.
+#[derive(Debug)]
+pub struct Native {
+    tools: TempDir,
+}
+
+impl Native {
+    /// The tools that are staged. They are copied to where any user may run them.
+    #[must_use]
+    pub fn staged() -> Self {
+        Self { tools: copied(&places::tools(), &[]) }
+    }
+}
+
+impl Port for Native {
+    fn run(&self, case: &Case, dir: &Path) -> Result<Ran, String> {
+        let mut command = vec![self.tools.path().join(case.tool()).into_os_string()];
+        command.extend(case.args().into_iter().map(OsString::from));
+        run(&command, &[], case, dir)
+    }
+}
+
+/// The components of a directory, under the host.
+#[derive(Debug)]
+pub struct Component {
+    programs: TempDir,
+    cache: PathBuf,
+}
+
+impl Component {
+    /// The staged host and components, already compiled.
+    #[must_use]
+    pub fn staged() -> Self {
+        let programs = copied(&places::tools(), &[places::host()]);
+        let port = Self { programs, cache: places::shared_scratch().join("cache") };
+        fs::create_dir_all(&port.cache).expect("a directory for compiled components");
+        // The time that a case is given is the tool's, not the compiler's.
+        let mut list = Command::new(port.programs.path().join("ikigai"));
+        list.args(port.options(Path::new("/")))
+            .args(["tool", "list"])
+            .env("XDG_CACHE_HOME", &port.cache);
+        let listed = list.output().expect("the host runs");
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+        if rustix::process::geteuid().is_root() {
+            give_to_nobody(&port.cache, &port.cache_of_nobody()).expect("a cache for nobody");
+        }
+        port
+    }
+
+    /// Whether there is a component of `tool` at all.
+    #[must_use]
+    pub fn has(&self, tool: &str) -> bool {
+        self.programs.path().join(tool).with_extension("wasm").exists()
+    }
+
+    /// The host trusts only a cache that belongs to its user.
+    fn cache_of_nobody(&self) -> PathBuf {
+        self.programs.path().join("cache-of-nobody")
+    }
+
+    fn options(&self, workspace: &Path) -> Vec<OsString> {
+        let mut options: Vec<OsString> =
+            ["--backend", "wasm", "--user-tools", "/nonexistent"].map(Into::into).to_vec();
+        options.extend([OsString::from("--system-tools"), self.programs.path().into()]);
+        options.extend([OsString::from("--workspace"), workspace.into()]);
+        options
+    }
+}
+
+impl Port for Component {
+    fn run(&self, case: &Case, dir: &Path) -> Result<Ran, String> {
+        let mut command = vec![self.programs.path().join("ikigai").into_os_string()];
+        command.extend(self.options(dir));
+        command.extend(["tool", "run"].map(OsString::from));
+        command.push(case.tool().replace('-', "_").into());
+        command.extend(case.args().into_iter().map(OsString::from));
+        let of_nobody = case.flag("as_nobody") && rustix::process::geteuid().is_root();
+        let cache = if of_nobody { self.cache_of_nobody() } else { self.cache.clone() };
+        run(&command, &[("XDG_CACHE_HOME", cache.as_os_str())], case, dir)
+    }
+}
+
+/// Copies the programs to where a case that runs as nobody can reach them.
+fn copied(tools: &Path, others: &[PathBuf]) -> TempDir {
+    let to = TempDir::new().expect("a temporary directory");
+    set_mode(to.path(), 0o755).expect("a directory for all to read");
+    let entries = fs::read_dir(tools).expect("the staged tools can be listed");
+    let found = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
+    for program in found.chain(others.iter().cloned()) {
+        let name = program.file_name().expect("a file has a name");
+        fs::copy(&program, to.path().join(name)).expect("a program can be copied");
+    }
+    to
+}
+
+/// Copies a directory with its modes, owned by nobody.
+fn give_to_nobody(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            give_to_nobody(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+            chown(&target, Some(NOBODY), Some(NOBODY))?;
+        }
+    }
+    fs::set_permissions(to, fs::metadata(from)?.permissions())?;
+    chown(to, Some(NOBODY), Some(NOBODY))
+}
+
+fn run(
+    command: &[OsString],
+    host_env: &[(&str, &std::ffi::OsStr)],
+    case: &Case,
+    dir: &Path,
+) -> Result<Ran, String> {
+    // Only a shell can set the mask without unsafe code here.
+    let mask = case.0["umask"].as_str().unwrap_or("022");
+    let mut process = Command::new("/bin/sh");
+    process
+        .args(["-c", &format!("umask {mask}; exec \"$0\" \"$@\"")])
+        .args(command)
+        .current_dir(dir);
+    if case.flag("clean_env") {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        process.env_clear().env("PATH", path);
+    }
+    process.env("LC_ALL", "C").envs(host_env.iter().copied());
+    for (name, value) in case.0["env"].as_object().into_iter().flatten() {
+        process.env(name, value.as_str().unwrap_or(""));
+    }
+    if case.flag("as_nobody") && rustix::process::geteuid().is_root() {
+        process.uid(NOBODY).gid(NOBODY);
+    }
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let input = case.stdin();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // A tool need not read what it is given.
+            let _ = stdin.map(|mut stdin| stdin.write_all(&input));
+        });
+        let stdout = scope.spawn(move || drained(stdout));
+        let stderr = scope.spawn(move || drained(stderr));
+        let deadline = Instant::now() + case.timeout();
+        let status = loop {
+            match child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) => break Ok(status),
+                None if Instant::now() > deadline => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Err(format!("no end after {:?}", case.timeout()));
+                }
+                None => thread::sleep(POLL),
+            }
+        };
+        let exit = |status: std::process::ExitStatus| {
+            status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)).into()
+        };
+        let (stdout, stderr) = (stdout.join(), stderr.join());
+        let read =
+            |bytes: thread::Result<Vec<u8>>| bytes.map_err(|_| "a reader panicked".to_owned());
+        Ok(Ran { exit: exit(status?), stdout: read(stdout)?, stderr: read(stderr)? })
+    })
+}
+
+fn drained(stream: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What came before a failure is what is checked.
+    let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
+    bytes
+}
