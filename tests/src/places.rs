@@ -17,11 +17,24 @@ pub fn tools() -> PathBuf {
     existing("IKIGAI_TEST_TOOLS", "libexec/ikigai", "cargo xtask stage")
 }
 
+/// The hostile components of `tests/guests`: `IKIGAI_TEST_GUESTS`, or
+/// `TARGET/test-guests`.
+#[must_use]
+pub fn guests() -> PathBuf {
+    existing("IKIGAI_TEST_GUESTS", "test-guests", "cargo xtask test")
+}
+
 /// The component examples as built, a folder each: `IKIGAI_TEST_EXAMPLES`, or
 /// `TARGET/examples`. An example whose language is not on the machine is missing.
 #[must_use]
 pub fn built_examples() -> PathBuf {
     named("IKIGAI_TEST_EXAMPLES", "examples")
+}
+
+/// The hostile components of `tests/guests`: `IKIGAI_TEST_GUESTS`, or `TARGET/guests`.
+#[must_use]
+pub fn guests() -> PathBuf {
+    existing("IKIGAI_TEST_GUESTS", "guests", "cargo xtask stage")
 }
 
 /// The root of the repository.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project};
+use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, TEST_GUESTS};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
@@ -58,30 +58,40 @@ pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<V
     Ok(project.binaries(NATIVE_TOOLS)?.into_iter().map(built).collect())
 }
 
-/// Builds all components, or the named ones, and lists those.
-///
-/// In a target directory of their own: cargo would rebuild what they share with
-/// the host whenever the two are built in turn with different flags.
+/// Builds the tools as components, all or the named ones.
 pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
-    let mut all = project.binaries(COMPONENTS)?;
+    let mut wanted = project.binaries(COMPONENTS)?;
     if !names.is_empty() {
-        all.retain(|name| names.contains(name));
+        wanted.retain(|name| names.contains(name));
     }
-    if all.is_empty() {
+    for_wasm(project, COMPONENTS, wanted)
+}
+
+/// Builds the components that only the tests run.
+pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
+    for_wasm(project, TEST_GUESTS, project.binaries(TEST_GUESTS)?)
+}
+
+/// Builds binaries of `package` as components.
+///
+/// In a target directory of their own: the tools as components have the names of
+/// the native ones.
+fn for_wasm(project: &Project, package: &str, names: Vec<String>) -> anyhow::Result<Vec<Built>> {
+    // Without a name, cargo would build all.
+    if names.is_empty() {
         return Ok(Vec::new());
     }
     let target = project.target.join(COMPONENT_PROFILE);
-    let mut command = project.cargo(&["build", "--package", COMPONENTS]);
-    command.args(["--target", WASM_TARGET, "--profile", COMPONENT_PROFILE, "--target-dir"]);
-    command.arg(&target);
-    named(&mut command, &all);
+    let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
+    command.args(["--profile", COMPONENT_PROFILE, "--target-dir"]).arg(&target);
+    named(&mut command, &names);
     run::run(&mut command)?;
     let directory = target.join(WASM_TARGET).join(COMPONENT_PROFILE);
     let built = |name: String| {
         let name = format!("{name}.wasm");
         Built { file: directory.join(&name), name }
     };
-    Ok(all.into_iter().map(built).collect())
+    Ok(names.into_iter().map(built).collect())
 }
 
 fn named(command: &mut Command, names: &[String]) {

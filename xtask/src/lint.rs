@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::bail;
 
-use crate::project::{COMPONENTS, Project};
+use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components, WASM_TARGET};
 
@@ -13,14 +13,17 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["fmt", "--all", "--check"]))?;
 
     step("Clippy, native");
-    // The default members: everything but the components.
+    // The default members: everything but what is for components only.
     let denied = ["--", "--deny", "warnings"];
     run::run(project.cargo(&["clippy", "--all-targets"]).args(denied))?;
 
     if toolchain::prepare(project)? == Components::Buildable {
         step("Clippy, components");
-        let mut command = project.cargo(&["clippy", "--package", COMPONENTS]);
-        command.args(["--target", WASM_TARGET]).args(denied);
+        let mut command = project.cargo(&["clippy", "--target", WASM_TARGET]);
+        for package in project.component_packages() {
+            command.args(["--package", package]);
+        }
+        command.args(denied);
         run::run(&mut command)?;
     }
 

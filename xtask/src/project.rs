@@ -17,6 +17,8 @@ pub(crate) const HOST: &str = "ikigai";
 pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 /// The tools as components.
 pub(crate) const COMPONENTS: &str = "ikigai-tools-wasm";
+/// Components that only the tests run.
+pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
 /// The repository, as cargo sees it.
 pub(crate) struct Project {
@@ -25,6 +27,8 @@ pub(crate) struct Project {
     /// Where cargo builds; `CARGO_TARGET_DIR` is respected.
     pub(crate) target: PathBuf,
     packages: Vec<Value>,
+    /// Package ids of what a bare `cargo build` builds.
+    default_members: Vec<Value>,
 }
 
 impl Project {
@@ -48,6 +52,7 @@ impl Project {
             root: path("workspace_root")?,
             target: path("target_directory")?,
             packages: array(&metadata, "packages").to_vec(),
+            default_members: array(&metadata, "workspace_default_members").to_vec(),
         })
     }
 
@@ -72,6 +77,15 @@ impl Project {
         Ok(names)
     }
 
+    /// The packages that are built for components only: a bare `cargo build` leaves
+    /// them out.
+    pub(crate) fn component_packages(&self) -> Vec<&str> {
+        let is_left_out = |package: &&Value| {
+            package.get("id").is_some_and(|id| !self.default_members.contains(id))
+        };
+        self.packages.iter().filter(is_left_out).map(|package| text(package, "name")).collect()
+    }
+
     /// Where a build with `profile` puts native binaries.
     pub(crate) fn built(&self, profile: &str) -> PathBuf {
         self.target.join(if profile == "dev" { "debug" } else { profile })
@@ -80,6 +94,11 @@ impl Project {
     /// The tools of a build tree, where `target/debug/ikigai` looks for them.
     pub(crate) fn staged_tools(&self) -> PathBuf {
         self.target.join("libexec").join("ikigai")
+    }
+
+    /// Where the tests find the components that only they run.
+    pub(crate) fn staged_guests(&self) -> PathBuf {
+        self.target.join("test-guests")
     }
 
     /// Where the component examples of docs/writing-tools.md are built.

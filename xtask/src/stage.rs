@@ -72,6 +72,18 @@ pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<
     }
 }
 
+/// Builds the components that only the tests run, and lays them out.
+pub(crate) fn test_guests(project: &Project) -> anyhow::Result<()> {
+    if toolchain::prepare(project)? == Components::NoRustup {
+        return Ok(());
+    }
+    step("Building the guests of the tests");
+    let guests = build::test_guests(project)?;
+    let directory = project.staged_guests();
+    remove_others(&guests, &directory)?;
+    place_tools(&guests, &directory).map(drop)
+}
+
 /// Puts `tools` into `directory`. True if any of them changed.
 pub(crate) fn place_tools(tools: &[Built], directory: &Path) -> anyhow::Result<bool> {
     place::directory(directory)?;

@@ -22,6 +22,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
     build::all_targets(project)?;
     stage::lay_out(project)?;
+    stage::test_guests(project)?;
     examples::build(project)?;
 
     // The test runner last: its summary is the line that a reader looks for.
@@ -43,5 +44,6 @@ fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comma
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
+        .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
 }
