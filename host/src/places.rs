@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bits of a mode that let others write.
@@ -59,6 +59,24 @@ fn system_tools() -> Option<PathBuf> {
 /// It cannot be made.
 pub fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Makes a directory that everybody can enter and only its owner can change,
+/// unless it is there.
+///
+/// # Errors
+///
+/// It cannot be made.
+pub fn make_shared(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = dir.parent() {
+        make_shared(parent)?;
+    }
+    fs::create_dir(dir)?;
+    // Not left to the umask.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
 }
 
 /// Whether `dir` is a directory, not a link to one, that belongs to an `owner`

@@ -112,8 +112,11 @@ pub fn standard(
         Backend::Wasm => Ok(Grant { dirs, ..Grant::default() }),
         Backend::Native => {
             let mut env = minimal_env();
-            env.push((DIRS_VARIABLE.into(), encode_dirs(&dirs)?));
-            Ok(Grant { dirs, env, unconfined: runs_commands(tool) })
+            let unconfined = runs_commands(tool);
+            if !unconfined {
+                env.push((DIRS_VARIABLE.into(), encode_dirs(&dirs)?));
+            }
+            Ok(Grant { dirs, env, unconfined })
         }
     }
 }

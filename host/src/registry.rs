@@ -19,6 +19,7 @@ pub use loader::{Budget, Progress, ProgressFn};
 pub use tool::{Build, Tool};
 
 use crate::exec::limits::Limits;
+use crate::exec::wasm::cache::Cache;
 use crate::places::Places;
 use crate::policy::Origin;
 use candidate::Candidate;
@@ -142,12 +143,10 @@ impl Registry {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let places = &settings.places;
-        let loader = Loader::new(
-            settings.budget,
-            places.system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
-            places.cache.clone(),
-            Arc::clone(&settings.progress),
-        );
+        let system_cache = places.system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE));
+        let user_cache = places.cache.clone();
+        let cache = move || Cache::open(system_cache.as_deref(), user_cache.as_deref());
+        let loader = Loader::new(settings.budget, Box::new(cache), Arc::clone(&settings.progress));
         let memo = Memo::open(places.cache.as_deref());
         Self {
             loader: Arc::new(loader),
@@ -252,9 +251,13 @@ impl Drop for Unfinished<'_> {
 pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
     let candidates = candidate::list(dir, Origin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
-    let cache = dir.join(SYSTEM_CACHE);
-    let loader =
-        Arc::new(Loader::new(Budget { guests: 1, memory: u64::MAX }, None, Some(cache), progress));
+    let cache = Cache::to_install(&dir.join(SYSTEM_CACHE))
+        .map_err(|error| format!("`{}` cannot have a cache: {error}", dir.display()))?;
+    let loader = Arc::new(Loader::new(
+        Budget { guests: 1, memory: u64::MAX },
+        Box::new(move || cache),
+        progress,
+    ));
     let memo = Memo::open(None);
     let mut count = 0;
     for candidate in candidates {

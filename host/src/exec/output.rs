@@ -78,15 +78,19 @@ impl Pipe {
         let fitting = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
         state.total += bytes.len() as u64;
         state.full |= fitting < bytes.len();
+        let full = state.full;
         match &self.sink {
             Sink::Forward(stream) => {
+                // Whoever reads the stream may block it for good; what was counted so far
+                // is still to be had then.
+                drop(state);
                 let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
                 stream.write_all(&bytes[..fitting]).map_err(PipeError::Broken)?;
                 stream.flush().map_err(PipeError::Broken)?;
             }
             Sink::Head | Sink::Tail(_) => state.head.extend_from_slice(&bytes[..fitting]),
         }
-        if state.full { Err(PipeError::Full) } else { Ok(()) }
+        if full { Err(PipeError::Full) } else { Ok(()) }
     }
 
     /// Whether the program wrote more than the limit.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use tokio::sync::Semaphore;
 
@@ -41,13 +41,14 @@ pub struct Budget {
     pub memory: u64,
 }
 
+/// Opens the cache, on first use.
+pub(super) type OpenCache = Box<dyn FnOnce() -> Cache + Send>;
+
 /// Loads components for one host.
 pub(super) struct Loader {
     runtime: OnceLock<Result<Arc<Runtime>, String>>,
     budget: Budget,
-    system_cache: Option<PathBuf>,
-    user_cache: Option<PathBuf>,
-    cache: OnceLock<Cache>,
+    cache: LazyLock<Cache, OpenCache>,
     progress: ProgressFn,
     /// Compilation is parallel within itself; more than one at a time for each
     /// core only takes memory.
@@ -55,18 +56,11 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn new(
-        budget: Budget,
-        system_cache: Option<PathBuf>,
-        user_cache: Option<PathBuf>,
-        progress: ProgressFn,
-    ) -> Self {
+    pub(super) fn new(budget: Budget, cache: OpenCache, progress: ProgressFn) -> Self {
         Self {
             runtime: OnceLock::new(),
             budget,
-            system_cache,
-            user_cache,
-            cache: OnceLock::new(),
+            cache: LazyLock::new(cache),
             progress,
             compilations: Semaphore::new(cores()),
         }
@@ -78,18 +72,13 @@ impl Loader {
         runtime.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
 
-    fn cache(&self) -> &Cache {
-        self.cache
-            .get_or_init(|| Cache::open(self.system_cache.as_deref(), self.user_cache.as_deref()))
-    }
-
     pub(super) async fn load(
         self: &Arc<Self>,
         path: &Path,
         digest: Digest,
     ) -> Result<GuestProgram, ComponentError> {
         let runtime = self.runtime()?;
-        if let Some(program) = runtime.load_compiled(&digest, self.cache()) {
+        if let Some(program) = runtime.load_compiled(&digest, &self.cache) {
             return program;
         }
         // The semaphore is never closed.
@@ -108,7 +97,7 @@ impl Loader {
             return Err(ComponentError::Invalid("the file has changed; scan again".to_owned()));
         }
         (self.progress)(Progress::Compiling(name.clone()));
-        let compiled = self.runtime()?.compile(&bytes, &digest, self.cache());
+        let compiled = self.runtime()?.compile(&bytes, &digest, &self.cache);
         (self.progress)(Progress::Compiled(name));
         compiled
     }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, open, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, pidfd_send_signal};
+use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, pidfd_send_signal};
 
 /// A process that is neither the root of its tree nor a corpse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,8 @@ impl Process {
     /// A group is killed at one stroke, which ends most fork bombs: no member
     /// can fork any more once the signal is on its way. The group has no
     /// strangers in it, because the tool leads a session of its own and groups
-    /// never reach beyond their session.
+    /// never reach beyond their session. The caller's own group and `spared_group`
+    /// are left alone all the same.
     pub(super) fn kill(&self, spared_group: Pid) -> io::Result<()> {
         let pid = self.pid.as_raw_nonzero().get();
         let path = format!("/proc/{pid}");
@@ -129,6 +130,7 @@ impl Process {
         }
         if let Some(group) = Pid::from_raw(now.group)
             && group != spared_group
+            && group != getpgrp()
             && !group.is_init()
         {
             // The signal to the process itself, below, is the one that must succeed.

@@ -67,7 +67,7 @@ impl Helper {
     }
 
     fn pid(&self) -> Option<Pid> {
-        self.child.as_ref().map(|child| Pid::from_child(child))
+        self.child.as_ref().map(Pid::from_child)
     }
 
     fn open_pidfd(&self) -> Option<AsyncFd<OwnedFd>> {

@@ -1,7 +1,8 @@
 //! Why a program could not be started, in words that say what to do.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::plan::Step;
@@ -89,7 +90,10 @@ fn not_executable(program: &Path) -> String {
 
 fn head(program: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    File::open(program)?.take(LINE as u64).read_to_end(&mut head)?;
+    // What is there now may be something else than what the kernel saw, and a FIFO would
+    // block the host.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(program)?;
+    file.take(LINE as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 

@@ -52,8 +52,10 @@ pub fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<ExitCode> {
-    // It fails where this process leads a session already, which serves as well.
-    let _ = setsid();
+    // The groups of the tool's processes are killed as a whole, so that this process must
+    // not share one with the host. It fails for the leader of a group, which what the
+    // host spawns is not.
+    setsid()?;
     let signals = signals::take_over()?;
     let request = request::receive()?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;

@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -25,8 +26,10 @@ use crate::places;
 pub struct Cache {
     /// Filled by the installation; only read.
     system: Option<PathBuf>,
-    /// The user's own; read and written.
-    user: Option<PathBuf>,
+    /// Read and written.
+    own: Option<PathBuf>,
+    /// Whether others may read what is written to `own`.
+    shared: bool,
 }
 
 impl Cache {
@@ -46,7 +49,19 @@ impl Cache {
             }
             trusted(dir, places::is_own)
         });
-        Self { system, user }
+        Self { system, own: user, shared: false }
+    }
+
+    /// The cache of an installation, to be filled by whoever installs and read by
+    /// every user. A missing directory is made.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be made, or others may write to it.
+    pub fn to_install(dir: &Path) -> io::Result<Self> {
+        places::make_shared(dir)?;
+        let own = trusted(dir, places::is_own).ok_or(io::ErrorKind::PermissionDenied)?;
+        Ok(Self { system: None, own: Some(own), shared: true })
     }
 
     /// The entry, if there is one and it is intact.
@@ -56,20 +71,27 @@ impl Cache {
         fingerprint: u64,
         digest: &Digest,
     ) -> Option<Component> {
-        let dirs = [&self.system, &self.user];
+        let dirs = [&self.system, &self.own];
         dirs.into_iter().flatten().find_map(|dir| load_from(dir, engine, fingerprint, digest))
     }
 
     /// Keeps a compiled component. That it could not be kept is said once and
     /// stops nothing.
     pub(super) fn store(&self, component: &Component, fingerprint: u64, digest: &Digest) {
-        let Some(dir) = &self.user else { return };
+        let Some(dir) = &self.own else { return };
         let keep = || -> io::Result<()> {
             let code = component.serialize().map_err(io::Error::other)?;
             let dir = entries(dir, fingerprint);
-            places::make_private(&dir)?;
+            let mode = if self.shared { 0o644 } else { 0o600 };
+            if self.shared {
+                places::make_shared(&dir)?
+            } else {
+                places::make_private(&dir)?
+            }
             let mut file = tempfile::NamedTempFile::new_in(&dir)?;
             file.write_all(&code)?;
+            // Not left to the umask, which an installer may have set to anything.
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             file.persist(dir.join(entry_name(digest, &blake3::hash(&code))))?;
             Ok(())
         };

@@ -10,16 +10,25 @@ use std::ptr;
 /// end, which it answers by ending the call.
 const AWAITED: [libc::c_int; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
+/// The size of the kernel's signal set, in bytes: one bit for each of 64 signals.
+const SET_SIZE: usize = 8;
+
 /// Resets every disposition and the mask, whatever the host had them at, and
 /// returns the descriptor from which the awaited signals are read.
 ///
 /// The tool inherits the dispositions as they are here: SIGPIPE, above all, which
 /// every Rust program starts by ignoring, has to kill a tool whose reader is gone.
 pub(super) fn take_over() -> io::Result<OwnedFd> {
+    // The kernel's `struct sigaction`, all zeroes: the default, no flag, nothing masked. Not
+    // through the C library, which leaves its own two signals as they were inherited.
+    let default = [0_usize; 4];
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: no handler is installed, so none can run at a wrong moment. SIGKILL,
-        // SIGSTOP and the C library's own two are refused, and stay as they are.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: a system call on a structure that is large enough, with the size of the
+        // kernel's signal set. No handler is installed. SIGKILL and SIGSTOP are refused.
+        unsafe {
+            let previous = ptr::null_mut::<libc::c_void>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), previous, SET_SIZE);
+        }
     }
     let awaited = set_of(&AWAITED);
     // SAFETY: `awaited` is an initialised set, and the old one is not asked for.

@@ -1,0 +1,50 @@
+//! What calls cost inside one process.
+//!
+//! `cargo bench` runs Criterion's groups, for a person who changes something;
+//! `--figures` prints the samples that `cargo xtask bench` makes its table of.
+//! Both need what that command lays out in `target/bench`.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark: it prints, and spawns what it compares with"
+)]
+
+mod bare;
+mod figures;
+mod groups;
+mod rig;
+mod samples;
+mod searches;
+mod size;
+
+use std::process::ExitCode;
+
+use ikigai::exec::native::supervisor;
+
+use crate::rig::Rig;
+
+fn main() -> ExitCode {
+    let asked = std::env::args().nth(1);
+    match asked.as_deref() {
+        // The host's own `main` does the same: the registry's native tools are
+        // supervised by the program that calls them.
+        Some(argument) if argument == supervisor::ARGUMENT => supervisor::main(),
+        Some("--figures") => finish(Rig::find().and_then(|rig| figures::print(&rig))),
+        Some("--idle") => finish(Rig::find().and_then(|rig| size::print_idle(&rig))),
+        Some("--bench") => finish(Rig::find().map(|rig| groups::run(&rig))),
+        // `cargo test --all-targets` runs this program to see that it starts.
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn finish(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Timing things in turn, and the samples that come of it. Judges nothing: the
+//! medians and ratios are made where the table is.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Something to time: one run of it.
+pub(crate) type Subject<'a> = (&'a str, u32, &'a mut dyn FnMut() -> anyhow::Result<()>);
+
+/// The samples of one figure, by the name of what was measured.
+pub(crate) type Samples = BTreeMap<String, Vec<f64>>;
+
+/// Runs each subject as often as it says, in turn, `rounds` times, and keeps the
+/// microseconds of one run. In turn, so that what else the machine does meets all
+/// of them alike. The first round is not kept.
+pub(crate) fn in_turn(rounds: usize, subjects: &mut [Subject<'_>]) -> anyhow::Result<Samples> {
+    let mut samples = Samples::new();
+    for round in 0..=rounds {
+        for (name, times, subject) in &mut *subjects {
+            let started = Instant::now();
+            for _ in 0..*times {
+                subject()?;
+            }
+            let micros = started.elapsed().as_secs_f64() * 1e6 / f64::from(*times);
+            if round > 0 {
+                samples.entry((*name).to_owned()).or_default().push(micros);
+            }
+        }
+    }
+    Ok(samples)
+}
