@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
+mod bench;
 mod build;
 mod examples;
 mod install;
@@ -42,6 +43,8 @@ enum Command {
     },
     /// Run everything that CI runs
     Test(test::Options),
+    /// Measure today's figures against the targets of docs/performance.md
+    Bench(bench::Options),
     /// Check formatting, clippy and, where cargo-deny is installed, dependencies
     Lint,
 }
@@ -64,6 +67,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Stage => stage::stage(&project),
         Command::Tools { names } => stage::tools(&project, &names),
         Command::Test(options) => test::test(&project, &options),
+        Command::Bench(options) => bench::bench(&project, &options),
         Command::Lint => lint::lint(&project),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Components {
 
 /// Adds the target through rustup if it is missing, and says so.
 pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
-    if has_target(project)? {
+    if has(project, WASM_TARGET)? {
         return Ok(Components::Buildable);
     }
     if !run::works("rustup", &["--version"]) {
@@ -41,10 +41,10 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     Ok(Components::Buildable)
 }
 
-/// Whether the standard library for the target is there, however it was installed.
-fn has_target(project: &Project) -> anyhow::Result<bool> {
+/// Whether the standard library for `target` is there, however it was installed.
+pub(crate) fn has(project: &Project, target: &str) -> anyhow::Result<bool> {
     let mut command = Command::new("rustc");
-    command.current_dir(&project.root).args(["--print=target-libdir", "--target", WASM_TARGET]);
+    command.current_dir(&project.root).args(["--print=target-libdir", "--target", target]);
     // A compiler too old to know the target fails here, with a message of its own.
     let directory = run::output(&mut command)?;
     Ok(Path::new(directory.trim()).is_dir())

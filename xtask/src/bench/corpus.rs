@@ -11,14 +11,8 @@ use anyhow::Context as _;
 /// What is searched for, by the name of its row.
 pub(crate) const PATTERNS: [(&str, &str); 6] = [
     ("literal", "retry_budget_exhausted"),
-    (
-        "case-insensitive",
-        "[Rr][Ee][Tt][Rr][Yy]_[Bb][Uu][Dd][Gg][Ee][Tt]",
-    ),
-    (
-        "alternation",
-        "lease_renewal|quorum_lost|shard_split_failed",
-    ),
+    ("case-insensitive", "[Rr][Ee][Tt][Rr][Yy]_[Bb][Uu][Dd][Gg][Ee][Tt]"),
+    ("alternation", "lease_renewal|quorum_lost|shard_split_failed"),
     ("class", "[A-Z]+_SUSPENDED"),
     ("no match", "this_is_nowhere_in_it"),
     ("many matches", "return"),
@@ -53,11 +47,7 @@ impl Shape {
     /// What a person calls it.
     pub(crate) fn text(self) -> String {
         let files = u64::from(self.directories) * u64::from(self.files_in_each);
-        format!(
-            "{} files, {:.0} MB",
-            files,
-            (files * self.bytes) as f64 / 1e6
-        )
+        format!("{} files, {:.0} MB", files, (files * self.bytes) as f64 / 1e6)
     }
 }
 
@@ -65,19 +55,14 @@ impl Shape {
 pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
     // Changes with what the generator makes of a shape.
     const VERSION: u32 = 1;
-    let Shape {
-        directories,
-        files_in_each,
-        bytes,
-    } = shape;
+    let Shape { directories, files_in_each, bytes } = shape;
     let stamp = root.with_extension("stamp");
     let made = format!("{VERSION} {directories} {files_in_each} {bytes}");
     if fs::read_to_string(&stamp).is_ok_and(|text| text == made) {
         return Ok(());
     }
     if root.exists() {
-        fs::remove_dir_all(root)
-            .with_context(|| format!("cannot remove `{}`", root.display()))?;
+        fs::remove_dir_all(root).with_context(|| format!("cannot remove `{}`", root.display()))?;
     }
     let mut text = Text::new();
     for directory in 0..directories {
@@ -138,7 +123,9 @@ impl Text {
                 let fraction = self.random.fraction();
                 let at = (fraction * fraction * self.words.len() as f64) as usize;
                 text.push_str(&self.words[at]);
-                text.push_str([" ", " ", ".", "(", ") ", ", ", " = "][self.random.below(7) as usize]);
+                text.push_str(
+                    [" ", " ", ".", "(", ") ", ", ", " = "][self.random.below(7) as usize],
+                );
             }
             if self.random.below(RARE) == 0 {
                 let name = NAMES[self.random.below(NAMES.len() as u64) as usize];

@@ -1,0 +1,216 @@
+//! `cargo xtask bench`: today's figures beside the targets, as ratios that were
+//! measured in turn in one run.
+//!
+//! Owns the order of work and the layout in `target/bench`. What is inside one
+//! process is measured by `host/benches/calls`, which this runs; whole processes
+//! by [`processes`]. What the samples come to is [`table`]'s.
+
+mod corpus;
+mod machine;
+mod processes;
+mod samples;
+mod table;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use self::corpus::{PATTERNS, Shape};
+use self::samples::Figures;
+use crate::build;
+use crate::place::{self, PROGRAM};
+use crate::project::Project;
+use crate::run::{self, note, step};
+use crate::stage;
+use crate::toolchain::{self, WASM_TARGET};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fewer rounds over smaller inputs: a minute instead of several
+    #[arg(long)]
+    quick: bool,
+    /// Print everything as JSON, samples included
+    #[arg(long)]
+    json: bool,
+}
+
+/// The package of the guest that does one thing at a time.
+const GUEST: &str = "ikigai-bench-guest";
+
+/// The number in the guest's schema that makes each copy a tool of its own.
+const NUMBER: &[u8] = b"bench_tool_0000";
+
+/// The tools of the row on discovery.
+const DISCOVERED: usize = 100;
+
+const RELEASE: &str = "release";
+
+pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> {
+    let layout = Layout::new(project, options.quick);
+    step("Building in release: the host, the native tools, the components, the benchmark");
+    build_all(project, &layout)?;
+    step("Laying out the inputs");
+    layout.fill()?;
+    machine::warn_if_busy();
+    step("Measuring inside one process");
+    let mut figures = inside(project, &layout, options.quick)?;
+    step("Measuring whole processes");
+    processes::measure(&layout, options.quick, &mut figures)?;
+    let rows = table::rows(&figures);
+    let machine = machine::describe();
+    if options.json {
+        println!("{}", table::json(&machine, &rows, &figures));
+    } else {
+        println!("\n{machine}\n\n{}", table::text(&rows));
+    }
+    Ok(())
+}
+
+/// Where everything is that is run or read.
+pub(crate) struct Layout {
+    root: PathBuf,
+    small: Shape,
+    large: Shape,
+    examples: PathBuf,
+}
+
+impl Layout {
+    fn new(project: &Project, quick: bool) -> Self {
+        let small = Shape { directories: 100, files_in_each: 40, bytes: 1 << 10 };
+        let large = if quick {
+            Shape { directories: 20, files_in_each: 100, bytes: 12_500 }
+        } else {
+            Shape { directories: 160, files_in_each: 100, bytes: 12_500 }
+        };
+        Self {
+            root: project.target.join("bench"),
+            small,
+            large,
+            examples: project.built_examples(),
+        }
+    }
+
+    /// The installed host.
+    pub(crate) fn host(&self) -> PathBuf {
+        self.root.join("prefix/bin/ikigai")
+    }
+
+    /// The installed tools.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.root.join("prefix/libexec/ikigai")
+    }
+
+    /// A hundred components, none like another.
+    pub(crate) fn hundred(&self) -> PathBuf {
+        self.root.join("hundred")
+    }
+
+    /// Anything else of this layout.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The Python component of docs/writing-tools.md, if the tests have built it.
+    pub(crate) fn python(&self) -> Option<PathBuf> {
+        let built = fs::read_dir(self.examples.join("python-component")).ok()?;
+        let mut paths = built.flatten().map(|entry| entry.path());
+        paths.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
+    }
+
+    fn fill(&self) -> anyhow::Result<()> {
+        note(&format!("small files: {}", self.small.text()));
+        corpus::lay_out(&self.at("small"), self.small)?;
+        note(&format!("files to search: {}", self.large.text()));
+        corpus::lay_out(&self.at("corpus"), self.large)?;
+        let patterns = serde_json::to_string(&PATTERNS)?;
+        fs::write(self.at("patterns.json"), patterns).context("cannot write the patterns")?;
+        let guest = fs::read(self.at("guest.wasm")).context("cannot read the guest")?;
+        place::directory(&self.hundred())?;
+        for number in 0..DISCOVERED {
+            let path = self.hundred().join(format!("tool-{number:04}.wasm"));
+            let copy = renumbered(&guest, number)?;
+            if fs::read(&path).ok().as_ref() != Some(&copy) {
+                fs::write(&path, copy)
+                    .with_context(|| format!("cannot write `{}`", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The guest with another number in its name.
+fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
+    let Some(at) = guest.windows(NUMBER.len()).position(|window| window == NUMBER) else {
+        bail!("the guest of the benchmark has no number to change")
+    };
+    let mut copy = guest.to_vec();
+    let end = at + NUMBER.len();
+    copy[end - 4..end].copy_from_slice(format!("{number:04}").as_bytes());
+    Ok(copy)
+}
+
+fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
+    build::native(project, RELEASE)?;
+    run::run(&mut project.cargo(&["build", "--release", "--package", GUEST]))?;
+    let mut tools = build::native_tools(project, RELEASE)?;
+    let components = stage::components(project, &[])?;
+    if components.is_empty() {
+        bail!("a benchmark without components says nothing; add the target {WASM_TARGET}");
+    }
+    tools.extend(components);
+    let wasm = guest_component(project)?;
+
+    place::directory(&layout.root)?;
+    place::directory(&layout.at("prefix/bin"))?;
+    place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
+    place::file(&project.built(RELEASE).join(GUEST), &layout.at("guest"), PROGRAM)?;
+    place::file(&wasm, &layout.at("guest.wasm"), PROGRAM)?;
+    place::directory(&layout.at("user-tools"))?;
+    place::file(&wasm, &layout.at("user-tools/bench-tool.wasm"), PROGRAM)?;
+    stage::place_tools(&tools, &layout.tools())?;
+    stage::precompile(&layout.host(), &layout.tools())?;
+    musl(project, layout)
+}
+
+fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
+    let target = project.target.join("guest");
+    let mut command = project.cargo(&["build", "--package", GUEST, "--profile", "guest"]);
+    command.args(["--target", WASM_TARGET, "--target-dir"]).arg(&target);
+    run::run(&mut command)?;
+    Ok(target.join(WASM_TARGET).join("guest").join(format!("{GUEST}.wasm")))
+}
+
+/// A static build of one tool, where the toolchain can make one: a process of it
+/// starts faster, since nothing is linked when it starts.
+fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
+    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+    if !toolchain::has(project, &target)? {
+        note(&format!("no static build to compare with: the target {target} is not installed"));
+        return Ok(());
+    }
+    let mut command = project.cargo(&["build", "--release", "--target", &target]);
+    command.args(["--package", crate::project::NATIVE_TOOLS, "--bin", "file-read"]);
+    run::run(&mut command)?;
+    let built = project.target.join(&target).join("release").join("file-read");
+    place::file(&built, &layout.at("file-read-musl"), PROGRAM).map(drop)
+}
+
+/// Runs the benchmark of the host and reads its samples.
+fn inside(project: &Project, layout: &Layout, quick: bool) -> anyhow::Result<Figures> {
+    let mut command = project.cargo(&["bench", "--package", crate::project::HOST]);
+    command.args(["--bench", "calls", "--", "--figures"]);
+    command.env("IKIGAI_BENCH", &layout.root);
+    if quick {
+        command.env("IKIGAI_BENCH_QUICK", "1");
+    }
+    let text = run::output(&mut command)?;
+    serde_json::from_str(text.trim()).context("the benchmark printed no figures")
+}
+
+/// A path that a child is given, as text.
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,164 @@
+//! Whole processes: the command line against a tool run by itself, discovery,
+//! `grep` against ripgrep, and the first answer of a large component.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use super::corpus::PATTERNS;
+use super::machine::cores;
+use super::samples::{Figures, in_turn};
+use super::{Layout, text};
+use crate::run::{self, note};
+
+/// Adds the figures of whole processes.
+pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+    let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
+    figures.insert("command".into(), command_line(layout, rounds(60))?);
+    figures.insert("discovery".into(), discovery(layout, rounds(20))?);
+    if run::works("rg", &["--version"]) {
+        for (name, pattern) in PATTERNS {
+            let samples = ripgrep(layout, pattern, rounds(12))?;
+            figures.insert(format!("grep_rg {name}"), samples);
+        }
+    } else {
+        note("ripgrep is not installed (Debian: `ripgrep`; or `cargo install ripgrep`)");
+    }
+    match layout.python() {
+        Some(component) => {
+            figures.insert("python".into(), first_answer(layout, &component, rounds(3))?);
+        }
+        None => note("the Python component is not built; `cargo xtask test` builds it"),
+    }
+    Ok(())
+}
+
+/// `ikigai tool call` with everything cached, and the native tool by itself.
+fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+    let tree = layout.at("small");
+    let arguments = r#"{"file_path":"d000/f0000.rs"}"#;
+    let mut call = host(layout);
+    call.current_dir(&tree).args(["tool", "call", "file_read", arguments]);
+    let mut native_call = host(layout);
+    native_call.current_dir(&tree).args(["--backend", "native"]);
+    native_call.args(["tool", "call", "file_read", arguments]);
+    let mut tool = Command::new(layout.tools().join("file-read"));
+    tool.current_dir(&tree).env("IKIGAI_DIRS", format!("ro:{}", text(&tree)));
+    in_turn(
+        rounds,
+        &mut [
+            ("call", &mut || finish(&mut call, b"").map(drop)),
+            ("native call", &mut || finish(&mut native_call, b"").map(drop)),
+            ("tool", &mut || finish(&mut tool, arguments.as_bytes()).map(drop)),
+        ],
+    )
+}
+
+/// A listing of unchanged components, and as many spawns of a native tool.
+fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+    let mut list = host(layout);
+    list.env("IKIGAI_USER_TOOLS", layout.hundred());
+    list.env("IKIGAI_SYSTEM_TOOLS", layout.at("no-tools"));
+    list.args(["tool", "list", "--json"]);
+    let listed: Value = serde_json::from_slice(&finish(&mut list, b"")?)?;
+    let count = listed["tools"].as_array().map_or(0, Vec::len);
+    ensure!(count == super::DISCOVERED, "the host lists {count} tools, not {}", super::DISCOVERED);
+    let guest = layout.at("guest");
+    in_turn(
+        rounds,
+        &mut [
+            ("list", &mut || finish(&mut list, b"").map(drop)),
+            ("spawns", &mut || {
+                (0..super::DISCOVERED)
+                    .try_for_each(|_| finish(Command::new(&guest).arg("--schema"), b"").map(drop))
+            }),
+        ],
+    )
+}
+
+/// The native `grep` and ripgrep, with the same threads over the same files.
+fn ripgrep(
+    layout: &Layout,
+    pattern: &str,
+    rounds: usize,
+) -> anyhow::Result<super::samples::Samples> {
+    let corpus = layout.at("corpus");
+    let arguments = format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#);
+    let mut ours = Command::new(layout.tools().join("grep"));
+    ours.current_dir(&corpus).env("IKIGAI_DIRS", format!("ro:{}", text(&corpus)));
+    let mut theirs = Command::new("rg");
+    // What `grep` does: no ignore files, binary files as text, numbered lines.
+    theirs.current_dir(&corpus).args(["--no-config", "--no-ignore", "--text", "--line-number"]);
+    theirs.args(["--no-heading", "--color=never", "--threads", &cores().to_string()]);
+    theirs.args(["--regexp", pattern, "."]);
+    let answer: Value = serde_json::from_slice(&finish(&mut ours, arguments.as_bytes())?)?;
+    let lines = finish(&mut theirs, b"")?.iter().filter(|byte| **byte == b'\n').count();
+    ensure!(
+        answer["count"].as_u64() == Some(lines as u64),
+        "`{pattern}`: grep finds {}, ripgrep {lines}",
+        answer["count"]
+    );
+    in_turn(
+        rounds,
+        &mut [
+            ("grep", &mut || finish(&mut ours, arguments.as_bytes()).map(drop)),
+            ("rg", &mut || finish(&mut theirs, b"").map(drop)),
+        ],
+    )
+}
+
+/// The first schema of a component that was never compiled here.
+fn first_answer(
+    layout: &Layout,
+    component: &Path,
+    rounds: usize,
+) -> anyhow::Result<super::samples::Samples> {
+    let cache = layout.at("empty-cache");
+    let mut ask = || {
+        if cache.exists() {
+            fs::remove_dir_all(&cache)?;
+        }
+        let mut command = host(layout);
+        command.env("XDG_CACHE_HOME", &cache).args(["tool", "run"]);
+        finish(command.arg(component).arg("--schema"), b"").map(drop)
+    };
+    in_turn(rounds, &mut [("first", &mut ask)])
+}
+
+/// The installed host, with nothing of this user's.
+fn host(layout: &Layout) -> Command {
+    let mut command = Command::new(layout.host());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("IKIGAI_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("IKIGAI_USER_TOOLS", layout.at("no-tools"));
+    command.env("XDG_CACHE_HOME", layout.at("xdg-cache"));
+    command
+}
+
+/// Runs `command` with pipes and returns what it printed. ripgrep exits with 1
+/// where nothing matches.
+fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let program = text(Path::new(command.get_program()));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{program}`"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input)?;
+    }
+    let output = child.wait_with_output()?;
+    let nothing_found = program == "rg" && output.status.code() == Some(1);
+    if !output.status.success() && !nothing_found {
+        bail!("`{program}` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
+}

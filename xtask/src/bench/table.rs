@@ -1,0 +1,414 @@
+//! The table: which figure stands beside which target, and whether it is met.
+//!
+//! The targets are those that docs/performance.md explains, each written here
+//! once. Measures nothing.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::samples::{Figures, Spread};
+
+/// One line of the table.
+pub(crate) struct Row {
+    what: String,
+    target: Option<Target>,
+    unit: Unit,
+    today: Option<Spread>,
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// How a value is written.
+#[derive(Clone, Copy)]
+enum Unit {
+    Times,
+    Micros,
+    Millis,
+    KiB,
+    MB,
+    PerSecond,
+}
+
+use Target::{AtLeast, AtMost};
+use Unit::{KiB, MB, Micros, Millis, PerSecond, Times};
+
+/// What is compared, and how.
+enum From {
+    /// One over the other.
+    Ratio(&'static str, &'static str),
+    /// One less the other.
+    More(&'static str, &'static str),
+    /// One by itself.
+    Alone(&'static str),
+}
+
+use From::{Alone, More, Ratio};
+
+/// `(what it says, figure, what of it, unit, target)`
+type Line = (&'static str, &'static str, From, Unit, Option<Target>);
+
+fn lines() -> Vec<Line> {
+    vec![
+        (
+            "a spawn of the native `file_read`, in warm calls of the component (fresh instance, all limits)",
+            "call_read",
+            Ratio("spawn", "limited"),
+            Times,
+            Some(AtLeast(25.0)),
+        ),
+        (
+            "the same for a tool that only echoes",
+            "call_echo",
+            Ratio("spawn", "limited"),
+            Times,
+            Some(AtLeast(25.0)),
+        ),
+        (
+            "a spawn of a static musl build, in warm calls",
+            "call_read",
+            Ratio("musl", "limited"),
+            Times,
+            Some(AtLeast(7.0)),
+        ),
+        ("one warm call of `file_read`, all limits", "call_read", Alone("limited"), Micros, None),
+        ("one spawn of the native `file_read`", "call_read", Alone("spawn"), Micros, None),
+        (
+            "all limits on, against none: a short call",
+            "call_read",
+            Ratio("limited", "bare"),
+            Times,
+            Some(AtMost(1.10)),
+        ),
+        (
+            "all limits on, against none: a search",
+            "limits_search",
+            Ratio("limited", "bare"),
+            Times,
+            Some(AtMost(1.10)),
+        ),
+        (
+            "throughput of 2 callers, against spawns",
+            "throughput",
+            Ratio("spawn", "host"),
+            Times,
+            Some(AtLeast(25.0)),
+        ),
+        (
+            "1,000 calls in flight: memory of each",
+            "in_flight_bytes",
+            Alone("each"),
+            KiB,
+            Some(AtMost(100.0)),
+        ),
+        (
+            "lookup, policy, thread, envelope: above the call itself",
+            "call_read",
+            More("host", "limited"),
+            Micros,
+            Some(AtMost(15.0)),
+        ),
+        (
+            "`ikigai tool call`, warm cache, against the native tool by itself",
+            "command",
+            Ratio("call", "tool"),
+            Times,
+            Some(AtMost(4.0)),
+        ),
+        (
+            "`ikigai tool call --backend native`, against the tool by itself",
+            "command",
+            Ratio("native call", "tool"),
+            Times,
+            None,
+        ),
+        (
+            "listing 100 unchanged components, against 100 native spawns",
+            "discovery",
+            Ratio("list", "spawns"),
+            Times,
+            Some(AtMost(0.2)),
+        ),
+        (
+            "first compilation of a small tool",
+            "compile",
+            Alone("small"),
+            Millis,
+            Some(AtMost(200.0)),
+        ),
+        ("loading a compiled component", "load", Alone("load"), Micros, None),
+        ("… of which checking that it is what was written", "load", Alone("check"), Micros, None),
+        (
+            "first answer of a new Python component",
+            "python",
+            Alone("first"),
+            Millis,
+            Some(AtMost(3000.0)),
+        ),
+        (
+            "50 MB of JSON in and out, collected and checked",
+            "large",
+            Alone("host"),
+            Millis,
+            Some(AtMost(200.0)),
+        ),
+        (
+            "50 MB in and out, from stream to stream",
+            "large",
+            Alone("streamed"),
+            Millis,
+            Some(AtMost(200.0)),
+        ),
+        ("… growth of the host, collected", "large_bytes", Alone("host"), MB, None),
+        (
+            "… growth of the host, streamed",
+            "large_bytes",
+            Alone("streamed"),
+            MB,
+            Some(AtMost(20.0)),
+        ),
+        (
+            "native call under its supervisor, above a plain spawn",
+            "native",
+            More("host", "spawn"),
+            Millis,
+            Some(AtMost(0.8)),
+        ),
+        (
+            "the same in a host of 512 MiB",
+            "native_large_host",
+            More("host", "spawn"),
+            Millis,
+            Some(AtMost(0.8)),
+        ),
+        (
+            "walking a tree from wasm, against native",
+            "walk",
+            Ratio("wasm", "native"),
+            Times,
+            Some(AtMost(4.5)),
+        ),
+        (
+            "opening and reading small files from wasm, against native",
+            "read",
+            Ratio("wasm", "native"),
+            Times,
+            Some(AtMost(4.5)),
+        ),
+        (
+            "peak memory of an idle host with six tools ready",
+            "idle_bytes",
+            Alone("host"),
+            MB,
+            Some(AtMost(30.0)),
+        ),
+        (
+            "fuel in a second: a loop of arithmetic",
+            "fuel_per_second",
+            Alone("loop"),
+            PerSecond,
+            None,
+        ),
+        ("fuel in a second: ordinary code", "fuel_per_second", Alone("ordinary"), PerSecond, None),
+        ("fuel in a second: a search", "fuel_per_second", Alone("search"), PerSecond, None),
+    ]
+}
+
+/// Patterns for which the searchers of the native build have no form in wasm.
+const NO_WASM_FORM: [&str; 2] = ["literal", "case-insensitive"];
+
+/// The whole table.
+pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
+    let mut rows: Vec<Row> = lines().into_iter().map(|line| row(figures, line)).collect();
+    for (name, _) in super::PATTERNS {
+        rows.push(search(figures, "grep_rg", name, ("grep", "rg"), "ripgrep, equal threads", 1.1));
+    }
+    for (name, _) in super::PATTERNS {
+        let most = if NO_WASM_FORM.contains(&name) { 3.0 } else { 1.8 };
+        let against = "the native build on one thread";
+        rows.push(search(figures, "grep_wasm", name, ("wasm", "native"), against, most));
+    }
+    rows
+}
+
+fn row(figures: &Figures, (what, figure, from, unit, target): Line) -> Row {
+    let samples = figures.get(figure);
+    let today = samples.and_then(|samples| match from {
+        Ratio(one, other) => Spread::pairs(samples, (one, other), |one, other| one / other),
+        More(one, other) => Spread::pairs(samples, (one, other), |one, other| one - other),
+        Alone(name) => Spread::single(samples, name),
+    });
+    let today = today.map(|spread| spread.in_unit(unit));
+    Row { what: what.to_owned(), target, unit, today }
+}
+
+fn search(
+    figures: &Figures,
+    figure: &str,
+    name: &str,
+    pair: (&str, &str),
+    against: &str,
+    most: f64,
+) -> Row {
+    let samples = figures.get(&format!("{figure} {name}"));
+    let build = if figure == "grep_wasm" { "component" } else { "native" };
+    Row {
+        what: format!("`grep`, {build}, {name}: against {against}"),
+        target: Some(AtMost(most)),
+        unit: Times,
+        today: samples.and_then(|it| Spread::pairs(it, pair, |one, other| one / other)),
+    }
+}
+
+impl Spread {
+    /// From microseconds, bytes or whatever was measured.
+    fn in_unit(self, unit: Unit) -> Self {
+        let scale = match unit {
+            Times | Micros => 1.0,
+            Millis => 1e-3,
+            KiB => 1.0 / 1024.0,
+            MB => 1e-6,
+            PerSecond => 1e-9,
+        };
+        Self { low: self.low * scale, median: self.median * scale, high: self.high * scale }
+    }
+}
+
+impl Unit {
+    fn write(self, value: f64) -> String {
+        let digits = match value.abs() {
+            10.0.. => 0,
+            1.0.. => 1,
+            _ => 2,
+        };
+        let number = format!("{value:.digits$}");
+        match self {
+            Times => format!("{number} ×"),
+            Micros => format!("{number} µs"),
+            Millis => format!("{number} ms"),
+            KiB => format!("{number} KiB"),
+            MB => format!("{number} MB"),
+            PerSecond => format!("{number} · 10⁹"),
+        }
+    }
+}
+
+impl Target {
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            AtMost(most) => value <= most,
+            AtLeast(least) => value >= least,
+        }
+    }
+
+    fn write(self, unit: Unit) -> String {
+        let written = |value: f64| {
+            let text = unit.write(value);
+            // 1.10 is a target; 25.0 is twenty-five.
+            if value.fract() == 0.0 { text.replacen(".0", "", 1) } else { text }
+        };
+        match self {
+            AtMost(most) => format!("≤ {}", written(most)),
+            AtLeast(least) => format!("≥ {}", written(least)),
+        }
+    }
+}
+
+impl Row {
+    fn verdict(&self) -> &'static str {
+        match (self.target, self.today) {
+            (_, None) => "not measured",
+            (None, _) => "",
+            (Some(target), Some(today)) if target.is_met(today.median) => "met",
+            _ => "missed",
+        }
+    }
+}
+
+/// The table as Markdown, which is also readable as it is, and what was missed.
+pub(crate) fn text(rows: &[Row]) -> String {
+    let header = ["what", "target", "today", "middle half", ""].map(str::to_owned);
+    let mut cells = vec![header];
+    for row in rows {
+        let write = |value: f64| row.unit.write(value);
+        cells.push([
+            row.what.clone(),
+            row.target.map_or_else(String::new, |target| target.write(row.unit)),
+            row.today.map_or_else(|| "–".to_owned(), |today| write(today.median)),
+            row.today
+                .map_or_else(String::new, |it| format!("{} – {}", write(it.low), write(it.high))),
+            row.verdict().to_owned(),
+        ]);
+    }
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    // Writing to a `String` cannot fail.
+    for (index, row) in cells.iter().enumerate() {
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(text, "| {cell:width$} ");
+        }
+        text.push_str("|\n");
+        if index == 0 {
+            for width in widths {
+                let _ = write!(text, "|{}", "-".repeat(width + 2));
+            }
+            text.push_str("|\n");
+        }
+    }
+    let missed: Vec<&Row> = rows.iter().filter(|row| row.verdict() == "missed").collect();
+    if missed.is_empty() {
+        text.push_str("\nEvery target that was measured is met.\n");
+        return text;
+    }
+    text.push_str("\nMissed:\n");
+    for row in missed {
+        let (Some(target), Some(today)) = (row.target, row.today) else { continue };
+        let (today, target) = (row.unit.write(today.median), target.write(row.unit));
+        let _ = writeln!(text, "- {}: {today}, not {target}", row.what);
+    }
+    text
+}
+
+/// Everything for a program.
+pub(crate) fn json(machine: &str, rows: &[Row], figures: &Figures) -> Value {
+    let rows = rows.iter().map(|row| {
+        json!({
+            "what": row.what,
+            "target": row.target.map(|target| target.write(row.unit)),
+            "median": row.today.map(|today| today.median),
+            "quartiles": row.today.map(|today| [today.low, today.high]),
+            "today": row.today.map(|today| row.unit.write(today.median)),
+            "verdict": row.verdict(),
+        })
+    });
+    json!({ "machine": machine, "rows": rows.collect::<Vec<_>>(), "samples": figures })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::samples::Samples;
+
+    #[test]
+    fn what_is_missed_is_said_and_what_is_not_measured_is_no_miss() {
+        let samples = |limited: f64| {
+            Samples::from([
+                ("spawn".to_owned(), vec![600.0]),
+                ("limited".to_owned(), vec![limited]),
+                ("bare".to_owned(), vec![limited]),
+                ("host".to_owned(), vec![limited + 5.0]),
+            ])
+        };
+        let slow = text(&rows(&Figures::from([("call_read".to_owned(), samples(60.0))])));
+        assert!(slow.contains("Missed:\n- a spawn of the native `file_read`"), "{slow}");
+        assert!(slow.contains("10 ×, not ≥ 25 ×"), "{slow}");
+        let fast = text(&rows(&Figures::from([("call_read".to_owned(), samples(20.0))])));
+        assert!(fast.contains("Every target that was measured is met."), "{fast}");
+        assert!(fast.contains("not measured"), "{fast}");
+    }
+}
