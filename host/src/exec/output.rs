@@ -62,6 +62,12 @@ impl Pipe {
         Self { state: Arc::default(), sink, limit }
     }
 
+    /// A stream that never ends a call, as stderr is.
+    #[must_use]
+    pub fn unlimited(sink: Sink) -> Self {
+        Self::new(sink, u64::MAX)
+    }
+
     /// Takes bytes from the program: all of them, or those that still fit.
     ///
     /// # Errors

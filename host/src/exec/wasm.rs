@@ -27,8 +27,8 @@ use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError};
-use super::limits::{Limit, STDERR_KEPT};
-use super::output::{Pipe, Sink};
+use super::limits::Limit;
+use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 
@@ -183,7 +183,7 @@ impl GuestProgram {
         };
         let limits = call.limits;
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
-        let stderr = Pipe::new(stderr_sink(&call.stderr), limits.output);
+        let stderr = Pipe::unlimited(call.stderr.clone());
         let guest = Guest {
             component: self.component,
             call,
@@ -227,14 +227,6 @@ impl GuestProgram {
             stderr: stderr.take(),
             usage: finished.usage,
         }
-    }
-}
-
-/// stderr never ends a call: only its tail is kept.
-fn stderr_sink(sink: &Sink) -> Sink {
-    match sink {
-        Sink::Head => Sink::Tail(STDERR_KEPT),
-        Sink::Tail(_) | Sink::Forward(_) => sink.clone(),
     }
 }
 

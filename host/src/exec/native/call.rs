@@ -112,7 +112,7 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
     };
 
     let stdout = Pipe::new(call.stdout.clone(), call.limits.output);
-    let stderr = Pipe::new(call.stderr.clone(), call.limits.output);
+    let stderr = Pipe::unlimited(call.stderr.clone());
     let stdin = match &call.stdin {
         Stdin::Bytes(bytes) => bytes.clone(),
         Stdin::Inherit => Bytes::new(),
@@ -125,7 +125,7 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
         pump(streams.stderr, &call.stderr, &stderr, &signals),
     );
 
-    let flooded = stdout.is_full() || stderr.is_full();
+    let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
     let (exit, limit) = name_end(&ending, program, &call, &complaint);
