@@ -1,0 +1,332 @@
+//! What the cases of `native_lane` stand on: a workspace, tools in it, calls of
+//! them, and a FIFO whose end shows that no process of a tool is left.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ikigai::exec::limits::{Limits, STDERR_KEPT};
+use ikigai::exec::native::{NativeProgram, Supervisor};
+use ikigai::exec::output::{Captured, Sink};
+use ikigai::exec::{Call, Lane, Outcome, Stdin};
+use ikigai::policy::Grant;
+use ikigai_tests::places;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, geteuid, getpid, kill_process};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// Far more than any case takes on a busy machine; a case that reaches it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the case with and, where this user has it, without privilege.
+pub(crate) fn each_mode(case: impl Fn(&Rig)) {
+    // It is the supervisor of every call.
+    let host = places::host();
+    case(&Rig::new(supervisor_at(&host)));
+    if geteuid().is_root() {
+        let mut rig = Rig::new(supervisor_at(&host));
+        let drop_privilege = format!(
+            "exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all '{}' \"$@\"",
+            host.display()
+        );
+        rig.supervisor = rig.file("unprivileged", &format!("#!/bin/sh\n{drop_privilege}\n"), 0o755);
+        case(&rig);
+    }
+}
+
+pub(crate) fn supervisor_at(path: impl AsRef<Path>) -> PathBuf {
+    path.as_ref().to_owned()
+}
+
+/// What was captured, as text.
+pub(crate) fn text(captured: &Captured) -> &str {
+    std::str::from_utf8(&captured.bytes).expect("UTF-8")
+}
+
+/// A workspace and a supervisor.
+pub(crate) struct Rig {
+    /// Removed with the rig.
+    _dir: TempDir,
+    workspace: PathBuf,
+    supervisor: PathBuf,
+}
+
+impl Rig {
+    pub(crate) fn new(supervisor: PathBuf) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let workspace = fs::canonicalize(dir.path()).expect("a path");
+        // A tool without privilege is to write there too.
+        fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
+        Self { _dir: dir, workspace, supervisor }
+    }
+
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    pub(crate) fn supervisor_path(&self) -> &Path {
+        &self.supervisor
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.workspace.join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &str, mode: u32) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        path
+    }
+
+    pub(crate) fn script(&self, body: &str) -> PathBuf {
+        self.file("tool", &format!("#!/bin/sh\n{body}\n"), 0o755)
+    }
+
+    /// The FIFO `alive` in the workspace.
+    pub(crate) fn fifo(&self) -> Fifo {
+        let path = self.path("alive");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Fifo(Arc::new(open(&path, flags, Mode::empty()).expect("open")))
+    }
+
+    fn call(&self) -> Call {
+        let env = [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")];
+        call(&self.workspace, &env)
+    }
+
+    fn program(&self, tool: &Path) -> NativeProgram {
+        NativeProgram::new(tool, Supervisor::at(self.supervisor.as_path()))
+    }
+
+    pub(crate) fn run(&self, tool: &Path, adjust: impl FnOnce(&mut Call)) -> Outcome {
+        let mut call = self.call();
+        adjust(&mut call);
+        finish(one_thread(), self.program(tool).run(call))
+    }
+
+    pub(crate) fn run_with_env(&self, tool: &str, env: &[(&str, &str)]) -> Outcome {
+        let call = call(&self.workspace, env);
+        finish(one_thread(), self.program(Path::new(tool)).run(call))
+    }
+
+    /// Runs `tool`; when `event` has come, `react`s to it.
+    pub(crate) fn run_until(
+        &self,
+        tool: &Path,
+        event: Event,
+        react: impl FnOnce(&Call),
+    ) -> Outcome {
+        let call = self.call();
+        let running = self.program(tool).run(call.clone());
+        finish(one_thread(), async move {
+            let reaction = async {
+                event.wait_aside().await;
+                react(&call);
+            };
+            tokio::join!(running, reaction).0
+        })
+    }
+
+    /// Drops the call of `tool` when `event` has come; returns the token it was given.
+    pub(crate) fn drop_after(&self, tool: &Path, event: Event) -> CancellationToken {
+        let call = self.call();
+        let cancel = call.cancel.clone();
+        let running = self.program(tool).run(call);
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            tokio::select! {
+                outcome = running => panic!("it ended: {outcome:?}"),
+                () = event.wait_aside() => {}
+            }
+        });
+        // The runtime's end waits for what the drop left to do.
+        cancel
+    }
+
+    /// Shuts the runtime down in the middle of the call.
+    pub(crate) fn shut_down_after(&self, tool: &Path, event: Event) {
+        let runtime = one_thread();
+        let running = self.program(tool).run(self.call());
+        runtime.spawn(running);
+        runtime.block_on(event.wait_aside());
+        drop(runtime);
+    }
+
+    pub(crate) fn run_many(&self, tool: &Path, count: usize, check: impl Fn(Outcome)) {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            let calls: Vec<_> =
+                (0..count).map(|_| tokio::spawn(self.program(tool).run(self.call()))).collect();
+            for call in calls {
+                check(call.await.expect("no panic"));
+            }
+        });
+    }
+
+    /// Stops what stands between this process and the tool that holds the FIFO.
+    pub(crate) fn stop_supervisor(&self) {
+        let fifo = self.path("alive");
+        let holds = |pid: &i32| {
+            let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+            fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|link| link == fifo))
+        };
+        let own = getpid().as_raw_nonzero().get();
+        let tool =
+            numbers("/proc").into_iter().find(|pid| *pid != own && holds(pid)).expect("a tool");
+        let mut ancestor = parent(tool).expect("a parent");
+        while ancestor != own {
+            let pid = Pid::from_raw(ancestor).expect("a number");
+            kill_process(pid, Signal::STOP).expect("stopped");
+            ancestor = parent(ancestor).expect("a parent");
+        }
+    }
+}
+
+fn call(workspace: &Path, env: &[(&str, &str)]) -> Call {
+    let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    Call {
+        args: Vec::new(),
+        stdin: Stdin::Bytes(bytes::Bytes::new()),
+        stdout: Sink::Head,
+        stderr: Sink::Tail(STDERR_KEPT),
+        grant: Arc::new(Grant { env: env.collect(), ..Grant::default() }),
+        workspace: workspace.into(),
+        limits: Limits::default(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn finish(runtime: Runtime, running: impl Future<Output = Outcome>) -> Outcome {
+    let outcome =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, running).await.expect("an end") });
+    // Does not wait for threads that are stuck in a sink.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Runs `tool` until this process is killed.
+pub(crate) fn run_forever(tool: &Path, supervisor: &Path) {
+    let workspace = tool.parent().expect("a directory");
+    let program = NativeProgram::new(tool, Supervisor::at(supervisor));
+    let outcome = one_thread().block_on(program.run(call(workspace, &[("PATH", "/usr/bin:/bin")])));
+    panic!("the tool ended: {outcome:?}");
+}
+
+/// The reading end of a FIFO that a tool, and all that it starts, hold open.
+pub(crate) struct Fifo(Arc<OwnedFd>);
+
+/// The first byte in a FIFO.
+pub(crate) struct Event(Arc<OwnedFd>);
+
+impl Fifo {
+    pub(crate) fn first_byte(&self) -> Event {
+        Event(self.0.clone())
+    }
+
+    /// Nobody holds it any more.
+    fn is_at_end(&self) -> bool {
+        let mut bytes = [0; 64];
+        loop {
+            match rustix::io::read(&self.0, &mut bytes) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(error) => panic!("the FIFO broke: {error}"),
+            }
+        }
+    }
+
+    pub(crate) fn assert_nobody(&self) {
+        assert!(self.is_at_end(), "a process of the tool is left");
+    }
+
+    pub(crate) fn wait_for_nobody(&self) {
+        eventually("every process of the tool has ended", || self.is_at_end());
+    }
+}
+
+impl Event {
+    pub(crate) fn wait(&self) {
+        let timeout = Timespec::try_from(PATIENCE).expect("in range");
+        let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));
+        assert!(ready.is_ok_and(|ready| ready == 1), "the tool did not get that far");
+    }
+
+    async fn wait_aside(self) {
+        tokio::task::spawn_blocking(move || self.wait()).await.expect("no panic");
+    }
+}
+
+/// Waits for what no event announces.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn open_descriptors() -> usize {
+    numbers("/proc/self/fd").len()
+}
+
+/// Children of this process, corpses included.
+pub(crate) fn children() -> usize {
+    let own = getpid().as_raw_nonzero().get();
+    numbers("/proc").into_iter().filter(|pid| parent(*pid) == Some(own)).count()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn numbers(dir: &str) -> Vec<i32> {
+    let entries = fs::read_dir(dir).expect("/proc is mounted").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A sink that passes on, and what arrived.
+pub(crate) fn forward() -> (Sink, Arc<Mutex<Vec<u8>>>) {
+    let passed = Arc::new(Mutex::new(Vec::new()));
+    (Sink::Forward(passed.clone()), passed)
+}
+
+/// A sink that takes nothing until the other end is dropped.
+pub(crate) fn blocked() -> (Sink, Sender<()>) {
+    let (release, held) = channel();
+    (Sink::Forward(Arc::new(Mutex::new(Blocked(held)))), release)
+}
+
+struct Blocked(Receiver<()>);
+
+impl Write for Blocked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The other end sends nothing: this returns when it is gone.
+        let _ = self.0.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
