@@ -44,7 +44,7 @@ pub struct Call {
     pub stdin: Stdin,
     /// Where stdout goes, up to [`Limits::output`].
     pub stdout: Sink,
-    /// Where stderr goes.
+    /// Where stderr goes; it never ends a call.
     pub stderr: Sink,
     /// What the program may touch.
     pub grant: Arc<Grant>,

@@ -9,7 +9,7 @@ use ikigai_protocol::EnvelopeCode;
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::envelope::{self, Envelope};
-use crate::exec::limits::Limits;
+use crate::exec::limits::{Limits, STDERR_KEPT};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Outcome, Stdin};
 use crate::policy::{self, Grant, Origin};
@@ -52,8 +52,11 @@ impl Host {
         if let Err(reason) = envelope::check_arguments(&arguments) {
             return Envelope::refused(EnvelopeCode::InvalidParams, reason);
         }
-        let streams =
-            Streams { stdin: Stdin::Bytes(arguments), stdout: Sink::Head, stderr: Sink::Head };
+        let streams = Streams {
+            stdin: Stdin::Bytes(arguments),
+            stdout: Sink::Head,
+            stderr: Sink::Tail(STDERR_KEPT),
+        };
         let outcome =
             self.run(&tool.build, tool.name(), tool.origin, Vec::new(), streams, cancel).await;
         Envelope::of(name, &self.limits, outcome)

@@ -12,6 +12,7 @@ use super::error::{self, CliError};
 use super::options::Options;
 use super::print;
 use crate::exec::envelope::Envelope;
+use crate::exec::limits::STDERR_KEPT;
 use crate::exec::output::Sink;
 use crate::exec::{Outcome, Stdin};
 use crate::host::{Host, Streams};
@@ -140,7 +141,7 @@ async fn malformed_call(host: &Host, build: &Build) -> Finding {
     let streams = Streams {
         stdin: Stdin::Bytes(Bytes::from_static(b"{\"malformed\":")),
         stdout: Sink::Head,
-        stderr: Sink::Head,
+        stderr: Sink::Tail(STDERR_KEPT),
     };
     let cancel = CancellationToken::new();
     let outcome: Outcome =

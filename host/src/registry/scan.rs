@@ -16,7 +16,7 @@ use super::memo::{Answer, Memo};
 use super::tool::{Build, Tool, file_name};
 use super::{BackendChoice, Depth, Skipped, Snapshot};
 use crate::exec::envelope;
-use crate::exec::limits::{Limit, Limits};
+use crate::exec::limits::{Limit, Limits, STDERR_KEPT};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::policy::{self, Backend, Origin};
@@ -140,7 +140,7 @@ impl Scan {
             args: vec!["--schema".into()],
             stdin: Stdin::Bytes(Bytes::new()),
             stdout: Sink::Head,
-            stderr: Sink::Head,
+            stderr: Sink::Tail(STDERR_KEPT),
             grant: Arc::new(policy::for_schema(backend)),
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
