@@ -22,6 +22,10 @@ const WORKSPACE: &str = ".";
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
+/// What is asked for after a short read, in bytes: most often the file is at its
+/// end, and the host clears as much memory as it is asked to fill.
+const PROBE_BYTES: usize = 4 << 10;
+
 /// The directories that the host preopened.
 #[derive(Debug)]
 pub struct WasiFiles {
@@ -154,16 +158,18 @@ fn named_kind(found: DescriptorType) -> Kind {
 pub struct File {
     descriptor: Option<Descriptor>,
     offset: u64,
+    /// The most to ask for next, in bytes.
+    ask: usize,
 }
 
 impl File {
     fn new(descriptor: Descriptor) -> Self {
-        Self { descriptor: Some(descriptor), offset: 0 }
+        Self { descriptor: Some(descriptor), offset: 0, ask: TRANSFER_BYTES }
     }
 
     /// Stands for what must not be opened.
     fn closed() -> Self {
-        Self { descriptor: None, offset: 0 }
+        Self { descriptor: None, offset: 0, ask: TRANSFER_BYTES }
     }
 
     fn descriptor(&self) -> io::Result<&Descriptor> {
@@ -173,8 +179,10 @@ impl File {
 
 impl Read for File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = buffer.len().min(TRANSFER_BYTES) as u64;
-        let (bytes, _) = self.descriptor()?.read(length, self.offset).map_err(io_error)?;
+        let length = buffer.len().min(self.ask);
+        let read = self.descriptor()?.read(length as u64, self.offset);
+        let (bytes, _) = read.map_err(io_error)?;
+        self.ask = if bytes.len() < length { PROBE_BYTES } else { TRANSFER_BYTES };
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.offset += bytes.len() as u64;
         Ok(bytes.len())
