@@ -55,7 +55,8 @@ impl Supervisor {
         Self::at(Path::new("/proc/self/exe"))
     }
 
-    /// Another build of the host; for programs that only embed the library.
+    /// Another build of the host, by its absolute path; for programs that only embed
+    /// the library.
     #[must_use]
     pub fn at(path: impl Into<Arc<Path>>) -> Self {
         Self(path.into())

@@ -47,6 +47,11 @@ impl Helper {
     /// goes to `stderr`.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
     pub(super) fn start(executable: &Path, stderr: BorrowedFd<'_>) -> io::Result<Self> {
+        if !executable.is_absolute() {
+            // The standard library forks where it has to look a name up.
+            let reason = format!("`{}` is not an absolute path", executable.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let (own, its) = std::os::unix::net::UnixStream::pair()?;
         own.set_nonblocking(true)?;
         let control = UnixStream::from_std(own)?;
