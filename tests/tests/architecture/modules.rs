@@ -1,0 +1,178 @@
+//! Which module of the host may use which other, read from the sources.
+//!
+//! Paths are found where they are written: in `use`, with its braces, and inside
+//! expressions, from `crate::`, `super::` or the crate's own name. Comments and
+//! strings do not count. What a macro makes of its input is not seen.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The modules of the host, from low to high. Those of one row are independent of
+/// each other; a module may use those of lower rows.
+const LAYERS: &[&[&str]] = &[
+    &["digest", "places"],
+    &["policy"],
+    &["exec"],
+    &["registry"],
+    &["assets"],
+    &["provider"],
+    &["host"],
+    &["agent"],
+    &["repl"],
+    &["cli"],
+];
+
+/// The program, and the list of modules: above everything.
+const TOP: &[&str] = &["main", "lib"];
+
+/// All sources below `root`, by their path relative to it.
+pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
+    let mut sources = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root).expect("below the root");
+                let text = fs::read_to_string(&path).expect("a source in UTF-8");
+                sources.insert(name.to_str().expect("a name in UTF-8").to_owned(), text);
+            }
+        }
+    }
+    sources
+}
+
+/// Every use that goes up or sideways, and every module without a layer.
+pub(crate) fn wrong_arrows(sources: &BTreeMap<String, String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, text) in sources {
+        let place: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+        let module = place[0];
+        if TOP.contains(&module) {
+            continue;
+        }
+        let Some(layer) = layer(module) else {
+            wrong.push(format!(
+                "`{module}` has no place in the architecture: give it a row in \
+                 tests/tests/architecture/modules.rs"
+            ));
+            continue;
+        };
+        for (line, used) in uses(text, place.len()) {
+            let is_wrong = used != module && self::layer(&used).is_some_and(|other| other >= layer);
+            if is_wrong {
+                wrong.push(format!("{path}:{line}: `{module}` must not use `{used}`"));
+            }
+        }
+    }
+    wrong.dedup();
+    wrong
+}
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// The top-level modules that a source names, with their lines. `depth` is how
+/// many `super` lead from it to the crate.
+///
+/// A module inside the file (`mod tests`) lies one deeper, and its `super::super`
+/// is taken for a step further up than it is; what then follows is no name of a
+/// top-level module, unless it is one by chance.
+fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
+    let tokens = tokens(text);
+    let word = |at: usize| tokens.get(at).map_or("", |(_, token)| token.as_str());
+    let mut uses = Vec::new();
+    for at in 0..tokens.len() {
+        let mut next = at;
+        let mut supers = 0;
+        while word(next) == "super" && word(next + 1) == "::" {
+            supers += 1;
+            next += 2;
+        }
+        let from_crate = matches!(word(at), "crate" | "ikigai") && word(at + 1) == "::";
+        let previous = if at == 0 { "" } else { word(at - 1) };
+        let is_head = previous != "::" || word(at) == "ikigai";
+        if from_crate && is_head {
+            next += 2;
+        } else if supers != depth || previous == "::" {
+            continue;
+        }
+        uses.extend(first_names(&tokens[next..]));
+    }
+    uses
+}
+
+/// The names that a path starts with: one, or each at the top level of braces.
+fn first_names(tokens: &[(usize, String)]) -> Vec<(usize, String)> {
+    let Some((line, first)) = tokens.first() else { return Vec::new() };
+    if first != "{" {
+        return vec![(*line, first.clone())];
+    }
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let mut at_start = true;
+    for (line, token) in tokens {
+        match token.as_str() {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "," => at_start = true,
+            _ => {
+                if depth == 1 && at_start {
+                    names.push((*line, token.clone()));
+                }
+                at_start = false;
+            }
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names
+}
+
+/// Words, `::` and single other characters, with their lines; no comments, no
+/// strings.
+fn tokens(text: &str) -> Vec<(usize, String)> {
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (length, token) = match first {
+            '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), None),
+            '"' => (string(rest), None),
+            ':' if rest.starts_with("::") => (2, Some("::")),
+            _ if first.is_alphanumeric() || first == '_' => {
+                let is_end = |c: char| !(c.is_alphanumeric() || c == '_');
+                let length = rest.find(is_end).unwrap_or(rest.len());
+                (length, Some(&rest[..length]))
+            }
+            // A quote in a character literal would open a string.
+            '\'' if rest.starts_with("'\"'") => (3, None),
+            _ if first.is_whitespace() => (first.len_utf8(), None),
+            _ => (first.len_utf8(), Some(&rest[..first.len_utf8()])),
+        };
+        if let Some(token) = token {
+            tokens.push((line, token.to_owned()));
+        }
+        line += rest[..length].matches('\n').count();
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// The length of the string that `text` starts with, quotes included.
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}

@@ -1,0 +1,55 @@
+//! Which package of the workspace may depend on which other.
+
+use serde_json::Value;
+
+/// What stands for any package of the workspace.
+const ANY: &[&str] = &["*"];
+
+/// A package, and the packages of the workspace that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("ikigai-protocol", &[]),
+    ("ikigai-tools", &["ikigai-protocol"]),
+    ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
+    ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
+    // Never on `ikigai-tools`: to the host a standard tool is a tool like any other.
+    ("ikigai", &["ikigai-protocol"]),
+    ("ikigai-bench-guest", &[]),
+    ("ikigai-test-guests", &[]),
+    ("ikigai-tests", ANY),
+    // Compiled before anything else, and builds the rest.
+    ("xtask", &[]),
+];
+
+/// What `cargo metadata` says that ought not to be, in its order. Dependencies of
+/// tests count: they are arrows as well.
+pub(crate) fn wrong_arrows(metadata: &Value) -> Vec<String> {
+    let packages = list(metadata, "packages");
+    let in_workspace = |name: &str| packages.iter().any(|package| text(package, "name") == name);
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = text(package, "name");
+        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+            wrong.push(format!(
+                "`{name}` has no place in the architecture: give it a row in \
+                 tests/tests/architecture/packages.rs"
+            ));
+            continue;
+        };
+        let dependencies = list(package, "dependencies").iter();
+        for dependency in dependencies.map(|dependency| text(dependency, "name")) {
+            let is_allowed = *allowed == ANY || allowed.contains(&dependency);
+            if in_workspace(dependency) && !is_allowed {
+                wrong.push(format!("`{name}` must not depend on `{dependency}`"));
+            }
+        }
+    }
+    wrong
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
