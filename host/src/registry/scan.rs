@@ -260,6 +260,10 @@ fn choose(
         None => (None, "it has no component"),
         Some(Ok(found)) => (Some(found), "the flag asks for it"),
         Some(Err(Refusal::Unusable(_))) => (None, "its component cannot be used on this host"),
+        // Whoever asks for native builds does not fall back to one.
+        Some(Err(Refusal::Failed(_))) if scan.backend == BackendChoice::Native => {
+            (None, "the flag asks for it")
+        }
         Some(Err(Refusal::Failed(_))) => {
             return native.and_then(|(build, _)| {
                 skip(&build.path, "its component failed, and that never falls back to native")
