@@ -4,6 +4,7 @@
 //! tool runs. Knows nothing of models, envelopes or flags.
 
 mod candidate;
+mod file;
 mod loader;
 mod memo;
 mod scan;
@@ -76,7 +77,7 @@ impl Skipped {
     /// The one line that a failing candidate gets.
     #[must_use]
     pub fn line(&self) -> String {
-        format!("Debug: tool '{}' schema failed ({})", tool::file_name(&self.path), self.reason)
+        format!("Debug: tool '{}' schema failed ({})", file::name(&self.path), self.reason)
     }
 }
 
@@ -203,7 +204,7 @@ impl Registry {
     /// The file is no candidate or cannot be read.
     pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
         let candidate = named(path)?;
-        candidate.build(&self.memo, &self.loader)
+        Build::of(&candidate, &self.memo, &self.loader)
     }
 
     fn scanner(&self, depth: Depth) -> Scan {
@@ -262,7 +263,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let mut count = 0;
     for candidate in candidates {
         let path = candidate.path.display().to_string();
-        let build = candidate.build(&memo, &loader)?;
+        let build = Build::of(&candidate, &memo, &loader)?;
         if build.backend() == crate::policy::Backend::Wasm {
             build.program().await.map_err(|error| format!("`{path}` {error}"))?;
             count += 1;

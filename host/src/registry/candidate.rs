@@ -1,16 +1,12 @@
 //! The files of a tool directory that may be tools.
 
 use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustix::fs::OFlags;
-
-use super::loader::Loader;
+use super::file;
 use super::memo::{Identity, Memo};
-use super::tool::Build;
 use crate::digest::Digest;
 use crate::policy::{Backend, Origin};
 
@@ -46,37 +42,15 @@ impl Candidate {
         }
     }
 
-    /// The program that the file is. Nothing is started or compiled.
-    pub(super) fn build(&self, memo: &Memo, loader: &Arc<Loader>) -> Result<Arc<Build>, String> {
-        let digest = self.digest(memo).map_err(|error| format!("cannot be read: {error}"))?;
-        let path = self.path.clone();
-        Ok(Arc::new(match self.backend {
-            Backend::Native => Build::native(path, digest),
-            Backend::Wasm => Build::wasm(path, digest, Arc::clone(loader)),
-        }))
-    }
-
     /// The digest of the contents, read only if the file is not known.
-    fn digest(&self, memo: &Memo) -> io::Result<Digest> {
+    pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
         let identity = Identity::of(&self.metadata);
         if let Some(digest) = memo.digest(&identity) {
             return Ok(digest);
         }
-        let digest = Digest::of(&self.read()?);
+        let digest = Digest::of(&file::read(&self.path)?);
         memo.keep_digest(&identity, &self.metadata, digest);
         Ok(digest)
-    }
-
-    /// The contents. Does not wait if the file has become a FIFO meanwhile.
-    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("is no longer a regular file"));
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(bytes)
     }
 }
 

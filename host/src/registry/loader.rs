@@ -2,17 +2,14 @@
 //! components share made on first use.
 
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use super::candidate::Candidate;
-use super::tool::file_name;
+use super::file;
 use crate::digest::Digest;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
-use crate::policy::Origin;
 
 /// What is told of work that a person may wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,15 +81,13 @@ impl Loader {
         // The semaphore is never closed.
         let _turn = self.compilations.acquire().await;
         let (loader, path) = (Arc::clone(self), path.to_owned());
-        let compiled = tokio::task::spawn_blocking(move || loader.compile(path, digest));
+        let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest));
         compiled.await.map_err(|error| ComponentError::Invalid(error.to_string()))?
     }
 
-    fn compile(&self, path: PathBuf, digest: Digest) -> Result<GuestProgram, ComponentError> {
-        let name = file_name(&path);
-        let candidate = Candidate::at(path, Origin::User)
-            .ok_or_else(|| ComponentError::Invalid("the file is gone".to_owned()))?;
-        let bytes = candidate.read().map_err(|error| ComponentError::Invalid(error.to_string()))?;
+    fn compile(&self, path: &Path, digest: Digest) -> Result<GuestProgram, ComponentError> {
+        let name = file::name(path);
+        let bytes = file::read(path).map_err(|error| ComponentError::Invalid(error.to_string()))?;
         if Digest::of(&bytes) != digest {
             return Err(ComponentError::Invalid("the file has changed; scan again".to_owned()));
         }

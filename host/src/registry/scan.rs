@@ -11,9 +11,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::candidate::{self, Candidate};
+use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo};
-use super::tool::{Build, Tool, file_name};
+use super::tool::{Build, Tool};
 use super::{BackendChoice, Depth, Skipped, Snapshot};
 use crate::exec::envelope;
 use crate::exec::limits::{Limit, Limits, STDERR_KEPT};
@@ -91,7 +92,7 @@ impl Scan {
         &self,
         candidate: &Candidate,
     ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
-        let build = candidate.build(&self.memo, &self.loader).map_err(Refusal::Failed)?;
+        let build = Build::of(candidate, &self.memo, &self.loader).map_err(Refusal::Failed)?;
         let digest = build.digest;
         let known = self.memo.answer(&digest).filter(|answer| !self.asks_again(candidate, answer));
         let answer = match known {
@@ -228,7 +229,7 @@ fn add(
     if let Some(first) = found.get(tool.name()) {
         let reason = format!(
             "`{}` in the same directory has the same name `{}`",
-            file_name(&first.build.path),
+            file::name(&first.build.path),
             tool.name()
         );
         snapshot.warnings.push(format!("{}: skipped, {reason}", tool.build.path.display()));

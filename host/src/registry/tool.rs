@@ -1,7 +1,7 @@
 //! One tool as the registry knows it: its schema, its builds, and which of them
 //! runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ikigai_protocol::ToolSchema;
@@ -13,7 +13,9 @@ use crate::exec::native::{NativeProgram, Supervisor};
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, Origin};
 
+use super::candidate::Candidate;
 use super::loader::Loader;
+use super::memo::Memo;
 
 /// A tool that can be called. Cheap to clone.
 #[derive(Clone)]
@@ -57,14 +59,22 @@ enum Program {
 }
 
 impl Build {
-    pub(super) fn native(path: PathBuf, digest: Digest) -> Self {
-        let program =
-            Program::Native(NativeProgram::new(path.clone(), Supervisor::of_this_process()));
-        Self { path, digest, program }
-    }
-
-    pub(super) fn wasm(path: PathBuf, digest: Digest, loader: Arc<Loader>) -> Self {
-        Self { path, digest, program: Program::Wasm { loader, loaded: OnceCell::new() } }
+    /// The program that a candidate is. Nothing is started or compiled.
+    pub(super) fn of(
+        candidate: &Candidate,
+        memo: &Memo,
+        loader: &Arc<Loader>,
+    ) -> Result<Arc<Self>, String> {
+        let digest = candidate.digest(memo).map_err(|error| format!("cannot be read: {error}"))?;
+        let path = candidate.path.clone();
+        let program = match candidate.backend {
+            Backend::Native => {
+                let supervisor = Supervisor::of_this_process();
+                Program::Native(NativeProgram::new(path.clone(), supervisor))
+            }
+            Backend::Wasm => Program::Wasm { loader: Arc::clone(loader), loaded: OnceCell::new() },
+        };
+        Ok(Arc::new(Self { path, digest, program }))
     }
 
     /// Which kind of program it is.
@@ -108,10 +118,4 @@ impl Build {
             Program::Native(_) => Err(ComponentError::NotACommand),
         }
     }
-}
-
-/// The file name without directory and `.wasm`, for messages.
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,0 +1,58 @@
+//! What each standard component can ask for. A new line here is a new capability:
+//! it belongs into a review, not into a regenerated file.
+
+use ikigai_tests::host::Host;
+use serde_json::Value;
+
+/// What Rust's standard library and its streams bring, whatever a tool does.
+const STANDARD: &[&str] = &[
+    "wasi:cli/environment",
+    "wasi:cli/exit",
+    "wasi:cli/stderr",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stderr",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:clocks/wall-clock",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+];
+
+/// Files, by way of the preopened directories.
+const FILES: &[&str] = &["wasi:filesystem/preopens", "wasi:filesystem/types"];
+
+#[test]
+fn components_import_what_they_need_and_no_more() {
+    let expected = [
+        // The replacement of a file is the host's, inside a directory that the tool holds.
+        ("file_edit", &["ikigai:tool/workspace"][..]),
+        ("file_read", &[]),
+        ("file_write", &[]),
+        ("glob", &[]),
+        // The seeds of hash maps in the regular expression engine.
+        ("grep", &["wasi:random/insecure-seed"]),
+    ];
+    let host = Host::new().with_shared_cache();
+    for (tool, own) in expected {
+        let mut allowed: Vec<&str> = [STANDARD, FILES, own].concat();
+        allowed.sort_unstable();
+        assert_eq!(imports(&host, tool), allowed, "imports of `{tool}`");
+    }
+}
+
+/// The interfaces that a tool imports, without their versions, sorted.
+fn imports(host: &Host, tool: &str) -> Vec<String> {
+    let shown = host.run(["tool", "show", tool, "--json"]).expect_code(0).json();
+    let imports = shown["imports"].as_array().expect("a list of imports");
+    let name = |import: &Value| {
+        let import = import.as_str().expect("a name");
+        import.split('@').next().unwrap_or(import).to_owned()
+    };
+    let mut names: Vec<String> = imports.iter().map(name).collect();
+    names.sort_unstable();
+    names
+}
