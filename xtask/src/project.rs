@@ -38,10 +38,13 @@ impl Project {
         // target directory may be shared by several clones.
         let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        // The root's manifest: asked with a member's, cargo takes that member for the
+        // only default one.
+        let root = manifest_dir.parent().context("this program is no member of a workspace")?;
         let mut command = Command::new(cargo());
         command
             .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
-            .arg(manifest_dir.join("Cargo.toml"));
+            .arg(root.join("Cargo.toml"));
         let text = run::output(&mut command)?;
         let metadata: Value = serde_json::from_str(&text).context("cannot read cargo metadata")?;
         let path = |key: &str| {
