@@ -1,9 +1,13 @@
 //! Running the host as its users do, in an environment of the test's own, and
 //! saying everything when it did not do what was expected.
 
+mod running;
+mod workshop;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -13,12 +17,17 @@ use tempfile::TempDir;
 
 use crate::places;
 
+use running::Patience;
+pub use running::Running;
+pub use workshop::{NOBODY, schema};
+
 /// The host with a home, a workspace and a directory of user tools that are empty
 /// and end with it. Nothing of the machine's own configuration reaches it.
 pub struct Host {
     scratch: TempDir,
     cache: PathBuf,
     env: Vec<(OsString, OsString)>,
+    user: Option<u32>,
 }
 
 impl Host {
@@ -26,11 +35,11 @@ impl Host {
     #[must_use]
     pub fn new() -> Self {
         let scratch = TempDir::new().expect("a temporary directory");
-        for name in ["home", "workspace", "user-tools"] {
+        for name in ["home", "workspace", "user-tools", "tmp"] {
             std::fs::create_dir(scratch.path().join(name)).expect("a directory of the test");
         }
         let cache = scratch.path().join("cache");
-        Self { scratch, cache, env: Vec::new() }
+        Self { scratch, cache, env: Vec::new(), user: None }
     }
 
     /// Takes compiled components from a cache that outlives the test: components
@@ -60,6 +69,12 @@ impl Host {
         self.scratch.path().join("user-tools")
     }
 
+    /// Its user's home.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.scratch.path().join("home")
+    }
+
     /// Runs `ikigai ARGS` with nothing on stdin.
     pub fn run<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         self.run_with(args, b"")
@@ -71,19 +86,28 @@ impl Host {
         args: impl IntoIterator<Item = S>,
         stdin: &[u8],
     ) -> Ran {
+        Ran::of(self.command().args(args), stdin)
+    }
+
+    /// The host with nothing but its environment.
+    #[must_use]
+    pub fn command(&self) -> Command {
         let mut command = Command::new(places::host());
         command
-            .args(args)
             .current_dir(self.workspace())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
-            .env("HOME", self.scratch.path().join("home"))
+            .env("HOME", self.home())
+            .env("TMPDIR", self.scratch.path().join("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
             .env("IKIGAI_SYSTEM_TOOLS", places::tools())
             .env("IKIGAI_USER_TOOLS", self.user_tools())
             .envs(self.env.iter().map(|(name, value)| (name, value)));
-        Ran::of(&mut command, stdin)
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
     }
 }
 
@@ -112,11 +136,13 @@ impl Ran {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
         let mut pipe = child.stdin.take().expect("stdin is a pipe");
+        let patience = Patience::with(&child);
         let output = thread::scope(|scope| {
             // A program need not read what it is given.
             scope.spawn(move || drop(pipe.write_all(stdin)));
             child.wait_with_output().expect("the output of a child")
         });
+        patience.end();
         Self { shown, directory, output }
     }
 

@@ -31,12 +31,6 @@ pub fn built_examples() -> PathBuf {
     named("IKIGAI_TEST_EXAMPLES", "examples")
 }
 
-/// The hostile components of `tests/guests`: `IKIGAI_TEST_GUESTS`, or `TARGET/guests`.
-#[must_use]
-pub fn guests() -> PathBuf {
-    existing("IKIGAI_TEST_GUESTS", "guests", "cargo xtask stage")
-}
-
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {

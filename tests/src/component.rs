@@ -1,0 +1,136 @@
+//! Components as small as they can be, written as text: what a component says
+//! and how it ends is all that most tests of discovery need, and hundreds of them
+//! compile in the time of one from Rust.
+
+use std::fmt::Write as _;
+
+/// How a component goes on once it has said what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It returns, as a command that went well.
+    Well,
+    /// It returns, as a command that failed.
+    Badly,
+    /// It traps.
+    Trap,
+    /// It never ends.
+    Spin,
+    /// It says everything again, without end.
+    Flood,
+    /// It makes a table grow until that is refused, and traps.
+    GrowTable,
+}
+
+/// A component that prints `text`, whatever it is asked, and never reads stdin.
+#[must_use]
+pub fn printing(text: impl AsRef<[u8]>, ending: Ending) -> Vec<u8> {
+    assemble(&printing_text(text.as_ref(), ending, ""))
+}
+
+/// The same, but it imports something that no host has.
+#[must_use]
+pub fn importing(import: &str, text: &str) -> Vec<u8> {
+    let import = format!("(import \"{import}\" (instance (export \"it\" (func))))");
+    assemble(&printing_text(text.as_bytes(), Ending::Well, &import))
+}
+
+/// A component that is a library: it has nothing to run.
+#[must_use]
+pub fn library() -> Vec<u8> {
+    assemble("(component)")
+}
+
+/// A core module, as `wasm32-wasip1` makes them.
+#[must_use]
+pub fn core_module() -> Vec<u8> {
+    assemble("(module (memory (export \"memory\") 1) (func (export \"_start\")))")
+}
+
+fn assemble(text: &str) -> Vec<u8> {
+    wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn printing_text(text: &[u8], ending: Ending, import: &str) -> String {
+    const START: usize = 64;
+    let pages = (START + text.len()).div_ceil(65536);
+    let data = text.iter().fold(String::new(), |mut data, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(data, "\\{byte:02x}");
+        data
+    });
+    let (length, ending) = (text.len(), ending_text(ending));
+    format!(
+        r#"(component
+  {import}
+  (import "wasi:io/error@0.2.0" (instance $error (export "error" (type (sub resource)))))
+  (alias export $error "error" (type $error))
+  (import "wasi:io/streams@0.2.0" (instance $streams
+    (alias outer 1 $error (type $outer))
+    (export "error" (type $error (eq $outer)))
+    (export "output-stream" (type $stream (sub resource)))
+    (type $failure (variant (case "last-operation-failed" (own $error)) (case "closed")))
+    (export "stream-error" (type $stream-error (eq $failure)))
+    (export "[method]output-stream.blocking-write-and-flush" (func
+      (param "self" (borrow $stream)) (param "contents" (list u8))
+      (result (result (error $stream-error)))))))
+  (alias export $streams "output-stream" (type $stream))
+  (import "wasi:cli/stdout@0.2.0" (instance $stdout
+    (alias outer 1 $stream (type $outer))
+    (export "output-stream" (type $stream (eq $outer)))
+    (export "get-stdout" (func (result (own $stream))))))
+  (core module $memory
+    (memory (export "memory") {pages})
+    (data (i32.const {START}) "{data}"))
+  (core instance $memory (instantiate $memory))
+  (core func $get-stdout (canon lower (func $stdout "get-stdout")))
+  (core func $write (canon lower
+    (func $streams "[method]output-stream.blocking-write-and-flush")
+    (memory (core memory $memory "memory"))))
+  (core module $main
+    (import "memory" "memory" (memory {pages}))
+    (import "host" "get-stdout" (func $get-stdout (result i32)))
+    (import "host" "write" (func $write (param i32 i32 i32 i32)))
+    (table $table 1 funcref)
+    (func $say (param $out i32)
+      (local $at i32) (local $length i32)
+      (loop $next
+        (local.set $length (i32.sub (i32.const {length}) (local.get $at)))
+        (if (i32.gt_u (local.get $length) (i32.const 4096))
+          (then (local.set $length (i32.const 4096))))
+        (if (i32.eqz (local.get $length)) (then return))
+        (call $write (local.get $out)
+          (i32.add (i32.const {START}) (local.get $at)) (local.get $length) (i32.const 0))
+        (if (i32.load8_u (i32.const 0)) (then unreachable))
+        (local.set $at (i32.add (local.get $at) (local.get $length)))
+        (br $next)))
+    (func (export "run") (result i32)
+      (local $out i32)
+      (local.set $out (call $get-stdout))
+      (call $say (local.get $out))
+      {ending}))
+  (core instance $main (instantiate $main
+    (with "memory" (instance $memory))
+    (with "host" (instance
+      (export "get-stdout" (func $get-stdout)) (export "write" (func $write))))))
+  (func $run (result (result)) (canon lift (core func $main "run")))
+  (component $command
+    (import "run" (func $run (result (result))))
+    (export "run" (func $run)))
+  (instance $command (instantiate $command (with "run" (func $run))))
+  (export "wasi:cli/run@0.2.0" (instance $command)))"#
+    )
+}
+
+fn ending_text(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Well => "(i32.const 0)",
+        Ending::Badly => "(i32.const 1)",
+        Ending::Trap => "unreachable",
+        Ending::Spin => "(loop $forever (br $forever)) unreachable",
+        Ending::Flood => "(loop $again (call $say (local.get $out)) (br $again)) unreachable",
+        Ending::GrowTable => {
+            "(loop $more (br_if $more (i32.ne (i32.const -1)
+               (table.grow $table (ref.null func) (i32.const 1000))))) unreachable"
+        }
+    }
+}

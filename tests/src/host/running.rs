@@ -1,0 +1,123 @@
+//! A host that is started and does something else meanwhile, and the bound on
+//! how long any host may take.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Host, Ran};
+
+/// Far beyond what anything takes on a busy machine. What reaches it hangs, and
+/// is killed so that the test can say so.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Kills a child that does not end.
+pub(super) struct Patience(Sender<()>);
+
+impl Patience {
+    pub(super) fn with(child: &Child) -> Self {
+        let pid = Pid::from_child(child);
+        let (sender, ended) = channel::<()>();
+        thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                // The test sees a signal where it expected an exit code.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Self(sender)
+    }
+
+    pub(super) fn end(self) {
+        drop(self.0);
+    }
+}
+
+/// A host that runs, its stdin open and silent.
+pub struct Running {
+    child: Child,
+    shown: String,
+    patience: Patience,
+}
+
+impl Host {
+    /// Starts `ikigai ARGS` and does not wait for it. It leads a process group of
+    /// its own, so that a signal to it is to it alone.
+    pub fn start<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
+        let mut command = self.command();
+        command.args(args);
+        Running::start(&mut command)
+    }
+}
+
+impl Running {
+    /// Starts `command` with pipes for all three streams.
+    pub fn start(command: &mut Command) -> Self {
+        let shown = format!("{command:?}");
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
+        let patience = Patience::with(&child);
+        Self { child, shown, patience }
+    }
+
+    /// Sends a signal to the host's process alone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the host is there");
+    }
+
+    /// Waits until `path` exists: what a tool makes to say that it runs.
+    #[track_caller]
+    pub fn wait_for(&mut self, path: &Path) {
+        let mut waited = Duration::ZERO;
+        while !path.exists() {
+            let status = self.child.try_wait().expect("waited for");
+            assert!(status.is_none(), "{} ended before `{}`", self.shown, path.display());
+            assert!(waited < PATIENCE, "{} never made `{}`", self.shown, path.display());
+            thread::sleep(Duration::from_millis(10));
+            waited += Duration::from_millis(10);
+        }
+    }
+
+    /// The CPU time that the host has used so far, in ticks of its clock.
+    #[must_use]
+    pub fn processor_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        // The name is in parentheses and may hold spaces; utime and stime are the
+        // 14th and 15th fields (proc_pid_stat(5)).
+        let stat = stat.unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+        fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    }
+
+    /// Waits until the host has used so much more CPU time: a guest that spins is
+    /// seen by nothing else from outside.
+    #[track_caller]
+    pub fn wait_until_busy(&mut self, ticks: u64) {
+        let mut waited = Duration::ZERO;
+        while self.processor_ticks() < ticks {
+            let status = self.child.try_wait().expect("waited for");
+            assert!(status.is_none(), "{} ended before it was busy", self.shown);
+            assert!(waited < PATIENCE, "{} was never busy", self.shown);
+            thread::sleep(Duration::from_millis(10));
+            waited += Duration::from_millis(10);
+        }
+    }
+
+    /// Waits for its end. Its stdin stays open until then.
+    pub fn wait(mut self) -> Ran {
+        let stdin = self.child.stdin.take();
+        let output = self.child.wait_with_output().expect("the output of a child");
+        drop(stdin);
+        self.patience.end();
+        Ran { shown: self.shown, directory: None, output }
+    }
+}

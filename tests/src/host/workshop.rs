@@ -1,0 +1,165 @@
+//! What tests put in the way of a host: tools, files, another user.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::Host;
+use crate::{leftovers, places};
+
+/// A user without any rights of its own.
+pub const NOBODY: u32 = 65534;
+
+impl Host {
+    /// A host whose tools are the test's own alone.
+    #[must_use]
+    pub fn without_system_tools() -> Self {
+        let host = Self::new();
+        let dir = host.system_tools();
+        fs::create_dir(&dir).expect("a directory of the test");
+        host.env("IKIGAI_SYSTEM_TOOLS", dir)
+    }
+
+    /// The directory that [`Self::without_system_tools`] has in place of the
+    /// staged one.
+    #[must_use]
+    pub fn system_tools(&self) -> PathBuf {
+        self.scratch.path().join("system-tools")
+    }
+
+    /// The directory that ends with this host and holds all the others.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Where this host caches, beneath `XDG_CACHE_HOME`.
+    #[must_use]
+    pub fn cache(&self) -> PathBuf {
+        self.cache.join("ikigai")
+    }
+
+    /// From now on runs as a user without rights: everything so far becomes its
+    /// own. Without root the user is one already.
+    #[must_use]
+    pub fn as_nobody(mut self) -> Self {
+        if geteuid().is_root() {
+            give(self.scratch.path());
+            self.user = Some(NOBODY);
+        }
+        self
+    }
+
+    /// A file in any of the host's directories, its parents made where they lack.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = self.scratch.path().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
+        fs::write(&path, content).expect("a file of the test");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        path
+    }
+
+    /// A tool that is a shell script in the directory of user tools. It answers
+    /// `--schema` and otherwise does what `body` says.
+    pub fn script(&self, name: &str, body: &str) -> PathBuf {
+        let schema = schema(name);
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = --schema ]; then printf %s '{schema}'; exit; fi\n{body}\n"
+        );
+        self.write(Path::new("user-tools").join(name), text, 0o755)
+    }
+
+    /// A tool that is an executable with exactly this content.
+    pub fn program(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        self.write(Path::new("user-tools").join(name), content, 0o755)
+    }
+
+    /// A guest of `tests/guests` in the directory of user tools.
+    pub fn guest(&self, name: &str) -> PathBuf {
+        let file = format!("{name}.wasm");
+        self.write(Path::new("user-tools").join(&file), guest_bytes(name), 0o644)
+    }
+
+    /// A guest of `tests/guests` as the standard tool `as_name` in the directory
+    /// of system tools, with the grant that goes with the name. The name must be
+    /// as long as the guest's own.
+    pub fn guest_as(&self, name: &str, own_name: &str, as_name: &str) -> PathBuf {
+        assert_eq!(own_name.len(), as_name.len(), "the name is written over the guest's own");
+        let mut bytes = guest_bytes(name);
+        let own = format!("\"name\":\"{own_name}\"");
+        let places: Vec<usize> = bytes
+            .windows(own.len())
+            .enumerate()
+            .filter_map(|(place, window)| (window == own.as_bytes()).then_some(place))
+            .collect();
+        assert_eq!(places.len(), 1, "`{own}` in the guest `{name}`");
+        let start = places[0] + "\"name\":\"".len();
+        bytes[start..start + as_name.len()].copy_from_slice(as_name.as_bytes());
+        let file = format!("{}.wasm", as_name.replace('_', "-"));
+        self.write(Path::new("system-tools").join(file), bytes, 0o644)
+    }
+
+    /// Every file beneath the host's directories but the cache, with its size:
+    /// what a test compares before and after.
+    #[must_use]
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        let mut files = Vec::new();
+        collect(self.scratch.path(), &self.cache, &mut files);
+        files.sort();
+        files
+    }
+
+    /// Fails unless every process that has to do with this host is gone, or goes
+    /// while it is waited for.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        leftovers::assert_none(self.scratch.path());
+        let tmp = self.scratch.path().join("tmp");
+        let left: Vec<_> = fs::read_dir(tmp).expect("a directory").flatten().collect();
+        assert!(left.is_empty(), "left in TMPDIR: {left:?}");
+    }
+}
+
+/// The schema of a tool that does not matter.
+#[must_use]
+pub fn schema(name: &str) -> String {
+    format!(
+        r#"{{"name":"{name}","description":"The tool {name}","parameters":{{"type":"object","properties":{{}}}}}}"#
+    )
+}
+
+fn guest_bytes(name: &str) -> Vec<u8> {
+    let path = places::guests().join(format!("{name}.wasm"));
+    fs::read(&path).unwrap_or_else(|error| panic!("`{}`: {error}", path.display()))
+}
+
+fn give(path: &Path) {
+    let metadata = fs::symlink_metadata(path).expect("there");
+    if metadata.is_symlink() {
+        return;
+    }
+    chown(path, Some(NOBODY), Some(NOBODY)).expect("given away");
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).expect("readable").flatten() {
+            give(&entry.path());
+        }
+    }
+}
+
+fn collect(dir: &Path, without: &Path, files: &mut Vec<(PathBuf, u64)>) {
+    for entry in fs::read_dir(dir).expect("readable").flatten() {
+        let path = entry.path();
+        let metadata = entry.metadata().expect("there");
+        if path == without {
+            continue;
+        }
+        if metadata.is_dir() {
+            files.push((path.clone(), 0));
+            collect(&path, without, files);
+        } else {
+            files.push((path, metadata.len()));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether processes that a test started are still there.
+//!
+//! A process belongs to a test if the path of the test's own directory occurs in
+//! its command line, its environment, its working directory, its program or its
+//! open files. So a tool cannot get away by a new session, a new parent or a new
+//! name, short of closing and forgetting everything.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What is ended is gone in milliseconds; a busy machine gets more.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Fails if processes that belong to `dir` do not end.
+#[track_caller]
+pub fn assert_none(dir: &Path) {
+    let begun = Instant::now();
+    loop {
+        let left = of(dir);
+        if left.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "processes are left running: {left:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes that belong to `dir`, each as its number and command line.
+#[must_use]
+pub fn of(dir: &Path) -> Vec<String> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != own)
+        .filter_map(|pid| {
+            let process = PathBuf::from(format!("/proc/{pid}"));
+            belongs(&process, dir).then(|| format!("{pid}: {}", command_line(&process)))
+        })
+        .collect()
+}
+
+fn belongs(process: &Path, dir: &Path) -> bool {
+    let mark = dir.as_os_str().as_bytes();
+    let names = |bytes: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
+    let texts = ["cmdline", "environ"].map(|name| process.join(name));
+    let links = ["cwd", "exe"].map(|name| process.join(name));
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    texts.iter().any(|path| fs::read(path).is_ok_and(|text| names(&text)))
+        || links.into_iter().chain(open.map(|entry| entry.path())).any(|link| {
+            fs::read_link(link).is_ok_and(|target| names(target.as_os_str().as_bytes()))
+        })
+}
+
+fn command_line(process: &Path) -> String {
+    let text = fs::read(process.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&text).replace('\0', " ")
+}

@@ -1,0 +1,118 @@
+//! Two builds of one tool: which of them runs, and that nothing that happens in
+//! a call ever changes it.
+
+use ikigai_tests::component::{Ending, importing, printing};
+use ikigai_tests::host::{Host, schema};
+use serde_json::Value;
+
+/// A host with one tool `twin` of two builds: this component, and a shell script
+/// with this schema.
+fn twins(component: &[u8], native_schema: &str) -> Host {
+    let host = Host::without_system_tools();
+    host.program("twin.wasm", component);
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --schema ] && printf %s '{native_schema}' || echo '\"native\"'\n"
+    );
+    host.program("twin", script);
+    host
+}
+
+/// What `tool list` says of the tool, and what is said on stderr.
+fn listed(host: &Host, backend: &str) -> (Option<Value>, String) {
+    let ran = host.run(["tool", "list", "--all", "--json", "--backend", backend]).expect_code(0);
+    (ran.json()["tools"].get(0).cloned(), ran.to_string())
+}
+
+#[track_caller]
+fn assert_backend(host: &Host, backend: &str, expected: &str, reason: &str) {
+    let (tool, ran) = listed(host, backend);
+    let tool = tool.unwrap_or_else(|| panic!("no tool\n{ran}"));
+    assert_eq!(
+        (&tool["backend"], &tool["backend_reason"]),
+        (&expected.into(), &reason.into()),
+        "{ran}"
+    );
+}
+
+#[test]
+fn the_component_is_taken_unless_a_flag_says_otherwise() {
+    let host = twins(&printing(schema("twin"), Ending::Well), &schema("twin"));
+    assert_backend(&host, "auto", "wasm", "components come first");
+    assert_backend(&host, "wasm", "wasm", "components come first");
+    assert_backend(&host, "native", "native", "the flag asks for it");
+    // The component prints its schema, whatever it is asked.
+    let answer = |backend: &str| {
+        host.run(["tool", "call", "twin", "{}", "--backend", backend]).expect_code(0).json()["result"].clone()
+    };
+    assert_eq!(answer("auto")["name"], "twin");
+    assert_eq!(answer("native"), "native");
+}
+
+#[test]
+fn builds_with_different_schemas_are_told_and_the_component_is_taken() {
+    let other = schema("twin").replace("The tool", "Another");
+    let host = twins(&printing(schema("twin"), Ending::Well), &other);
+    assert_backend(&host, "auto", "wasm", "its native build has another schema");
+    assert!(listed(&host, "auto").1.contains("its schema differs from that of its component"));
+}
+
+#[test]
+fn a_component_that_fails_takes_its_native_build_down_with_it() {
+    for ending in [Ending::Trap, Ending::Badly, Ending::Spin, Ending::Flood, Ending::GrowTable] {
+        let host = twins(&printing(schema("twin"), ending), &schema("twin"));
+        for backend in ["auto", "wasm"] {
+            let (tool, ran) = listed(&host, backend);
+            assert_eq!(tool, None, "{ending:?}\n{ran}");
+            assert!(ran.contains("never falls back to native"), "{ending:?}\n{ran}");
+        }
+        // Who asks for it by name has chosen; nothing fell back.
+        assert_backend(&host, "native", "native", "the flag asks for it");
+        let call = host.run(["tool", "call", "twin", "{}"]).expect_code(1);
+        assert_eq!(call.json()["error_code"], "TOOL_NOT_FOUND", "{call}");
+    }
+}
+
+#[test]
+fn a_component_that_cannot_be_used_here_leaves_the_native_build() {
+    let missing = importing("example:gone/thing@1.0.0", &schema("twin"));
+    for component in [&missing[..], b"\0asm garbage", &ikigai_tests::component::core_module()] {
+        let host = twins(component, &schema("twin"));
+        assert_backend(&host, "auto", "native", "its component cannot be used on this host");
+        let call = host.run(["tool", "call", "twin", "{}"]).expect_code(0);
+        assert_eq!(call.json()["result"], "native", "{call}");
+        let (tool, ran) = listed(&host, "wasm");
+        assert_eq!(tool, None, "{ran}");
+        assert!(ran.contains("the backend is set to wasm"), "{ran}");
+    }
+}
+
+#[test]
+fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
+    // Well at `--schema`, badly in a call: only a Rust guest can tell them apart.
+    let host = Host::without_system_tools();
+    let guest = host.guest("greedy");
+    let asked =
+        host.run(["tool", "run", guest.to_str().expect("UTF-8"), "--schema"]).expect_code(0);
+    let ran_natively = host.scratch().join("ran-natively");
+    let answer = host.write("answer", asked.stdout(), 0o644);
+    host.program(
+        "greedy",
+        format!(
+            "#!/bin/sh\n[ \"$1\" = --schema ] && exec cat '{}'\ntouch '{}'; echo 1\n",
+            answer.display(),
+            ran_natively.display()
+        ),
+    );
+    for (mode, code) in
+        [("trap", "TOOL_CRASHED"), ("memory", "TOOL_CRASHED"), ("spin", "TOOL_TIMEOUT")]
+    {
+        let arguments = format!("{{\"mode\":\"{mode}\"}}");
+        let call =
+            host.run(["--timeout", "700ms", "tool", "call", "greedy", &arguments]).expect_code(1);
+        assert_eq!(call.json()["error_code"], code, "{call}");
+    }
+    assert!(!ran_natively.exists(), "the native build ran");
+    // It would have: nothing else kept it from running.
+    host.run(["tool", "call", "greedy", "{}", "--backend", "native"]).expect_code(0);
+    assert!(ran_natively.exists());
+}
