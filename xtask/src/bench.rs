@@ -14,15 +14,17 @@ mod table;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use serde_json::Value;
 
 use self::corpus::{PATTERNS, Shape};
 use self::samples::Figures;
 use crate::build;
 use crate::place::{self, PROGRAM};
-use crate::project::Project;
+use crate::project::{HOST, NATIVE_TOOLS, Project};
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
@@ -32,6 +34,9 @@ pub(crate) struct Options {
     /// Fewer rounds over smaller inputs: a minute instead of several
     #[arg(long)]
     quick: bool,
+    /// Measure what the last run built
+    #[arg(long)]
+    no_build: bool,
     /// Print everything as JSON, samples included
     #[arg(long)]
     json: bool,
@@ -46,17 +51,24 @@ const NUMBER: &[u8] = b"bench_tool_0000";
 /// The tools of the row on discovery.
 const DISCOVERED: usize = 100;
 
+/// The program that measures what is inside one process.
+const BENCHMARK: &str = "calls";
+
 const RELEASE: &str = "release";
 
 pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> {
     let layout = Layout::new(project, options.quick);
-    step("Building in release: the host, the native tools, the components, the benchmark");
-    build_all(project, &layout)?;
+    if options.no_build {
+        note("measuring what was built before");
+    } else {
+        step("Building in release: the host, the native tools, the components, the benchmark");
+        build_all(project, &layout)?;
+    }
     step("Laying out the inputs");
     layout.fill()?;
     machine::warn_if_busy();
     step("Measuring inside one process");
-    let mut figures = inside(project, &layout, options.quick)?;
+    let mut figures = inside(&layout, options.quick)?;
     step("Measuring whole processes");
     processes::measure(&layout, options.quick, &mut figures)?;
     let rows = table::rows(&figures);
@@ -152,9 +164,9 @@ fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
     Ok(copy)
 }
 
+/// Builds everything that is measured and puts it where nothing else writes.
 fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
-    build::native(project, RELEASE)?;
-    run::run(&mut project.cargo(&["build", "--release", "--package", GUEST]))?;
+    let benchmark = natively(project)?;
     let mut tools = build::native_tools(project, RELEASE)?;
     let components = stage::components(project, &[])?;
     if components.is_empty() {
@@ -166,6 +178,7 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     place::directory(&layout.root)?;
     place::directory(&layout.at("prefix/bin"))?;
     place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
+    place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
     place::file(&project.built(RELEASE).join(GUEST), &layout.at("guest"), PROGRAM)?;
     place::file(&wasm, &layout.at("guest.wasm"), PROGRAM)?;
     place::directory(&layout.at("user-tools"))?;
@@ -173,6 +186,25 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     stage::place_tools(&tools, &layout.tools())?;
     stage::precompile(&layout.host(), &layout.tools())?;
     musl(project, layout)
+}
+
+/// Builds the host, the native tools and the benchmark, and says where that is.
+///
+/// In one command: cargo unifies features over what it is asked to build, and the
+/// benchmark's own dependencies would have the host compiled a second time.
+fn natively(project: &Project) -> anyhow::Result<PathBuf> {
+    let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
+    for package in [HOST, NATIVE_TOOLS, GUEST] {
+        command.args(["--package", package]);
+    }
+    command.arg("--message-format=json-render-diagnostics");
+    let messages = run::output(&mut command)?;
+    let executable = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_it = message["target"]["name"] == BENCHMARK;
+        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
+    };
+    messages.lines().find_map(executable).context("cargo built no benchmark")
 }
 
 fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
@@ -192,17 +224,16 @@ fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut command = project.cargo(&["build", "--release", "--target", &target]);
-    command.args(["--package", crate::project::NATIVE_TOOLS, "--bin", "file-read"]);
+    command.args(["--package", NATIVE_TOOLS, "--bin", "file-read"]);
     run::run(&mut command)?;
     let built = project.target.join(&target).join("release").join("file-read");
     place::file(&built, &layout.at("file-read-musl"), PROGRAM).map(drop)
 }
 
 /// Runs the benchmark of the host and reads its samples.
-fn inside(project: &Project, layout: &Layout, quick: bool) -> anyhow::Result<Figures> {
-    let mut command = project.cargo(&["bench", "--package", crate::project::HOST]);
-    command.args(["--bench", "calls", "--", "--figures"]);
-    command.env("IKIGAI_BENCH", &layout.root);
+fn inside(layout: &Layout, quick: bool) -> anyhow::Result<Figures> {
+    let mut command = Command::new(layout.at(BENCHMARK));
+    command.arg("--figures").env("IKIGAI_BENCH", &layout.root);
     if quick {
         command.env("IKIGAI_BENCH_QUICK", "1");
     }
