@@ -35,8 +35,9 @@ pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
 }
 
 /// Builds everything that runs natively, tests included, in the everyday profile.
-pub(crate) fn all_targets(project: &Project) -> anyhow::Result<()> {
-    run::run(&mut project.cargo(&["build", "--all-targets"]))
+/// Benchmarks are left to `lint`, which checks them without linking wasmtime again.
+pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
+    run::run(&mut project.cargo(&["build", "--bins", "--tests"]))
 }
 
 /// The host that [`native`] built.

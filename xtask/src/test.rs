@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
-    build::all_targets(project)?;
+    build::with_tests(project)?;
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
@@ -30,7 +30,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["test", "--doc"]))?;
     step("Tests");
     let nextest = run::works("cargo", &["nextest", "--version"]);
-    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test", "--all-targets"] };
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test", "--tests"] };
     let mut command = project.cargo(runner);
     if env::var_os("CI").is_some() {
         // One failure must not hide the others from whoever reads the log.
