@@ -93,10 +93,7 @@ pub fn decode_dirs(value: &OsStr) -> Result<Vec<GrantedDir>, DirsError> {
         return Ok(Vec::new());
     }
     let lines = value.as_encoded_bytes().split(|byte| *byte == b'\n');
-    lines
-        .enumerate()
-        .map(|(index, line)| decode_line(index + 1, line))
-        .collect()
+    lines.enumerate().map(|(index, line)| decode_line(index + 1, line)).collect()
 }
 
 fn decode_line(line: usize, bytes: &[u8]) -> Result<GrantedDir, DirsError> {
@@ -122,20 +119,11 @@ fn path_from_bytes(bytes: &[u8]) -> PathBuf {
 }
 
 fn check(path: &Path) -> Result<(), DirsError> {
-    if path
-        .as_os_str()
-        .as_encoded_bytes()
-        .iter()
-        .any(|byte| matches!(byte, b'\n' | 0))
-    {
-        return Err(DirsError::Unspeakable {
-            path: path.to_owned(),
-        });
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'\n' | 0)) {
+        return Err(DirsError::Unspeakable { path: path.to_owned() });
     }
     if !path.has_root() {
-        return Err(DirsError::Relative {
-            path: path.to_owned(),
-        });
+        return Err(DirsError::Relative { path: path.to_owned() });
     }
     Ok(())
 }
@@ -145,18 +133,12 @@ mod tests {
     use super::*;
 
     fn dir(access: Access, path: &str) -> GrantedDir {
-        GrantedDir {
-            access,
-            path: PathBuf::from(path),
-        }
+        GrantedDir { access, path: PathBuf::from(path) }
     }
 
     #[test]
     fn a_list_comes_back_as_it_was_written() {
-        let dirs = [
-            dir(Access::ReadWrite, "/work space/é"),
-            dir(Access::ReadOnly, "/usr/ro:x"),
-        ];
+        let dirs = [dir(Access::ReadWrite, "/work space/é"), dir(Access::ReadOnly, "/usr/ro:x")];
         let value = encode_dirs(&dirs).expect("encodes");
         assert_eq!(value, OsString::from("rw:/work space/é\nro:/usr/ro:x"));
         assert_eq!(decode_dirs(&value).expect("decodes"), dirs);
@@ -166,10 +148,7 @@ mod tests {
     #[test]
     fn a_path_that_could_forge_a_line_is_refused() {
         let forged = [dir(Access::ReadOnly, "/a\nrw:/")];
-        assert!(matches!(
-            encode_dirs(&forged),
-            Err(DirsError::Unspeakable { .. })
-        ));
+        assert!(matches!(encode_dirs(&forged), Err(DirsError::Unspeakable { .. })));
         assert!(matches!(
             encode_dirs(&[dir(Access::ReadOnly, "a")]),
             Err(DirsError::Relative { .. })
@@ -178,13 +157,7 @@ mod tests {
 
     #[test]
     fn a_line_without_an_access_mode_is_refused() {
-        assert_eq!(
-            decode_dirs(OsStr::new("ro:/a\n/b")),
-            Err(DirsError::Access { line: 2 })
-        );
-        assert!(matches!(
-            decode_dirs(OsStr::new("ro:")),
-            Err(DirsError::Relative { .. })
-        ));
+        assert_eq!(decode_dirs(OsStr::new("ro:/a\n/b")), Err(DirsError::Access { line: 2 }));
+        assert!(matches!(decode_dirs(OsStr::new("ro:")), Err(DirsError::Relative { .. })));
     }
 }

@@ -17,9 +17,7 @@ const MAX_NAME_BYTES: usize = 64;
 const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
 
 /// The primitive types of JSON Schema.
-const TYPES: &[&str] = &[
-    "array", "boolean", "integer", "null", "number", "object", "string",
-];
+const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
 /// A checked schema. `parameters` is always `type: "object"` with `properties`.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +80,7 @@ pub enum SchemaError {
 pub fn is_tool_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= MAX_NAME_BYTES
-        && bytes
-            .next()
-            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -107,9 +103,7 @@ impl ToolSchema {
         }
         match serde_json::from_slice(text) {
             Ok(Value::Object(members)) => Self::from_members(members),
-            Ok(other) => Err(SchemaError::NotAnObject {
-                found: type_name(&other),
-            }),
+            Ok(other) => Err(SchemaError::NotAnObject { found: type_name(&other) }),
             Err(error) => Err(SchemaError::Json(error.to_string())),
         }
     }
@@ -126,21 +120,11 @@ impl ToolSchema {
         let Some(Value::Object(parameters)) = members.shift_remove("parameters") else {
             return Err(member("parameters", "an object"));
         };
-        let parameters = if is_shorthand(&parameters) {
-            expand_shorthand(parameters)?
-        } else {
-            parameters
-        };
+        let parameters =
+            if is_shorthand(&parameters) { expand_shorthand(parameters)? } else { parameters };
         check_properties(&parameters)?;
-        let returns = members
-            .shift_remove("returns")
-            .filter(|value| !value.is_null());
-        Ok(Self {
-            name,
-            description,
-            parameters: Value::Object(parameters),
-            returns,
-        })
+        let returns = members.shift_remove("returns").filter(|value| !value.is_null());
+        Ok(Self { name, description, parameters: Value::Object(parameters), returns })
     }
 
     /// The canonical form: name, description, parameters and, where given,
@@ -226,9 +210,7 @@ fn is_typed(property: &Map<String, Value>) -> bool {
     match property.get("type") {
         Some(Value::Array(types)) => !types.is_empty() && types.iter().all(known),
         Some(value) => known(value),
-        None => TYPE_ALTERNATIVES
-            .iter()
-            .any(|keyword| property.contains_key(*keyword)),
+        None => TYPE_ALTERNATIVES.iter().any(|keyword| property.contains_key(*keyword)),
     }
 }
 
@@ -240,10 +222,7 @@ fn take_string(members: &mut Map<String, Value>, name: &str) -> Result<String, S
 }
 
 fn member(place: &str, expected: &'static str) -> SchemaError {
-    SchemaError::Member {
-        member: place.to_owned(),
-        expected,
-    }
+    SchemaError::Member { member: place.to_owned(), expected }
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -259,10 +238,7 @@ fn type_name(value: &Value) -> &'static str {
 
 fn wrap_returns(returns: &Value) -> Value {
     let mut result = Map::new();
-    result.insert(
-        "description".into(),
-        "Present only when tool_success is true".into(),
-    );
+    result.insert("description".into(), "Present only when tool_success is true".into());
     if let Value::Object(own) = returns {
         result.extend(own.clone());
     }
@@ -317,10 +293,7 @@ mod tests {
     fn no_parameters_at_all_is_the_shorthand_for_none() {
         let schema =
             parse(&json!({"name": "now", "description": "", "parameters": {}})).expect("parses");
-        assert_eq!(
-            schema.parameters,
-            json!({"type": "object", "properties": {}})
-        );
+        assert_eq!(schema.parameters, json!({"type": "object", "properties": {}}));
     }
 
     #[test]
@@ -330,29 +303,14 @@ mod tests {
         let cases = [
             (json!([]), "schema is an array, not an object"),
             (json!({"description": ""}), "`name` must be a string"),
-            (
-                json!({"name": "1x"}),
-                "name `1x` does not match ^[a-zA-Z_][a-zA-Z0-9_]{0,63}$",
-            ),
+            (json!({"name": "1x"}), "name `1x` does not match ^[a-zA-Z_][a-zA-Z0-9_]{0,63}$"),
             (json!({"name": "a".repeat(65)}), "does not match"),
             (json!({"name": "é"}), "does not match"),
-            (
-                json!({"name": "slash-command"}),
-                "name `slash_command` is reserved for the host",
-            ),
+            (json!({"name": "slash-command"}), "name `slash_command` is reserved for the host"),
             (json!({"name": "x"}), "`description` must be a string"),
-            (
-                json!({"name": "x", "description": ""}),
-                "`parameters` must be an object",
-            ),
-            (
-                with(json!({"type": "object"})),
-                "`parameters.properties` must be an object",
-            ),
-            (
-                with(json!({"type": "array"})),
-                "`parameters.type` must be an object",
-            ),
+            (json!({"name": "x", "description": ""}), "`parameters` must be an object"),
+            (with(json!({"type": "object"})), "`parameters.properties` must be an object"),
+            (with(json!({"type": "array"})), "`parameters.type` must be an object"),
             (
                 with(json!({"type": "object", "properties": {"p": {}}})),
                 "`parameters.properties.p` must be",
@@ -371,19 +329,10 @@ mod tests {
             assert!(error.contains(message), "{value}: {error}");
         }
         assert!(matches!(ToolSchema::parse(b" \n"), Err(SchemaError::Empty)));
-        assert!(matches!(
-            ToolSchema::parse(b"{} {}"),
-            Err(SchemaError::Json(_))
-        ));
+        assert!(matches!(ToolSchema::parse(b"{} {}"), Err(SchemaError::Json(_))));
         let deep = format!("{{\"name\":{}", "[".repeat(100_000));
-        assert!(matches!(
-            ToolSchema::parse(deep.as_bytes()),
-            Err(SchemaError::Json(_))
-        ));
+        assert!(matches!(ToolSchema::parse(deep.as_bytes()), Err(SchemaError::Json(_))));
         let large = vec![b' '; MAX_SCHEMA_BYTES + 1];
-        assert!(matches!(
-            ToolSchema::parse(&large),
-            Err(SchemaError::TooLarge { .. })
-        ));
+        assert!(matches!(ToolSchema::parse(&large), Err(SchemaError::TooLarge { .. })));
     }
 }
