@@ -229,6 +229,9 @@ impl Registry {
 pub const SYSTEM_CACHE: &str = ".cache";
 
 fn named(path: &Path) -> Result<Candidate, String> {
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(format!("`{}`: {error}", path.display()));
+    }
     Candidate::at(path.to_owned(), Origin::User).ok_or_else(|| {
         format!("`{}` is no regular file that is executable or ends in `.wasm`", path.display())
     })

@@ -39,9 +39,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let reference = ToolReference::from(arguments.tool);
     let name = reference.0.to_string_lossy().into_owned();
     let (build, tool_name, origin) = if reference.is_path() {
-        let build = host.registry.build_at(Path::new(&reference.0)).map_err(|reason| {
-            CliError::usage(anyhow::Error::msg(reason))
-                .hint("make it executable with `chmod +x`, or build a component")
+        let path = Path::new(&reference.0);
+        let build = host.registry.build_at(path).map_err(|reason| {
+            let error = CliError::usage(anyhow::Error::msg(reason));
+            if path.is_file() {
+                error.hint("make it executable with `chmod +x`, or build a component")
+            } else {
+                error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
+            }
         })?;
         (build, name.clone(), Origin::User)
     } else {
