@@ -3,6 +3,7 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{
@@ -40,8 +41,11 @@ pub(super) const MAX_CONTENTS: usize = 256 << 20;
 /// Linux itself follows.
 const MAX_LINKS: u32 = 40;
 
-/// Temporary names tried before giving up.
+/// Temporary names tried before giving up: some may be left from a host that died.
 const NAME_ATTEMPTS: u32 = 64;
+
+/// Makes the temporary names of this process differ.
+static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     bindings::ikigai::tool::workspace::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
@@ -135,8 +139,10 @@ impl<'a> Temporary<'a> {
     fn beside(parent: &'a Dir) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        for attempt in 0..NAME_ATTEMPTS {
-            let name = PathBuf::from(format!(".ikigai-{}-{attempt}", std::process::id()));
+        for _ in 0..NAME_ATTEMPTS {
+            // Guests replace files of one directory at the same time.
+            let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
+            let name = PathBuf::from(format!(".ikigai-{}-{number}", std::process::id()));
             match parent.open_with(&name, &options) {
                 Ok(file) => {
                     return Ok(Self { parent, name: Some(name), file });
