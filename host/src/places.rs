@@ -4,8 +4,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use rustix::fs::OFlags;
 
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -85,6 +90,38 @@ pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|metadata| {
         metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0
     })
+}
+
+/// Opens a regular file to be read, not a link to one, that belongs to an `owner`
+/// who is trusted and that nobody else may write to. Never waits, as opening a
+/// FIFO would.
+///
+/// # Errors
+///
+/// It is something else, or cannot be opened.
+pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if !owner(metadata.uid()) || metadata.mode() & OTHERS_WRITE != 0 {
+        return Err(io::Error::other("somebody else may have written it"));
+    }
+    Ok(file)
+}
+
+/// Says once that the cache cannot be kept: work goes on, only slower.
+pub fn say_uncached(dir: &Path, error: &io::Error) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            "nothing is kept in the cache `{}`, each run compiles and asks anew: {error}",
+            dir.display()
+        );
+    });
 }
 
 /// Whether this is the user that the host runs as.

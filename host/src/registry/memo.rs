@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -142,10 +142,7 @@ impl Memo {
         }
         state.prune();
         if let Err(error) = write(path, &state.entries) {
-            static ONCE: Once = Once::new();
-            ONCE.call_once(|| {
-                tracing::warn!("what was discovered is not kept: `{}`: {error}", path.display());
-            });
+            places::say_uncached(path.parent().unwrap_or(path), &error);
         }
     }
 
@@ -168,7 +165,17 @@ impl State {
 }
 
 fn read(path: &Path) -> Option<Entries> {
-    let text = fs::read(path).ok()?;
+    let mut text = Vec::new();
+    let read =
+        places::open_trusted(path, places::is_own).and_then(|mut file| file.read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::debug!("discovering anew: `{}`: {error}", path.display());
+            return None;
+        }
+    }
     match serde_json::from_slice::<Entries>(&text) {
         Ok(entries) if entries.format == FORMAT => Some(entries),
         Ok(_) => None,

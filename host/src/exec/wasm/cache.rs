@@ -6,14 +6,13 @@
 //! not what was written is never loaded. An entry that fails any check is as
 //! good as none.
 //!
-//! Compiled code is machine code: loading it is trusting it. Only directories
-//! that nobody else can write to are read at all.
+//! Compiled code is machine code: loading it is trusting it. Only files and
+//! directories that nobody else can write to are read at all.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -38,13 +37,10 @@ impl Cache {
     /// either only if nobody else may write there. A missing `user` is made.
     #[must_use]
     pub fn open(system: Option<&Path>, user: Option<&Path>) -> Self {
-        let system = system.filter(|dir| dir.is_dir()).and_then(|dir| {
-            let owner = places::program_owner();
-            trusted(dir, |uid| uid == 0 || Some(uid) == owner)
-        });
+        let system = system.filter(|dir| dir.is_dir()).and_then(|dir| trusted(dir, installer()));
         let user = user.and_then(|dir| {
             if let Err(error) = places::make_private(dir) {
-                say_uncached(dir, &error);
+                places::say_uncached(dir, &error);
                 return None;
             }
             trusted(dir, places::is_own)
@@ -71,8 +67,10 @@ impl Cache {
         fingerprint: u64,
         digest: &Digest,
     ) -> Option<Component> {
-        let dirs = [&self.system, &self.own];
-        dirs.into_iter().flatten().find_map(|dir| load_from(dir, engine, fingerprint, digest))
+        let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool| {
+            load_from(dir.as_deref()?, owner, engine, fingerprint, digest)
+        };
+        load(&self.system, &installer()).or_else(|| load(&self.own, &places::is_own))
     }
 
     /// Keeps a compiled component. That it could not be kept is said once and
@@ -96,7 +94,7 @@ impl Cache {
             Ok(())
         };
         if let Err(error) = keep() {
-            say_uncached(dir, &error);
+            places::say_uncached(dir, &error);
         }
     }
 }
@@ -109,9 +107,27 @@ fn entry_name(digest: &Digest, checksum: &blake3::Hash) -> String {
     format!("{digest}.{checksum}.cwasm")
 }
 
-fn load_from(dir: &Path, engine: &Engine, fingerprint: u64, digest: &Digest) -> Option<Component> {
+/// Who may have filled the cache of an installation: root, or the owner of the
+/// running program.
+fn installer() -> impl Fn(u32) -> bool {
+    let owner = places::program_owner();
+    move |uid| uid == 0 || Some(uid) == owner
+}
+
+fn load_from(
+    dir: &Path,
+    owner: &dyn Fn(u32) -> bool,
+    engine: &Engine,
+    fingerprint: u64,
+    digest: &Digest,
+) -> Option<Component> {
     let prefix = format!("{digest}.");
-    for entry in fs::read_dir(entries(dir, fingerprint)).ok()?.flatten() {
+    let dir = entries(dir, fingerprint);
+    let listing = fs::read_dir(&dir).ok()?;
+    for level in [dir.parent()?, &dir] {
+        trusted(level, owner)?;
+    }
+    for entry in listing.flatten() {
         let name = entry.file_name();
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else {
             continue;
@@ -119,7 +135,7 @@ fn load_from(dir: &Path, engine: &Engine, fingerprint: u64, digest: &Digest) -> 
         let Some(checksum) = rest.strip_suffix(".cwasm") else {
             continue;
         };
-        match load_entry(&entry.path(), engine, checksum) {
+        match load_entry(&entry.path(), owner, engine, checksum) {
             Ok(component) => return Some(component),
             Err(error) => {
                 tracing::warn!("compiling anew: the cached `{}` {error}", entry.path().display());
@@ -131,16 +147,25 @@ fn load_from(dir: &Path, engine: &Engine, fingerprint: u64, digest: &Digest) -> 
     None
 }
 
-fn load_entry(path: &Path, engine: &Engine, checksum: &str) -> Result<Component, String> {
-    let code = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if blake3::hash(&code).to_hex().as_str() != checksum {
+fn load_entry(
+    path: &Path,
+    owner: &dyn Fn(u32) -> bool,
+    engine: &Engine,
+    checksum: &str,
+) -> Result<Component, String> {
+    // By pieces: a short process would spend more on pages for the whole file than
+    // on reading and hashing it, and one with Python in it a hundred megabytes.
+    let mut hasher = blake3::Hasher::new();
+    places::open_trusted(path, owner)
+        .and_then(|file| hasher.update_reader(file).map(drop))
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());
     }
-    drop(code);
     // SAFETY: this is the unsafe deserializer of wasmtime, which trusts its input.
     // The file carries the checksum that this host gave it when it compiled it,
-    // and lies in a directory where only its user, root or the program's owner
-    // could have put it. It is mapped rather than copied: only the pages that run
+    // and lies, as it was just opened, in a directory where only its user, root or
+    // the program's owner could have put it. It is mapped rather than copied: only the pages that run
     // are ever brought in.
     unsafe { Component::deserialize_file(engine, path) }
         .map_err(|error| format!("does not load: {error:#}"))
@@ -157,14 +182,4 @@ fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
         );
     }
     safe.then(|| dir.to_owned())
-}
-
-fn say_uncached(dir: &Path, error: &io::Error) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing::warn!(
-            "compiled components are not kept, each run compiles anew: `{}`: {error}",
-            dir.display()
-        );
-    });
 }
