@@ -34,6 +34,22 @@ pub fn importing(import: &str, text: &str) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), Ending::Well, &import))
 }
 
+/// The same, with so many functions besides that compiling it takes a while.
+#[must_use]
+pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
+    let function = |number| {
+        format!(
+            "(func (export \"f{number}\") (param i32) (result i32) (local i32)
+               (loop (local.set 1 (i32.add (local.get 1) (i32.mul (local.get 0) (i32.const {number}))))
+                 (if (i32.rem_u (local.get 1) (i32.const 7)) (then (local.set 0 (local.get 1))))
+                 (br_if 0 (i32.lt_u (local.get 1) (i32.const 1000)))) (local.get 1))"
+        )
+    };
+    let functions: String = (0..functions).map(function).collect();
+    let weight = format!("(core module {functions})");
+    assemble(&printing_text(text.as_bytes(), Ending::Well, &weight))
+}
+
 /// A component that is a library: it has nothing to run.
 #[must_use]
 pub fn library() -> Vec<u8> {
