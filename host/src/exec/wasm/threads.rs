@@ -32,7 +32,13 @@ const INTERRUPTIONS: u32 = 25;
 /// else of the host uses it.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
-type Job = Box<dyn FnOnce(&tokio::runtime::Runtime) + Send>;
+/// Calls its second argument when it is over, before it tells anybody.
+type Job = Box<dyn FnOnce(&tokio::runtime::Runtime, &mut dyn FnMut()) + Send>;
+
+type Work = (Job, Arc<Running>);
+
+/// Gives a thread its next call.
+type Worker = mpsc::Sender<Work>;
 
 /// A pool of threads, each with a runtime of its own that has timers and no I/O
 /// driver: a driver costs three descriptors, and a thousand guests may run at once.
@@ -42,7 +48,7 @@ pub(super) struct GuestThreads(Arc<Pool>);
 
 #[derive(Default)]
 struct Pool {
-    idle: Mutex<Vec<mpsc::Sender<(Job, Arc<Running>)>>>,
+    idle: Mutex<Vec<Worker>>,
     abandoned: AtomicUsize,
 }
 
@@ -90,9 +96,11 @@ impl GuestThreads {
         }
         let running = Arc::new(Running::default());
         let (sender, mut result) = oneshot::channel();
-        let job: Job = Box::new(move |runtime| {
+        let job: Job = Box::new(move |runtime, over| {
+            let result = runtime.block_on(job());
+            over();
             // A receiver that is gone has abandoned this call.
-            let _ = sender.send(runtime.block_on(job()));
+            let _ = sender.send(result);
         });
         self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
         tokio::select! {
@@ -134,26 +142,40 @@ impl GuestThreads {
 }
 
 impl Pool {
-    fn serve(
-        &self,
-        runtime: &tokio::runtime::Runtime,
-        own: &mpsc::Sender<(Job, Arc<Running>)>,
-        jobs: &mpsc::Receiver<(Job, Arc<Running>)>,
-    ) {
+    fn serve(&self, runtime: &tokio::runtime::Runtime, own: &Worker, jobs: &mpsc::Receiver<Work>) {
         while let Ok((job, running)) = jobs.recv() {
             running.enter();
+            // Idle before the caller knows: it may have a next call at once, and would
+            // wake or start another thread for it.
+            let mut idle = None;
+            let mut over = || idle = Some(self.leave(&running, own));
             // After a panic the caller sees its channel close; the thread must still
             // leave `running`, or a later interruption would meet a dead thread.
-            let finished = catch_unwind(AssertUnwindSafe(|| job(runtime)));
-            if running.leave() == Left::Abandoned {
-                self.abandoned.fetch_sub(1, Ordering::Relaxed);
+            let finished = catch_unwind(AssertUnwindSafe(|| job(runtime, &mut over)));
+            if finished.is_err() && idle.is_none() {
+                self.leave_call(&running);
             }
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if finished.is_err() || idle.len() >= MAX_IDLE {
+            if finished.is_err() || idle != Some(true) {
                 return;
             }
+        }
+    }
+
+    fn leave_call(&self, running: &Running) {
+        if running.leave() == Left::Abandoned {
+            self.abandoned.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a thread from its call. True if it is to wait for another one.
+    fn leave(&self, running: &Running, own: &Worker) -> bool {
+        self.leave_call(running);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = idle.len() < MAX_IDLE;
+        if wanted {
             idle.push(own.clone());
         }
+        wanted
     }
 
     fn abandon(&self, running: &Running) {
