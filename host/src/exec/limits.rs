@@ -65,8 +65,11 @@ pub struct Limits {
 
 /// About a minute of one core of ordinary code, so that the wall clock is what
 /// usually ends a call. wasmtime counts one unit for most instructions of
-/// WebAssembly; docs/performance.md has the measurement behind the number.
-pub const DEFAULT_FUEL: u64 = 100_000_000_000;
+/// WebAssembly. Measured by `cargo xtask bench` on the machine that
+/// docs/performance.md names: 12.5 · 10⁹ a second where text, maps and sorting are
+/// worked with, 8 · 10⁹ in a loop of dependent arithmetic, 3 · 10⁹ in a search, which
+/// spends most of its time in the host. A minute of the first is 750 · 10⁹.
+pub const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for Limits {
     fn default() -> Self {
