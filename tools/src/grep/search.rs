@@ -5,7 +5,7 @@
 //! of its matches up to the answer's cap; once that much is kept by earlier
 //! batches, later ones only count.
 
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,11 +122,30 @@ impl<F: Files> Job<'_, F> {
         path: &[u8],
         sink: &mut Matches,
     ) {
+        let file = ToItsEnd { file, ended: false };
         if let Err(error) = searcher.search_reader(matcher, file, sink) {
             // The specification passes over files that fail; the log may know.
             let path = String::from_utf8_lossy(path);
             let _ = writeln!(std::io::stderr(), "{path}: not searched to its end: {error}");
         }
+    }
+}
+
+/// A file that is not asked again once it has ended: the searcher asks once more,
+/// and for a small file that is one call of the system in three.
+struct ToItsEnd<R> {
+    file: R,
+    ended: bool,
+}
+
+impl<R: Read> Read for ToItsEnd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        let count = self.file.read(buffer)?;
+        self.ended = count == 0 && !buffer.is_empty();
+        Ok(count)
     }
 }
 
