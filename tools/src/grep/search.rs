@@ -7,6 +7,7 @@
 
 use std::io::{Read, Write as _};
 use std::num::NonZero;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -86,6 +87,7 @@ impl<F: Files> Job<'_, F> {
             .binary_detection(BinaryDetection::none())
             .heap_limit(Some(MAX_LINE_BYTES))
             .build();
+        let mut ahead = vec![0; AHEAD];
         // The directory of the file before, which is most often that of the next.
         let mut current: Option<(&[u8], F::Dir)> = None;
         loop {
@@ -103,7 +105,7 @@ impl<F: Files> Job<'_, F> {
                 let Some((_, dir)) = &current else { continue };
                 let Ok(file) = dir.open_file(name) else { continue };
                 sink.start(&one.path);
-                self.search_one(&mut searcher, &matcher, file, &one.path, &mut sink);
+                self.search_one(&mut searcher, &matcher, file, &one.path, &mut ahead, &mut sink);
             }
             self.kept.fetch_add(sink.part.text.len(), Ordering::Relaxed);
             if sink.part.count > 0 {
@@ -120,9 +122,10 @@ impl<F: Files> Job<'_, F> {
         matcher: &RegexMatcher,
         file: <F::Dir as Directory>::File,
         path: &[u8],
+        ahead: &mut [u8],
         sink: &mut Matches,
     ) {
-        let file = ToItsEnd { file, ended: false };
+        let file = Whole { file, ahead, unread: 0..0, ended: false };
         if let Err(error) = searcher.search_reader(matcher, file, sink) {
             // The specification passes over files that fail; the log may know.
             let path = String::from_utf8_lossy(path);
@@ -131,20 +134,41 @@ impl<F: Files> Job<'_, F> {
     }
 }
 
-/// A file that is not asked again once it has ended: the searcher asks once more,
-/// and for a small file that is one call of the system in three.
-struct ToItsEnd<R> {
+/// A file that is asked for no more than it takes: the searcher looks at the first
+/// three bytes by themselves, and asks once more after the end. For a small file
+/// those are two calls of the system in four, for a component of the host.
+struct Whole<'b, R> {
     file: R,
+    /// Holds what was read at once where less was asked for.
+    ahead: &'b mut [u8],
+    unread: Range<usize>,
     ended: bool,
 }
 
-impl<R: Read> Read for ToItsEnd<R> {
+/// Less than this is not asked for by itself.
+const WORTH_A_READ: usize = 4 << 10;
+
+/// What is read ahead instead, in bytes.
+const AHEAD: usize = 64 << 10;
+
+impl<R: Read> Read for Whole<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.ended {
-            return Ok(0);
+        if self.unread.is_empty() {
+            if self.ended || buffer.is_empty() {
+                return Ok(0);
+            }
+            if buffer.len() >= WORTH_A_READ {
+                let count = self.file.read(buffer)?;
+                self.ended = count == 0;
+                return Ok(count);
+            }
+            self.unread = 0..self.file.read(self.ahead)?;
+            self.ended = self.unread.is_empty();
         }
-        let count = self.file.read(buffer)?;
-        self.ended = count == 0 && !buffer.is_empty();
+        let rest = &self.ahead[self.unread.clone()];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.unread.start += count;
         Ok(count)
     }
 }
