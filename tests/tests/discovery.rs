@@ -72,7 +72,7 @@ fn a_directory_that_cannot_be_read_is_a_warning() {
     host.script("hidden_tool", "echo '{}'");
     host.write("system-tools/seen", shell_tool("seen"), 0o755);
     let host = host.as_nobody();
-    fs::set_permissions(host.user_tools(), fs::Permissions::from_mode(0)).expect("permitted");
+    fs::set_permissions(host.user_tools(), fs::Permissions::from_mode(0o000)).expect("permitted");
     let ran = list(&host);
     assert_eq!(names(&ran), ["seen"], "{ran}");
     let warning = format!("the tool directory `{}` cannot be read", host.user_tools().display());
