@@ -82,7 +82,9 @@ fn a_long_compilation_is_not_charged_to_the_second_of_the_schema() {
 
 #[test]
 fn a_damaged_entry_is_compiled_anew_and_never_loaded() {
-    let damages: &[(&str, fn(&Path))] = &[
+    /// What it is called, and what it does to a file.
+    type Damage = (&'static str, fn(&Path));
+    let damages: &[Damage] = &[
         ("a flipped byte", |path| {
             let mut code = fs::read(path).expect("read");
             let middle = code.len() / 2;
