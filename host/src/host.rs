@@ -77,7 +77,15 @@ impl Host {
             Ok(grant) => grant,
             Err(error) => return Outcome::not_started(error.to_string()),
         };
-        let program = match build.program().await {
+        // A component may be compiled first, for many seconds.
+        let program = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                return Outcome { cancelled: true, ..Outcome::not_started("it was cancelled") };
+            }
+            program = build.program() => program,
+        };
+        let program = match program {
             Ok(program) => program,
             Err(error) => return Outcome::not_started(format!("the component {error}")),
         };

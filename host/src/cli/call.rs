@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, nearest, print, say};
+use super::{cancelled_by_signals, list, nearest, print, say, unless};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
 use crate::registry::{Depth, Snapshot};
@@ -31,7 +31,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let json = read_arguments(&arguments.arguments)?;
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
-    let snapshot = snapshot_with(host, &arguments.name).await;
+    let Some(snapshot) = unless(&cancel, snapshot_with(host, &arguments.name)).await else {
+        return Ok(ExitCode::from(super::INTERRUPTED));
+    };
     list::tell_warnings(&snapshot);
     if snapshot.get(&arguments.name).is_none() {
         say(&not_found_hint(&snapshot, &arguments.name));

@@ -10,7 +10,7 @@ use clap::Args;
 use super::call::{not_found_hint, snapshot_with};
 use super::error::CliError;
 use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, say};
+use super::{ToolReference, cancelled_by_signals, say, unless};
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::{Exit, Outcome, Stdin};
@@ -50,7 +50,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         })?;
         (build, name.clone(), Origin::User)
     } else {
-        let snapshot = snapshot_with(host, &name).await;
+        let Some(snapshot) = unless(&cancel, snapshot_with(host, &name)).await else {
+            return Ok(ExitCode::from(super::INTERRUPTED));
+        };
         let Some(tool) = snapshot.get(&name) else {
             let hint = not_found_hint(&snapshot, &name);
             let hint = hint.trim_end().trim_start_matches("hint: ").to_owned();
