@@ -12,8 +12,7 @@ use wasip2::random::random::get_random_bytes;
 
 const SCHEMA: &str = r#"{"name":"greedy","description":"Takes more than it may","parameters":{
 "type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"spin","sleep","read_all","open","memory","small_memory","recurse","flood_stdout","flood_stderr","handles",
-"pollables","bad_utf8","long_line","deep_json","two_values","answer_then_hang","trap","exit_7",
+"spin","sleep","read_all","open","memory","small_memory","recurse","flood_stdout","flood_stderr","pollables","bad_utf8","long_line","deep_json","two_values","answer_then_hang","trap","exit_7",
 "panic","echo_args","random_bomb","read_bomb","fine"]}}}}"#;
 
 fn main() {
@@ -28,7 +27,6 @@ fn main() {
         "recurse" => drop(black_box(recurse(1))),
         "flood_stdout" => flood(io::stdout()),
         "flood_stderr" => flood_stderr(),
-        "handles" => handles(&order.path),
         "pollables" => pollables(),
         "bad_utf8" => drop(io::stdout().write_all(b"{\"text\":\"\xff\xfe\"}")),
         "long_line" => say(&format!("\"{}\"", "x".repeat(10_000_000))),
@@ -91,21 +89,6 @@ fn flood_stderr() {
     let _ = stderr.write_all(b"the end");
     say("{\"flooded\":true}");
     std::process::exit(3);
-}
-
-/// Opens `path` again and again, and says how often that went well.
-fn handles(path: &str) {
-    let mut open = Vec::new();
-    let refused = loop {
-        match File::open(path) {
-            Ok(file) => open.push(file),
-            Err(error) => break error,
-        }
-    };
-    let count = open.len();
-    drop(open);
-    let again = File::open(path).is_ok();
-    say(&format!("{{\"open\":{count},\"again\":{again},\"refused\":\"{refused}\"}}"));
 }
 
 /// Clocks that are never waited for: a handle each.

@@ -13,7 +13,7 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, NewTimestamp, OpenF
 /// names over it, because a standard tool's name is what a grant is given to.
 const SCHEMA: &str = r#"{"name":"_trespass","description":"Reaches for what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"surroundings","network","paths","raw","writes"]}}}}"#;
+"surroundings","network","paths","raw","writes","handles"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -24,6 +24,7 @@ fn main() {
         "paths" => paths(&mut attempts, &order.path),
         "raw" => raw(&mut attempts, &order.path),
         "writes" => writes(&mut attempts),
+        "handles" => handles(&mut attempts, &order.path),
         other => attempts.tell("error", &format!("there is no mode '{other}'")),
     }
     attempts.say();
@@ -126,4 +127,19 @@ fn writes(attempts: &mut Attempts) {
         let file = dir.open_at(FOLLOW, "kept", OpenFlags::empty(), flags);
         attempts.note(&format!("{name}: write at"), file.and_then(|it| it.write(b"!", 0)));
     }
+}
+
+/// Opens `path` again and again, and says how often that went well.
+fn handles(attempts: &mut Attempts, path: &str) {
+    let mut open = Vec::new();
+    let refused = loop {
+        match File::open(path) {
+            Ok(file) => open.push(file),
+            Err(error) => break error,
+        }
+    };
+    attempts.tell("open", &open.len().to_string());
+    attempts.tell("refused", &refused.to_string());
+    drop(open);
+    attempts.note("again", File::open(path));
 }

@@ -1,0 +1,145 @@
+//! The end of the host itself, asked for or not: all that it started ends with it.
+
+use std::time::{Duration, Instant};
+
+use ikigai_tests::component::{Ending, heavy, printing};
+use ikigai_tests::host::{Host, schema};
+use rustix::process::Signal;
+
+/// What is interrupted ends within this on the busiest machine; by itself it
+/// would take a minute, or for ever.
+const SOON: Duration = Duration::from_secs(20);
+
+/// CPU time by which a guest is seen to spin, in ticks of 10 ms.
+const BUSY: u64 = 50;
+
+/// A script that says by the file `began` that it runs, and leaves children of
+/// every kind.
+fn endless(host: &Host) {
+    let began = host.scratch().join("began");
+    let body = format!(
+        "(setsid sh -c 'trap \"\" HUP INT TERM; sleep 1000; sleep 1000' &)\nsleep 1000 & touch '{}'; wait; sleep 1000",
+        began.display()
+    );
+    host.script("endless", &body);
+}
+
+#[test]
+fn an_interrupted_call_ends_with_all_that_it_started() {
+    for signal in [Signal::INT, Signal::TERM] {
+        for how in [["call", "endless"], ["run", "endless"]] {
+            let host = Host::without_system_tools();
+            endless(&host);
+            let mut running = host.start([&["tool"], &how[..]].concat());
+            running.wait_for(&host.scratch().join("began"));
+            running.signal(signal);
+            let begun = Instant::now();
+            let ran = running.wait().expect_code(130);
+            assert!(begun.elapsed() < SOON, "{ran}");
+            host.assert_nothing_left();
+            if how[0] == "call" {
+                assert_eq!(ran.json()["error"], "Tool 'endless' was cancelled", "{ran}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_component_ends() {
+    let host = Host::without_system_tools();
+    host.guest("greedy");
+    host.run(["tool", "call", "greedy", r#"{"mode":"fine"}"#]).expect_code(0);
+    for (mode, ticks) in [("spin", BUSY), ("sleep", 0)] {
+        let arguments = format!("{{\"mode\":\"{mode}\"}}");
+        let mut running = host.start(["tool", "call", "greedy", &arguments]);
+        running.wait_until_busy(ticks.max(1));
+        running.signal(Signal::INT);
+        let begun = Instant::now();
+        let ran = running.wait().expect_code(130);
+        assert!(begun.elapsed() < SOON, "{ran}");
+        host.assert_nothing_left();
+    }
+}
+
+#[test]
+fn an_interruption_does_not_wait_for_discovery_or_compilation() {
+    let host = Host::without_system_tools();
+    // Long enough that the interruption comes in the middle.
+    host.program("heavy.wasm", heavy(&schema("heavy"), 100_000));
+    let path = host.user_tools().join("heavy.wasm");
+    let path = path.to_str().expect("UTF-8");
+    for how in [["call", "heavy"], ["run", "heavy"], ["run", path]] {
+        let mut running = host.start([&["tool"], &how[..]].concat());
+        running.wait_until_busy(BUSY);
+        running.signal(Signal::INT);
+        let ticks = running.processor_ticks();
+        let ran = running.wait();
+        assert_eq!(ran.code(), Some(130), "after {ticks} ticks: {ran}");
+        assert_eq!(ran.stdout(), "", "it was compiled to its end\n{ran}");
+    }
+    let mut running = host.start(["tool", "list"]);
+    running.wait_until_busy(BUSY);
+    running.signal(Signal::INT);
+    assert_ne!(running.wait().code(), Some(0));
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_list_that_is_interrupted_leaves_no_tool_running() {
+    let host = Host::without_system_tools();
+    let began = host.scratch().join("began");
+    let text =
+        format!("#!/bin/sh\n(setsid sleep 1000 &)\ntouch '{}'\nsleep 1000\n", began.display());
+    host.program("hangs", text);
+    host.program("spins.wasm", printing("", Ending::Spin));
+    for how in [
+        &["list"][..],
+        &["call", "absent"],
+        &["check", began.with_file_name("user-tools/hangs").to_str().expect("UTF-8")],
+    ] {
+        let mut running = host.start([&["tool"], how].concat());
+        running.wait_for(&began);
+        running.signal(Signal::INT);
+        assert_ne!(running.wait().code(), Some(0));
+        host.assert_nothing_left();
+        std::fs::remove_file(&began).expect("removed");
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_takes_its_tools_with_it() {
+    for how in ["call", "run"] {
+        let host = Host::without_system_tools();
+        endless(&host);
+        let mut running = host.start(["tool", how, "endless"]);
+        running.wait_for(&host.scratch().join("began"));
+        running.signal(Signal::KILL);
+        assert_eq!(running.wait().code(), None);
+        host.assert_nothing_left();
+    }
+    // The same without rights of its own, where there is no PID namespace.
+    let host = Host::without_system_tools();
+    endless(&host);
+    let host = host.as_nobody();
+    let mut running = host.start(["tool", "call", "endless"]);
+    running.wait_for(&host.scratch().join("began"));
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().code(), None);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_call_without_rights_of_its_own_leaves_nothing_either() {
+    let host = Host::without_system_tools();
+    endless(&host);
+    host.script(
+        "leaves",
+        "(setsid sh -c 'trap \"\" HUP INT TERM; sleep 1000; sleep 1000' &); echo 1",
+    );
+    let host = host.as_nobody();
+    host.run(["tool", "call", "leaves", "{}"]).expect_code(0);
+    host.assert_nothing_left();
+    let ran = host.run(["--timeout", "1s", "tool", "call", "endless", "{}"]).expect_code(1);
+    assert_eq!(ran.json()["limit"], "wall_clock", "{ran}");
+    host.assert_nothing_left();
+}

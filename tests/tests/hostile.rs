@@ -1,0 +1,276 @@
+//! Components that take more than they may, do not end, or end badly. Each gets
+//! its code within its limit, and the next call finds the host as it was.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, Ran};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+/// A limit of half a second is kept within this on the busiest machine; the guest
+/// by itself would take a minute, or for ever.
+const IN_TIME: Duration = Duration::from_secs(30);
+
+/// A host with the guest `greedy`, compiled.
+fn greedy() -> Host {
+    let host = Host::without_system_tools();
+    host.guest("greedy");
+    host.run(["tool", "call", "greedy", r#"{"mode":"fine"}"#]).expect_code(0);
+    host
+}
+
+/// Calls `greedy`, and then checks that nothing came of it but its answer.
+#[track_caller]
+fn call(host: &Host, flags: &[&str], mode: &str, path: &str) -> Ran {
+    let before = host.files();
+    let begun = Instant::now();
+    let arguments = format!("{{\"mode\":\"{mode}\",\"path\":\"{path}\"}}");
+    let ran = host.run([flags, &["tool", "call", "greedy", &arguments]].concat());
+    assert!(begun.elapsed() < IN_TIME, "took {:?}\n{ran}", begun.elapsed());
+    assert_eq!(host.files(), before, "files came or went\n{ran}");
+    host.assert_nothing_left();
+    let next = host.run(["tool", "call", "greedy", r#"{"mode":"fine"}"#]).expect_code(0);
+    assert_eq!(next.json()["result"], json!({"fine": true}), "{next}");
+    ran
+}
+
+/// Fails unless the envelope is a failure with these; returns it.
+#[track_caller]
+fn assert_failed(ran: Ran, code: &str, limit: Option<&str>, exit_code: i64) -> Value {
+    let envelope = ran.json();
+    let limit = limit.map_or(Value::Null, Value::from);
+    let found = (&envelope["error_code"], &envelope["limit"], &envelope["exit_code"]);
+    assert_eq!(
+        found,
+        (&json!(code), &limit, &json!(exit_code)),
+        "{}",
+        &ran.to_string()[..2000.min(ran.to_string().len())]
+    );
+    assert_eq!(ran.code(), Some(1));
+    envelope
+}
+
+#[test]
+fn every_mode_of_every_guest_is_called_by_a_test() {
+    let host = Host::without_system_tools();
+    let tests = [
+        include_str!("hostile.rs"),
+        include_str!("trespass.rs"),
+        include_str!("builds.rs"),
+        include_str!("cancel.rs"),
+        include_str!("cli.rs"),
+    ];
+    for guest in ["greedy", "trespass", "replacer"] {
+        let path = host.guest(guest);
+        let asked = host.run([Path::new("tool"), "run".as_ref(), &path, "--schema".as_ref()]);
+        let schema = asked.expect_code(0).json();
+        let modes =
+            schema["parameters"]["properties"]["mode"]["enum"].as_array().expect("modes").clone();
+        for mode in modes {
+            let called = tests.iter().any(|test| {
+                test.contains(&mode.to_string())
+                    || test.contains(&format!("\\\"mode\\\":\\\"{}", mode.as_str().expect("text")))
+            });
+            assert!(called, "no test calls mode {mode} of the guest `{guest}`");
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_does_not_end_is_ended() {
+    let host = greedy();
+    mknodat(CWD, host.workspace().join("fifo"), FileType::Fifo, Mode::from(0o666), 0)
+        .expect("made");
+    for mode in ["spin", "sleep", "answer_then_hang"] {
+        let ran = call(&host, &["--timeout", "500ms"], mode, "");
+        let envelope = assert_failed(ran, "TOOL_TIMEOUT", Some("wall_clock"), 134);
+        assert_eq!(envelope["error"], "Tool 'greedy' timed out after 0.5s");
+        let expected = if mode == "answer_then_hang" { "{\"answered\":true}" } else { "" };
+        assert_eq!(envelope["stdout"], expected, "{mode}");
+    }
+    // What it says is limited first, and the word of the limit is another.
+    let ran = call(&host, &["--fuel", "1000000"], "spin", "");
+    let envelope = assert_failed(ran, "TOOL_TIMEOUT", Some("fuel"), 134);
+    assert_eq!(envelope["error"], "Tool 'greedy' used up its fuel of 1000000");
+}
+
+#[test]
+fn a_guest_that_opens_a_fifo_is_answered_in_time() {
+    let host = Host::without_system_tools();
+    let guest = host.guest_as("trespass", "_trespass", "file_read");
+    mknodat(CWD, host.workspace().join("fifo"), FileType::Fifo, Mode::from(0o666), 0)
+        .expect("made");
+    let begun = Instant::now();
+    let arguments = r#"{"mode":"paths","path":"fifo"}"#;
+    let ran = host.run(["--timeout", "500ms", "tool", "call", "file_read", arguments]);
+    assert!(begun.elapsed() < IN_TIME, "{ran}");
+    assert_failed(ran, "TOOL_TIMEOUT", Some("wall_clock"), 134);
+    assert!(guest.exists());
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_guest_that_waits_for_stdin_is_ended() {
+    let host = greedy();
+    let begun = Instant::now();
+    // The host's own stdin is open, and nobody writes to it.
+    let running =
+        host.start(["--timeout", "500ms", "tool", "run", guest(&host).as_str(), "read_all"]);
+    let ran = running.wait().expect_code(124);
+    assert!(begun.elapsed() < IN_TIME, "{ran}");
+    assert!(ran.stderr().contains("was ended by its limit on wall_clock"), "{ran}");
+    host.assert_nothing_left();
+}
+
+fn guest(host: &Host) -> String {
+    host.user_tools().join("greedy.wasm").to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn a_guest_that_takes_too_much_is_told_no() {
+    let host = greedy();
+    for mode in ["memory", "small_memory"] {
+        let ran = call(&host, &["--memory", "64MiB"], mode, "");
+        let envelope = assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
+        assert_eq!(envelope["error"], "Tool 'greedy' ran out of memory");
+    }
+    // Less than the program itself declares: it is never started.
+    let ran = call_fine(&host, &["--memory", "64KiB"]);
+    assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
+    // Asking the host for what would not fit into it.
+    for (mode, text) in [("random_bomb", "exceeds limit"), ("pollables", "no free keys")] {
+        let envelope = assert_failed(call(&host, &[], mode, ""), "TOOL_CRASHED", None, 134);
+        assert!(envelope["error"].as_str().expect("text").contains(text), "{envelope}");
+    }
+    let ran = call(&host, &[], "read_bomb", "");
+    assert_eq!(
+        ran.json()["error"],
+        "Tool 'greedy' returned malformed JSON: stdout is empty",
+        "{ran}"
+    );
+}
+
+fn call_fine(host: &Host, flags: &[&str]) -> Ran {
+    host.run([flags, &["tool", "call", "greedy", r#"{"mode":"fine"}"#]].concat())
+}
+
+#[test]
+fn a_table_that_grows_without_end_is_told_no() {
+    let host = Host::without_system_tools();
+    let path = host.program("grows.wasm", printing("", Ending::GrowTable));
+    let ran = host.run([Path::new("tool"), "run".as_ref(), &path]).expect_code(124);
+    assert!(ran.stderr().contains("was ended by its limit on memory"), "{ran}");
+}
+
+#[test]
+fn recursion_without_end_traps_in_the_guest_alone() {
+    let envelope = assert_failed(call(&greedy(), &[], "recurse", ""), "TOOL_CRASHED", None, 134);
+    let expected = "Tool 'greedy' crashed with exit code 134: call stack exhausted";
+    assert_eq!(envelope["error"], expected);
+}
+
+#[test]
+fn a_flood_is_cut_off_at_the_cap() {
+    let host = greedy();
+    for (flags, cap) in [(&[][..], 16 << 20), (&["--max-output", "100000B"], 100_000)] {
+        let envelope = assert_failed(
+            call(&host, flags, "flood_stdout", ""),
+            "INVALID_OUTPUT",
+            Some("output"),
+            134,
+        );
+        let expected = format!("Tool 'greedy' wrote more than {cap} bytes to stdout");
+        assert_eq!(envelope["error"], expected);
+        assert_eq!(envelope["stdout"].as_str().map(str::len), Some(65536));
+        assert!(envelope["stdout_bytes"].as_u64().expect("a count") > cap);
+    }
+    let envelope = assert_failed(call(&host, &[], "flood_stderr", ""), "TOOL_CRASHED", None, 1);
+    let stderr = envelope["stderr"].as_str().expect("text");
+    assert_eq!((stderr.len(), stderr.ends_with("ythe end")), (65536, true));
+    assert_eq!(envelope["stderr_bytes"], (20 << 20) + 7);
+    assert_eq!(envelope["stdout"], "{\"flooded\":true}");
+}
+
+#[test]
+fn handles_run_out_for_the_guest_and_not_for_the_host() {
+    let host = Host::without_system_tools();
+    host.write("workspace/file", "x", 0o644);
+    host.guest_as("trespass", "_trespass", "file_read");
+    let ran = host.run(["tool", "call", "file_read", r#"{"mode":"handles","path":"file"}"#]);
+    let seen = ran.expect_code(0).json()["result"].clone();
+    let open: usize = seen["open"].as_str().expect("a count").parse().expect("a number");
+    // The two preopens count as well.
+    assert!((200..=256).contains(&open), "{seen}");
+    assert_eq!(seen["again"], "REACHED", "a handle that is given back can be had again: {seen}");
+    assert_ne!(seen["refused"], "", "{seen}");
+}
+
+#[test]
+fn what_a_guest_says_is_judged_as_it_is() {
+    let host = greedy();
+    for (mode, error) in [
+        ("two_values", "Tool 'greedy' returned malformed JSON: trailing characters"),
+        ("bad_utf8", "Tool 'greedy' returned malformed JSON: "),
+    ] {
+        let envelope = assert_failed(call(&host, &[], mode, ""), "INVALID_OUTPUT", None, 0);
+        assert!(envelope["error"].as_str().expect("text").starts_with(error), "{envelope}");
+    }
+    // Bytes that are no text are shown as U+FFFD.
+    let envelope = call(&host, &[], "bad_utf8", "").json();
+    assert_eq!(envelope["stdout"], "{\"text\":\"\u{fffd}\u{fffd}\"}");
+    let ran = call(&host, &[], "long_line", "").expect_code(0);
+    assert_eq!(ran.json()["result"].as_str().map(str::len), Some(10_000_000));
+    // However deep, it is one value, and passed on as it was written.
+    let ran = call(&host, &[], "deep_json", "").expect_code(0);
+    let expected = format!(
+        "{{\"tool_success\":true,\"result\":{}{}}}\n",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    assert!(ran.stdout() == expected, "{}", &ran.stdout()[..100]);
+    let silent = Host::without_system_tools();
+    let path = silent.program("silent.wasm", printing("", Ending::Well));
+    let ran = silent.run([Path::new("tool"), "run".as_ref(), &path]).expect_code(0);
+    assert_eq!((ran.stdout(), ran.stderr().lines().count()), (String::new(), 1), "{ran}");
+}
+
+#[test]
+fn how_a_guest_ends_is_told_as_it_was() {
+    let host = greedy();
+    let envelope = assert_failed(call(&host, &[], "trap", ""), "TOOL_CRASHED", None, 134);
+    let trapped =
+        "Tool 'greedy' crashed with exit code 134: wasm `unreachable` instruction executed";
+    assert_eq!(envelope["error"], trapped);
+    let envelope = assert_failed(call(&host, &[], "panic", ""), "TOOL_CRASHED", None, 134);
+    assert!(envelope["stderr"].as_str().expect("text").contains("as it was told to"), "{envelope}");
+    // WASI 0.2 knows success and failure only: every code but 0 arrives as 1.
+    let envelope = assert_failed(call(&host, &[], "exit_7", ""), "TOOL_CRASHED", None, 1);
+    assert_eq!(envelope["error"], "Tool 'greedy' crashed with exit code 1");
+    assert_eq!(envelope["stdout"], "half an answer");
+}
+
+#[test]
+fn a_guest_may_leave_all_of_its_arguments_unread() {
+    let host = Host::without_system_tools();
+    host.program("deaf.wasm", printing(ikigai_tests::host::schema("deaf"), Ending::Well));
+    let much = format!("{{\"text\":\"{}\"}}", "x".repeat(50_000_000));
+    let ran = host.run_with(["tool", "call", "deaf", "-"], much.as_bytes()).expect_code(0);
+    assert_eq!(ran.json()["result"]["name"], "deaf");
+}
+
+#[test]
+fn a_user_component_sees_nothing_at_all() {
+    let host = Host::without_system_tools();
+    host.write("workspace/secret", "s", 0o644);
+    let envelope = call(&greedy_beside(&host), &[], "open", "secret").expect_code(0).json();
+    assert_ne!(envelope["result"]["secret"], "REACHED", "{envelope}");
+}
+
+fn greedy_beside(host: &Host) -> Host {
+    let other = greedy();
+    std::fs::copy(host.workspace().join("secret"), other.workspace().join("secret"))
+        .expect("copied");
+    other
+}
