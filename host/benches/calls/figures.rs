@@ -86,7 +86,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         let bytes = rig::read(&component)?;
         let (bare, limited) =
             (Bare::new(&bytes, With::NoLimits)?, Bare::new(&bytes, With::Limits)?);
-        let program = rig.compile(&component, 16)?;
+        let program = rig.compile(&component, rig::GUESTS)?;
         let mut bare = || runtime.block_on(bare.call(&tree, &input)).map(drop);
         let mut limited = || runtime.block_on(limited.call(&tree, &input)).map(drop);
         let mut lane =

@@ -26,7 +26,7 @@ pub(crate) fn run(rig: &Rig) {
             bencher.iter(|| runtime.block_on(bare.call(&tree, &input)).unwrap());
         });
     }
-    let component = rig.compile(&rig.tool("file-read.wasm"), 16).expect("compiles");
+    let component = rig.compile(&rig.tool("file-read.wasm"), rig::GUESTS).expect("compiles");
     group.bench_function("lane", |bencher| {
         bencher.iter(|| {
             runtime.block_on(rig::run(&component, rig::call(&tree, &[], &input))).unwrap()

@@ -27,8 +27,8 @@ const ROOT: &str = "IKIGAI_BENCH";
 /// Set for a run of fewer rounds.
 const QUICK: &str = "IKIGAI_BENCH_QUICK";
 
-/// Calls at once that the hosts here have room for.
-const GUESTS: u32 = 64;
+/// Calls at once that the hosts here have room for: enough that there is a pool.
+pub(crate) const GUESTS: u32 = 64;
 
 /// A file of the small tree, from its root.
 pub(crate) const SMALL_FILE: &str = "d000/f0000.rs";

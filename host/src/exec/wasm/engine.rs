@@ -32,8 +32,8 @@ const KEEP_RESIDENT: usize = 1 << 20;
 const MAX_MEMORY: usize = 1 << 32;
 
 /// From this many guests at once there is a pool. A pool makes each call cheaper by
-/// some microseconds and costs 0.2 ms to build, which a command that makes one call
-/// never earns back. Code that is compiled for one runs in the other.
+/// 0.07 ms and costs 0.2 ms to build, which a command that makes one call never earns
+/// back. Code that is compiled for one runs in the other.
 const POOLED_FROM: u32 = 32;
 
 /// An engine with its ticker.
