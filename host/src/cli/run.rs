@@ -25,18 +25,20 @@ const NOT_STARTED: u8 = 126;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The tool by name, or a file by its path (with a slash)
-    #[arg(value_name = "NAME|PATH", value_hint = super::FILE)]
-    tool: OsString,
-    /// Passed on whole, hyphens included
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    args: Vec<OsString>,
+    /// The tool by name, or a file by its path (with a slash); all that follows is
+    /// passed on whole, hyphens included
+    // One list, because clap would look for the host's own flags between two.
+    #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true,
+          value_names = ["NAME|PATH", "ARGS"], value_hint = super::FILE)]
+    command: Vec<OsString>,
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
-    let reference = ToolReference::from(arguments.tool);
+    let mut args = arguments.command.into_iter();
+    // clap requires one.
+    let reference = ToolReference::from(args.next().unwrap_or_default());
     let name = reference.0.to_string_lossy().into_owned();
     let (build, tool_name, origin) = if reference.is_path() {
         let path = Path::new(&reference.0);
@@ -66,7 +68,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
         stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
     };
-    let outcome = host.run(&build, &tool_name, origin, arguments.args, streams, cancel).await;
+    let outcome = host.run(&build, &tool_name, origin, args.collect(), streams, cancel).await;
     Ok(ExitCode::from(exit_code(&name, &outcome)))
 }
 
