@@ -56,11 +56,13 @@ pub(super) struct Options {
 
     /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
     /// native tools]
-    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY")]
+    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
+          value_parser = parse_size)]
     memory: Option<ByteSize>,
 
     /// Bytes of stdout of a call [default: 16MiB]
-    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MAX_OUTPUT")]
+    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MAX_OUTPUT",
+          value_parser = parse_size)]
     max_output: Option<ByteSize>,
 
     /// Say more on stderr, among it why files are no tools
@@ -88,6 +90,16 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         return Err("must be more than zero and at most 7days".to_owned());
     }
     Ok(timeout)
+}
+
+fn parse_size(text: &str) -> Result<ByteSize, String> {
+    // The parser's own words speak of floats and say nothing of units.
+    let size: ByteSize =
+        text.parse().map_err(|_| "is no size; write it as 64KiB or 512MiB".to_owned())?;
+    if size.as_u64() == 0 {
+        return Err("must be more than zero".to_owned());
+    }
+    Ok(size)
 }
 
 impl Options {
