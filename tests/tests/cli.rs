@@ -1,0 +1,302 @@
+//! The command line: what it prints where, with which exit code, and what it says
+//! to those who got it wrong.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, Ran, schema};
+use serde_json::{Value, json};
+
+/// A host with the script `tool` and the component `part`.
+fn two_tools() -> Host {
+    let host = Host::without_system_tools();
+    host.script("tool", "echo '{\"a\":[1]}'");
+    host.program("part.wasm", printing(schema("part"), Ending::Well));
+    host
+}
+
+/// The output with what differs from run to run taken out.
+fn stable(host: &Host, text: &str) -> String {
+    let text = text.replace(&host.scratch().display().to_string(), "SCRATCH");
+    let is_digest =
+        |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let lines = text.lines().map(|line| {
+        let words = line.split(['"', ' ']).filter(|word| is_digest(word));
+        let line = words.fold(line.to_owned(), |line, word| line.replace(word, "DIGEST"));
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn help_says_what_there_is() {
+    let host = Host::without_system_tools();
+    for command in ["", "tool", "tool call", "tool run", "tool check"] {
+        let args = command.split_whitespace().chain(["-h"]);
+        let mut asked = host.command();
+        // What is set in the environment is shown in the help.
+        asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
+        let ran = Ran::of(&mut asked, b"").expect_code(0);
+        assert_eq!(ran.stderr(), "");
+        let name = format!("help {command}").trim_end().replace(' ', "_");
+        insta::assert_snapshot!(name, stable(&host, &ran.stdout()));
+    }
+}
+
+#[test]
+fn what_is_listed_and_shown_has_a_form_for_programs() {
+    let host = two_tools();
+    host.program("broken", "#!/bin/sh\nexit 1\n");
+    for (name, args) in [
+        ("list", &["list"][..]),
+        ("list_all", &["list", "--all"]),
+        ("list_json", &["list", "--all", "--json"]),
+        ("show", &["show", "part"]),
+        ("show_json", &["show", "part", "--json"]),
+        ("schema", &["schema", "part"]),
+    ] {
+        let ran = host.run([&["tool"], args].concat()).expect_code(0);
+        insta::assert_snapshot!(name, stable(&host, &ran.stdout()));
+        if args.contains(&"--json") {
+            assert!(ran.json().is_object(), "{ran}");
+        }
+    }
+}
+
+#[test]
+fn a_check_says_every_check_and_whether_it_is_a_tool() {
+    let host = two_tools();
+    host.program("trapping.wasm", printing(schema("trapping"), Ending::Trap));
+    host.program("hanging", "#!/bin/sh\nsleep 1000\n");
+    host.write("user-tools/plain", "text", 0o644);
+    let importing = ikigai_tests::component::importing("example:gone/thing@1.0.0", "{}");
+    host.program("importing.wasm", importing);
+    for (file, code, expected) in [
+        ("tool", 0, "answered in JSON"),
+        ("part.wasm", 0, "valid, of a tool called `part`"),
+        ("trapping.wasm", 1, "trapped"),
+        ("hanging", 1, "timeout"),
+        ("plain", 1, "executable"),
+        ("importing.wasm", 1, "example:gone/thing@1.0.0"),
+        ("absent", 1, "No such file"),
+    ] {
+        let path = host.user_tools().join(file);
+        let check = [
+            OsStr::new("--timeout"),
+            "2s".as_ref(),
+            "tool".as_ref(),
+            "check".as_ref(),
+            path.as_ref(),
+        ];
+        let ran = host.run(check).expect_code(code);
+        assert!(ran.stdout().contains(expected), "{ran}");
+        let ran = host.run(check.into_iter().chain([OsStr::new("--json")])).expect_code(code);
+        assert_eq!(ran.json()["good"], code == 0, "{ran}");
+        let findings = ran.json()["findings"].as_array().expect("findings").clone();
+        assert!(
+            findings.iter().all(|it| it["check"].is_string() && it["text"].is_string()),
+            "{ran}"
+        );
+        host.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_run_passes_on_everything_as_it_is() {
+    let host = Host::without_system_tools();
+    host.script("args", "printf '<%s>' \"$@\"");
+    let args = ["-v", "--timeout", "1", "--help", "", "a b", "--", "-", "ü\n", "--json"];
+    let ran = host.run([&["tool", "run", "args"], &args[..]].concat()).expect_code(0);
+    let expected: String = args.iter().map(|arg| format!("<{arg}>")).collect();
+    assert_eq!(ran.stdout(), expected, "{ran}");
+
+    let guest = host.guest("greedy");
+    let guest = guest.to_str().expect("UTF-8");
+    let ran = host.run([&["tool", "run", guest, "echo_args"], &args[..]].concat()).expect_code(0);
+    assert_eq!(ran.stdout(), format!("{args:?}"), "{ran}");
+
+    // Bytes that are neither JSON nor text, both ways.
+    host.script("copy", "cat; echo problem >&2");
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let output = {
+        let mut command = host.command();
+        let mut child = command
+            .args(["tool", "run", "copy"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let given = bytes.clone();
+        let feeder = std::thread::spawn(move || std::io::Write::write_all(&mut stdin, &given));
+        let output = child.wait_with_output().expect("ends");
+        feeder.join().expect("no panic").expect("written");
+        output
+    };
+    assert!(output.stdout == bytes && output.stderr == b"problem\n", "{:?}", output.status);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_run_exits_as_the_tool_did() {
+    let host = Host::without_system_tools();
+    host.script("seven", "exit 7");
+    host.script("killed", "kill -TERM $$");
+    host.script("slow", "sleep 1000");
+    host.run(["tool", "list"]).expect_code(0);
+    let unstartable = host.program("unstartable", "#!/nowhere\n");
+    let trapping = host.program("trapping.wasm", printing("", Ending::Trap));
+    let failing = host.program("failing.wasm", printing("", Ending::Badly));
+    let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    for (tool, code, said) in [
+        ("seven", 7, ""),
+        ("killed", 143, ""),
+        ("slow", 124, "error: `slow` was ended by its limit on wall_clock\n"),
+        (&path(&unstartable), 126, "could not be started"),
+        (&path(&trapping), 134, "trapped"),
+        (&path(&failing), 1, ""),
+        ("absent", 2, "tool `absent` not found"),
+        ("./absent", 2, "No such file"),
+    ] {
+        let ran = host.run(["--timeout", "1s", "tool", "run", tool]).expect_code(code);
+        assert_eq!(ran.stdout(), "", "{ran}");
+        assert!(
+            ran.stderr().contains(said) && (!said.is_empty() || !ran.stderr().contains("error")),
+            "{ran}"
+        );
+    }
+    host.assert_nothing_left();
+}
+
+#[test]
+fn an_envelope_may_be_indented_for_people() {
+    let host = two_tools();
+    let compact = host.run(["tool", "call", "tool"]).expect_code(0);
+    let pretty = host.run(["tool", "call", "tool", "--pretty"]).expect_code(0);
+    assert_eq!(compact.stdout().lines().count(), 1);
+    assert_eq!(compact.json(), pretty.json());
+    let expected =
+        "{\n  \"tool_success\": true,\n  \"result\": {\n    \"a\": [\n      1\n    ]\n  }\n}\n";
+    assert_eq!(pretty.stdout(), expected);
+}
+
+#[test]
+fn completions_are_scripts_of_their_shell() {
+    let host = Host::without_system_tools();
+    for (shell, mark) in [
+        ("bash", "complete -F _ikigai"),
+        ("zsh", "#compdef ikigai"),
+        ("fish", "complete -c ikigai"),
+    ] {
+        let ran = host.run(["completions", shell]).expect_code(0);
+        assert!(ran.stdout().contains(mark) && !ran.stdout().contains("__precompile'"), "{shell}");
+        let file = host.write(format!("completions.{shell}"), ran.stdout(), 0o644);
+        // What is not on this machine cannot read it; the mark was there.
+        match Command::new(shell).arg("-n").arg(&file).output() {
+            Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
+            Err(error) => eprintln!("{shell} is not on this machine: {error}"),
+        }
+    }
+    host.run(["completions", "cobol"]).expect_code(2);
+}
+
+#[test]
+fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
+    let host = two_tools();
+    host.script("endless", "while echo more 2>/dev/null; do :; done");
+    host.run(["tool", "list"]).expect_code(0);
+    for args in [
+        &["tool", "list"][..],
+        &["tool", "list", "--json"],
+        &["tool", "show", "part"],
+        &["tool", "schema"],
+        &["tool", "call", "tool"],
+        &["tool", "run", "endless"],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = host.command();
+        let output = command.args(args).stdin(Stdio::null()).stdout(writer).output().expect("runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        // A tool meets the closed pipe itself, and here is killed by it.
+        let expected = |code| code <= 1 || (args.contains(&"run") && code == 128 + 13);
+        assert!(output.status.code().is_some_and(expected), "{args:?}: {output:?}");
+        assert_eq!(stderr, "", "{args:?}");
+    }
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_stdout_that_is_full_is_an_error() {
+    let host = two_tools();
+    for args in [&["tool", "call", "tool"][..], &["tool", "list"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("opened");
+        let mut command = host.command();
+        let output = command.args(args).stdin(Stdio::null()).stdout(full).output().expect("runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("error: No space left on device"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_name_that_is_nearly_right_is_corrected() {
+    let host = two_tools();
+    for (args, code) in [
+        (["call", "tol"], 1),
+        (["show", "toool"], 1),
+        (["run", "tool_"], 2),
+        (["schema", "tolo"], 1),
+    ] {
+        let ran = host.run([&["tool"], &args[..]].concat()).expect_code(code);
+        assert!(ran.stderr().contains("hint: did you mean `tool`?"), "{ran}");
+    }
+    let ran = host.run(["tool", "call", "zzz"]).expect_code(1);
+    assert!(ran.stderr().contains("`ikigai tool list --all`"), "{ran}");
+    let envelope: Value = ran.json();
+    assert_eq!(envelope["error_code"], json!("TOOL_NOT_FOUND"));
+}
+
+#[test]
+fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
+    let host = two_tools();
+    let file = host.write("file", "", 0o644);
+    let file = file.to_str().expect("UTF-8");
+    for (args, said) in [
+        (&["--timeout", "5", "tool", "list"][..], "write it as 500ms, 30s or 2m"),
+        (&["--timeout", "0s", "tool", "list"], "more than zero"),
+        (&["--timeout", "1000years", "tool", "list"], "at most 7days"),
+        (&["--memory", "much", "tool", "list"], "write it as 64KiB or 512MiB"),
+        (&["--memory", "0", "tool", "list"], "more than zero"),
+        (&["--max-output", "-1", "tool", "list"], "'-1'"),
+        (&["--fuel", "1.5", "tool", "list"], "--fuel"),
+        (&["--backend", "both", "tool", "list"], "auto, wasm, native"),
+        (&["--workspace", "/nowhere", "tool", "list"], "the workspace `/nowhere` cannot be used"),
+        (&["--workspace", file, "tool", "list"], "is no directory"),
+        (&["tool", "lst"], "list"),
+        (&["tool", "list", "--jsn"], "--json"),
+        (&["tool", "call"], "<NAME>"),
+        (&["nonsense"], "--help"),
+    ] {
+        let ran = host.run(args).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+    let ran = Host::without_system_tools().run(["tool", "list"]).expect_code(0);
+    assert!(ran.stderr().contains("no tools found\nhint: "), "{ran}");
+    let ran = two_tools().env("IKIGAI_LOG", "ikigai=loud").run(["tool", "list"]).expect_code(0);
+    assert!(ran.stderr().contains("IKIGAI_LOG"), "{ran}");
+    // A workspace that has gone under the feet of whoever works in it.
+    let gone = host.scratch().join("gone");
+    fs::create_dir(&gone).expect("made");
+    let mut command = Command::new("sh");
+    command.args(["-c", "cd \"$1\" && rmdir \"$1\" && exec \"$2\" tool list", "sh"]);
+    command.arg(&gone).arg(ikigai_tests::places::host());
+    let ran = Ran::of(&mut command, b"").expect_code(2);
+    assert!(ran.stderr().contains("hint: name another with --workspace"), "{ran}");
+}
