@@ -160,16 +160,6 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
     Ok(cancel)
 }
 
-/// What `work` comes to, or nothing if it is cancelled first: discovery may wait for
-/// a tool, or compile for many seconds, before there is a call to end.
-async fn unless<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => None,
-        done = work => Some(done),
-    }
-}
-
 /// The exit code of a command that a person interrupted: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 

@@ -78,16 +78,12 @@ impl Host {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
         // A component may be compiled first, for many seconds.
-        let program = tokio::select! {
-            biased;
-            () = cancel.cancelled() => {
-                return Outcome { cancelled: true, ..Outcome::not_started("it was cancelled") };
+        let program = match cancel.run_until_cancelled(build.program()).await {
+            None => return Outcome::cancelled(),
+            Some(Ok(program)) => program,
+            Some(Err(error)) => {
+                return Outcome::not_started(format!("the component {error}"));
             }
-            program = build.program() => program,
-        };
-        let program = match program {
-            Ok(program) => program,
-            Err(error) => return Outcome::not_started(format!("the component {error}")),
         };
         let call = Call {
             args,

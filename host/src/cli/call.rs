@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, nearest, print, say, unless};
+use super::{cancelled_by_signals, list, nearest, print, say};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
 use crate::registry::{Depth, Snapshot};
@@ -31,7 +31,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let json = read_arguments(&arguments.arguments)?;
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
-    let Some(snapshot) = unless(&cancel, snapshot_with(host, &arguments.name)).await else {
+    // Discovery may wait for a tool, or compile for many seconds.
+    let looked_up = cancel.run_until_cancelled(snapshot_with(host, &arguments.name)).await;
+    let Some(snapshot) = looked_up else {
         return Ok(ExitCode::from(super::INTERRUPTED));
     };
     list::tell_warnings(&snapshot);

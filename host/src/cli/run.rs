@@ -10,7 +10,7 @@ use clap::Args;
 use super::call::{not_found_hint, snapshot_with};
 use super::error::CliError;
 use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, say, unless};
+use super::{ToolReference, cancelled_by_signals, say};
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::{Exit, Outcome, Stdin};
@@ -52,7 +52,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         })?;
         (build, name.clone(), Origin::User)
     } else {
-        let Some(snapshot) = unless(&cancel, snapshot_with(host, &name)).await else {
+        let Some(snapshot) = cancel.run_until_cancelled(snapshot_with(host, &name)).await else {
             return Ok(ExitCode::from(super::INTERRUPTED));
         };
         let Some(tool) = snapshot.get(&name) else {
