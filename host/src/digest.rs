@@ -2,6 +2,7 @@
 //! schemas are bound to.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
@@ -15,6 +16,24 @@ impl Digest {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of what is read, by pieces: a tool may be larger than memory.
+    ///
+    /// # Errors
+    ///
+    /// Reading fails.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(Self(hasher.finalize().into())),
+                Ok(length) => hasher.update(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -75,6 +94,7 @@ mod tests {
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse::<Digest>().expect("parses"), digest);
+        assert_eq!(Digest::of_reader(&b"abc"[..]).expect("read"), digest);
         for bad in ["", "zz", &text[1..], &format!("{}é", &text[2..])] {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");
         }

@@ -10,6 +10,10 @@ use super::memo::{Identity, Memo};
 use crate::digest::Digest;
 use crate::policy::{Backend, Origin};
 
+/// What is read and digested in about the time that a thread takes to start, in
+/// bytes.
+const MUCH: u64 = 1 << 20;
+
 /// A file that may be a tool.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
@@ -42,13 +46,21 @@ impl Candidate {
         }
     }
 
+    /// Whether [`Self::digest`] takes so long that nothing else may wait for it.
+    pub(super) fn takes_long(&self, memo: &Memo) -> bool {
+        self.metadata.len() > MUCH && memo.digest(&Identity::of(&self.metadata)).is_none()
+    }
+
     /// The digest of the contents, read only if the file is not known.
     pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
         let identity = Identity::of(&self.metadata);
         if let Some(digest) = memo.digest(&identity) {
             return Ok(digest);
         }
-        let digest = Digest::of(&file::read(&self.path)?);
+        if self.backend == Backend::Wasm {
+            file::check_size(self.metadata.len())?;
+        }
+        let digest = Digest::of_reader(file::open(&self.path)?)?;
         memo.keep_digest(&identity, &self.metadata, digest);
         Ok(digest)
     }

@@ -8,16 +8,34 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The contents of a regular file. Does not wait if it has become a FIFO meanwhile.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// The largest component that is read, in bytes: ten times what interpreters bring.
+pub(super) const MAX_COMPONENT: u64 = 256 << 20;
+
+/// Opens a regular file. Does not wait if it has become a FIFO meanwhile.
+pub(super) fn open(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("is no longer a regular file"));
     }
+    Ok(file)
+}
+
+/// The contents of a component.
+pub(super) fn read_component(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    open(path)?.take(MAX_COMPONENT + 1).read_to_end(&mut bytes)?;
+    check_size(bytes.len() as u64)?;
     Ok(bytes)
+}
+
+/// Refuses a component that would take the host's memory.
+pub(super) fn check_size(bytes: u64) -> io::Result<()> {
+    if bytes > MAX_COMPONENT {
+        let most = MAX_COMPONENT >> 20;
+        return Err(io::Error::other(format!("it is larger than a component may be, {most} MiB")));
+    }
+    Ok(())
 }
 
 /// The name without its directory, for messages.

@@ -87,7 +87,8 @@ impl Loader {
 
     fn compile(&self, path: &Path, digest: Digest) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
-        let bytes = file::read(path).map_err(|error| ComponentError::Invalid(error.to_string()))?;
+        let bytes = file::read_component(path)
+            .map_err(|error| ComponentError::Invalid(error.to_string()))?;
         if Digest::of(&bytes) != digest {
             return Err(ComponentError::Invalid("the file has changed; scan again".to_owned()));
         }

@@ -92,7 +92,7 @@ impl Scan {
         &self,
         candidate: &Candidate,
     ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
-        let build = Build::of(candidate, &self.memo, &self.loader).map_err(Refusal::Failed)?;
+        let build = self.build(candidate).await.map_err(Refusal::Failed)?;
         let digest = build.digest;
         let known = self.memo.answer(&digest).filter(|answer| !self.asks_again(candidate, answer));
         let answer = match known {
@@ -110,6 +110,19 @@ impl Scan {
             Answer::Refused(reason) => Err(Refusal::Failed(reason)),
             Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
         }
+    }
+
+    /// The program that a candidate is. The digest of a large file takes seconds, in
+    /// which the tools that were started already have their one second to answer.
+    async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
+        if !candidate.takes_long(&self.memo) {
+            return Build::of(candidate, &self.memo, &self.loader);
+        }
+        let (candidate, memo, loader) =
+            (candidate.clone(), Arc::clone(&self.memo), Arc::clone(&self.loader));
+        tokio::task::spawn_blocking(move || Build::of(&candidate, &memo, &loader))
+            .await
+            .map_err(|error| error.to_string())?
     }
 
     /// A component answers the same as long as its bytes do. What a native tool
