@@ -293,6 +293,9 @@ fn a_standard_tool_reads_nothing_outside_its_workspace() {
             &secret,
             "/etc/passwd",
             "/proc/self/environ",
+            "/proc/self/root/etc/passwd",
+            "/dev/fd/0",
+            "/dev/stdin",
         ] {
             for (tool, rest) in [
                 ("file_read", ""),

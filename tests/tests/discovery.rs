@@ -354,3 +354,57 @@ fn a_name_is_taken_once_in_a_directory() {
     assert!(reason(&ran.json(), "b").contains("has the same name `same`"), "{ran}");
     assert!(ran.stderr().contains("warning: "), "{ran}");
 }
+
+#[test]
+fn a_file_of_any_size_costs_no_memory() {
+    let host = Host::without_system_tools();
+    host.script("good", "echo '{}'");
+    let sparse = |name: &str, length: u64| {
+        let path = host.program(name, "");
+        fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|it| it.set_len(length))
+            .expect("grown");
+    };
+    sparse("vast.wasm", 1 << 40);
+    sparse("large.wasm", (256 << 20) + 1);
+    sparse("large", 500 << 20);
+    // In kilobytes: less than the executable, and enough for the host.
+    let limited = "ulimit -d 300000 && exec \"$0\" tool list --all --json";
+    let command = host.command();
+    let program = command.get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", limited]).arg(program).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = Ran::of(&mut shell, b"").expect_code(0);
+    assert_eq!(names(&ran), ["good"], "{ran}");
+    for (file, expected) in [
+        ("vast.wasm", "larger than a component may be, 256 MiB"),
+        ("large.wasm", "larger than a component may be, 256 MiB"),
+        ("large", "is no executable of this system"),
+    ] {
+        assert!(reason(&ran.json(), file).contains(expected), "{file}\n{ran}");
+    }
+}
+
+#[test]
+fn a_schema_is_asked_for_with_nothing_granted() {
+    let host =
+        Host::without_system_tools().env("SECRET_OF_THE_USER", "s").env("ANTHROPIC_API_KEY", "k");
+    let seen = "$(env | cut -d= -f1 | sort | tr '\\n' ' '), stdin of $(wc -c) bytes, $* $#";
+    let schema = schema("asked").replace("The tool asked", "SEEN");
+    let schema = schema.replace('"', "\\\"").replace("SEEN", seen);
+    host.program("asked", format!("#!/bin/sh\nprintf %s \"{schema}\"\n"));
+    let ran = host.run_with(["tool", "list", "--json"], b"text for nobody").expect_code(0);
+    // PWD and the like are the shell's own.
+    let own = ["OLDPWD", "PWD", "SHLVL", "_"];
+    let described = entry(&ran.json(), "asked")["description"].as_str().expect("text").to_owned();
+    let (names, rest) = described.split_once(", ").expect("both");
+    let names: Vec<&str> = names.split_whitespace().filter(|name| !own.contains(name)).collect();
+    assert_eq!(
+        (names, rest),
+        (vec!["HOME", "LANG", "PATH"], "stdin of 0 bytes, --schema 1"),
+        "{ran}"
+    );
+}

@@ -6,9 +6,11 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use ikigai_tests::host::{Host, Ran};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::Value;
 
 /// A host on whose standard tool `tool` this guest sits, with the tool's grant,
@@ -264,4 +266,38 @@ fn a_replacement_needs_the_right_to_write() {
     let seen = attempts(&host, "file_edit", "replace", "kept");
     assert_eq!(seen, [("<kept>".to_owned(), "REACHED".to_owned())]);
     assert_eq!(fs::metadata(&kept).expect("there").permissions().mode() & 0o7777, 0o751);
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
+    for (guest, mode) in [("trespass", "race"), ("replacer", "replace_race")] {
+        let host = trespasser(guest, "file_edit");
+        host.write("workspace/turning/secret", "inside", 0o644);
+        host.write("workspace/turning/.keep", "", 0o644);
+        let (real, link) = (host.workspace().join("turning"), host.workspace().join("directory"));
+        let over = AtomicBool::new(false);
+        let seen = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE)
+                        .expect("exchanged");
+                }
+            });
+            let seen = attempts(&host, "file_edit", mode, "turning/secret");
+            over.store(true, Ordering::Relaxed);
+            seen
+        });
+        assert_none_reached(&seen, &[]);
+        assert_outside_is_untouched(&host);
+        // Both were met, or this was no race.
+        let count = |what: &str| {
+            let found = seen.iter().find(|(it, _)| it == what);
+            found.map_or(0, |(_, count)| count.parse::<u32>().expect("a number"))
+        };
+        assert!(count("inside") > 0 && count("refused") > 0, "{seen:?}");
+        // No temporary file is left on either side.
+        let files =
+            fs::read_dir(&real).or_else(|_| fs::read_dir(&link)).expect("one is real").count();
+        assert!(files <= 2, "{:?}", host.files());
+    }
 }

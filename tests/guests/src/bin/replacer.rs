@@ -9,7 +9,7 @@ use self::bindings::ikigai::tool::workspace::replace;
 /// See `trespass` for the name.
 const SCHEMA: &str = r#"{"name":"_replacer","description":"Replaces what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"replace","replace_in_file","replace_many","replace_huge"]}}}}"#;
+"replace","replace_in_file","replace_many","replace_huge","replace_race"]}}}}"#;
 
 /// Its own, because the library of the tools keeps its bindings to itself.
 mod bindings {
@@ -55,6 +55,12 @@ fn main() {
         "replace_many" => {
             let all = (0..100).try_for_each(|_| replace(&dir, &order.path, b"replaced"));
             attempts.note("many", all);
+        }
+        // While the test exchanges a directory on the way for a link that leads out.
+        "replace_race" => {
+            let done = (0..3000).filter(|_| replace(&dir, &order.path, b"inside").is_ok()).count();
+            attempts.tell("inside", &done.to_string());
+            attempts.tell("refused", &(3000 - done).to_string());
         }
         "replace_huge" => {
             let contents = vec![b'x'; (256 << 20) + (2 << 20)];

@@ -13,7 +13,7 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, NewTimestamp, OpenF
 /// names over it, because a standard tool's name is what a grant is given to.
 const SCHEMA: &str = r#"{"name":"_trespass","description":"Reaches for what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"surroundings","network","paths","raw","writes","handles"]}}}}"#;
+"surroundings","network","paths","raw","writes","handles","race"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -25,6 +25,7 @@ fn main() {
         "raw" => raw(&mut attempts, &order.path),
         "writes" => writes(&mut attempts),
         "handles" => handles(&mut attempts, &order.path),
+        "race" => race(&mut attempts, &order.path),
         other => attempts.tell("error", &format!("there is no mode '{other}'")),
     }
     attempts.say();
@@ -142,4 +143,22 @@ fn handles(attempts: &mut Attempts, path: &str) {
     attempts.tell("refused", &refused.to_string());
     drop(open);
     attempts.note("again", File::open(path));
+}
+
+/// Reads and writes `path` while the test exchanges a directory on the way for a
+/// link that leads out. Only what lies inside is `inside`.
+fn race(attempts: &mut Attempts, path: &str) {
+    let (mut inside, mut refused) = (0, 0);
+    for _ in 0..5000 {
+        match fs::read(path) {
+            Ok(text) if text.starts_with(b"inside") => inside += 1,
+            Ok(_) => attempts.tell("read", "REACHED"),
+            Err(_) => refused += 1,
+        }
+        // What it writes the test looks for outside.
+        let appending = OpenOptions::new().append(true).open(path);
+        let _ = appending.and_then(|mut file| file.write_all(b"!"));
+    }
+    attempts.tell("inside", &inside.to_string());
+    attempts.tell("refused", &refused.to_string());
 }
