@@ -229,3 +229,57 @@ fn install_handler() {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Blocks its thread where no signal ends it, as a dead network mount does.
+    async fn stuck(until_dropped: mpsc::Receiver<()>) {
+        let _ = until_dropped.recv();
+    }
+
+    #[tokio::test]
+    async fn stuck_threads_are_counted_and_further_calls_refused_until_they_end() {
+        let threads = GuestThreads::default();
+        let (releases, calls): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED)
+            .map(|_| {
+                let (release, released) = mpsc::channel();
+                let threads = threads.clone();
+                // Over once all of them have begun, however slow the machine.
+                let over = tokio::time::sleep(Duration::from_secs(1));
+                let call = async move { threads.run(move || stuck(released), over).await };
+                (release, tokio::spawn(call))
+            })
+            .unzip();
+        for call in calls {
+            let outcome = call.await.expect("no panic");
+            assert!(matches!(outcome, Err(ThreadError::Abandoned)), "{outcome:?}");
+        }
+        let refused = threads.run(|| ready(()), std::future::pending()).await;
+        let Err(error @ ThreadError::TooManyAbandoned(MAX_ABANDONED)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(error.to_string().contains("restart the host"), "{error}");
+
+        drop(releases);
+        let begun = Instant::now();
+        while threads.run(|| ready(()), std::future::pending()).await.is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the stuck threads never came back");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_is_said_and_costs_no_other() {
+        let threads = GuestThreads::default();
+        let broken = threads.run(|| async { panic!("as it was told to") }, std::future::pending());
+        let broken: Result<(), ThreadError> = broken.await;
+        assert!(matches!(broken, Err(ThreadError::Lost)), "{broken:?}");
+        let next = threads.run(|| ready(7), std::future::pending()).await;
+        assert!(matches!(next, Ok(7)), "{next:?}");
+    }
+}
