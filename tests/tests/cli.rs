@@ -185,6 +185,7 @@ fn an_envelope_may_be_indented_for_people() {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn completions_are_scripts_of_their_shell() {
     let host = Host::without_system_tools();
     for (shell, mark) in [
