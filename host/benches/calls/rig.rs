@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
@@ -133,7 +134,8 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         stderr: Sink::Head,
         grant: Arc::new(Grant { env: environment(workspace), dirs, unconfined: false }),
         workspace: workspace.into(),
-        limits: Limits::default(),
+        // A slow disk is not what is measured.
+        limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },
         cancel: CancellationToken::new(),
     }
 }
