@@ -25,6 +25,7 @@ pub use workshop::{NOBODY, schema};
 /// and end with it. Nothing of the machine's own configuration reaches it.
 pub struct Host {
     scratch: TempDir,
+    program: PathBuf,
     cache: PathBuf,
     env: Vec<(OsString, OsString)>,
     user: Option<u32>,
@@ -39,7 +40,7 @@ impl Host {
             std::fs::create_dir(scratch.path().join(name)).expect("a directory of the test");
         }
         let cache = scratch.path().join("cache");
-        Self { scratch, cache, env: Vec::new(), user: None }
+        Self { scratch, program: places::host(), cache, env: Vec::new(), user: None }
     }
 
     /// Takes compiled components from a cache that outlives the test: components
@@ -92,7 +93,7 @@ impl Host {
     /// The host with nothing but its environment.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(places::host());
+        let mut command = Command::new(&self.program);
         command
             .current_dir(self.workspace())
             .env_clear()
