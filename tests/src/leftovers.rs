@@ -58,3 +58,40 @@ fn command_line(process: &Path) -> String {
     let text = fs::read(process.join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&text).replace('\0', " ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_whatever_it_has_of_the_test() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = fs::File::create(dir.path().join("file")).expect("a file");
+        let sleep = || {
+            let mut command = Command::new("sleep");
+            command.arg("1000").env_clear().current_dir("/");
+            command
+        };
+        let mut named = Command::new("sh");
+        // Waits without a child, which would outlive it: for its own stdin.
+        named.args(["-c", "read line", "sh"]).arg(dir.path()).env_clear().current_dir("/");
+        named.stdin(std::process::Stdio::piped());
+        let mut in_environment = sleep();
+        in_environment.env("ANY", dir.path());
+        let mut working_there = sleep();
+        working_there.current_dir(dir.path());
+        let mut holding = sleep();
+        holding.stdout(file);
+        for mut command in [named, in_environment, working_there, holding] {
+            let mut child = command.spawn().expect("runs");
+            let pid = child.id().to_string();
+            let found = || of(dir.path()).iter().any(|it| it.starts_with(&format!("{pid}: ")));
+            let seen = found();
+            child.kill().expect("killed");
+            child.wait().expect("reaped");
+            assert!(seen && !found(), "{command:?}");
+        }
+    }
+}

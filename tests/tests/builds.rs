@@ -103,13 +103,19 @@ fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
             ran_natively.display()
         ),
     );
-    for (mode, code) in
-        [("trap", "TOOL_CRASHED"), ("memory", "TOOL_CRASHED"), ("spin", "TOOL_TIMEOUT")]
-    {
+    for (flags, mode, limit) in [
+        (["--fuel", "1000000000"], "trap", Value::Null),
+        (["--memory", "64MiB"], "memory", "memory".into()),
+        (["--timeout", "700ms"], "spin", "wall_clock".into()),
+    ] {
         let arguments = format!("{{\"mode\":\"{mode}\"}}");
-        let call =
-            host.run(["--timeout", "700ms", "tool", "call", "greedy", &arguments]).expect_code(1);
-        assert_eq!(call.json()["error_code"], code, "{call}");
+        let call = host.run([&flags[..], &["tool", "call", "greedy", &arguments]].concat());
+        let envelope = call.expect_code(1).json();
+        assert_eq!(
+            (&envelope["limit"], &envelope["exit_code"]),
+            (&limit, &134.into()),
+            "{envelope}"
+        );
     }
     assert!(!ran_natively.exists(), "the native build ran");
     // It would have: nothing else kept it from running.

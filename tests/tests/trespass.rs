@@ -5,6 +5,7 @@
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -275,29 +276,44 @@ fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
         host.write("workspace/turning/secret", "inside", 0o644);
         host.write("workspace/turning/.keep", "", 0o644);
         let (real, link) = (host.workspace().join("turning"), host.workspace().join("directory"));
-        let over = AtomicBool::new(false);
-        let seen = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE)
-                        .expect("exchanged");
-                }
+        let (mut inside, mut refused) = (0, 0);
+        // Both must be met, or it was no race: on a busy machine that takes a while.
+        for _ in 0..50 {
+            let seen = while_exchanged(&real, &link, || {
+                attempts(&host, "file_edit", mode, "turning/secret")
             });
-            let seen = attempts(&host, "file_edit", mode, "turning/secret");
-            over.store(true, Ordering::Relaxed);
-            seen
-        });
-        assert_none_reached(&seen, &[]);
-        assert_outside_is_untouched(&host);
-        // Both were met, or this was no race.
-        let count = |what: &str| {
-            let found = seen.iter().find(|(it, _)| it == what);
-            found.map_or(0, |(_, count)| count.parse::<u32>().expect("a number"))
-        };
-        assert!(count("inside") > 0 && count("refused") > 0, "{seen:?}");
+            assert_none_reached(&seen, &[]);
+            assert_outside_is_untouched(&host);
+            let count = |what: &str| {
+                let found = seen.iter().find(|(it, _)| it == what).expect("a count");
+                found.1.parse::<u32>().expect("a number")
+            };
+            inside += count("inside");
+            refused += count("refused");
+            if inside > 0 && refused > 0 {
+                break;
+            }
+        }
+        assert!(inside > 0 && refused > 0, "inside {inside}, refused {refused}");
         // No temporary file is left on either side.
         let files =
             fs::read_dir(&real).or_else(|_| fs::read_dir(&link)).expect("one is real").count();
         assert!(files <= 2, "{:?}", host.files());
     }
+}
+
+/// Does `work` while two names are exchanged for one another, again and again.
+fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
+            }
+        });
+        // Also where it fails: the scope waits for the thread.
+        let done = catch_unwind(AssertUnwindSafe(work));
+        over.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
