@@ -301,3 +301,19 @@ fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
     let ran = Ran::of(&mut command, b"").expect_code(2);
     assert!(ran.stderr().contains("hint: name another with --workspace"), "{ran}");
 }
+
+#[test]
+fn a_path_is_relative_to_where_it_was_said() {
+    let host = two_tools();
+    host.write("workspace/here/tool", "#!/bin/sh\necho \"$1\"", 0o755);
+    let elsewhere = host.scratch().to_str().expect("UTF-8").to_owned();
+    let ran = host.run(["--workspace", &elsewhere, "tool", "run", "here/tool", "said"]);
+    assert_eq!(ran.expect_code(0).stdout(), "said\n");
+    // A directory of tools as well.
+    let flags = ["--workspace", &elsewhere, "--user-tools", "../user-tools"];
+    let names = |listed: &Value| listed["tools"].as_array().map(Vec::len);
+    let there = host.run([&flags[..], &["tool", "list", "--json"]].concat()).expect_code(0).json();
+    assert_eq!(names(&there), names(&host.run(["tool", "list", "--json"]).json()));
+    let tool = there["tools"][0]["name"].as_str().expect("a name").to_owned();
+    host.run([&flags[..], &["tool", "call", &tool, "{}"]].concat()).expect_code(0);
+}

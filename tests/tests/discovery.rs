@@ -214,7 +214,7 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
         ("words", "usage: words".into(), "not valid JSON"),
         ("two", schema("two") + "{}", "not valid JSON"),
         ("none", String::new(), "schema is empty"),
-        ("huge", schema("huge") + &" ".repeat(2 << 20), "limit on output"),
+        ("huge", schema("huge") + &" ".repeat(2 << 20), "over 1048576 bytes"),
         ("deep", format!("{{\"name\":{}", "[".repeat(500_000)), "not valid JSON"),
         ("digit", schema("7zip"), "`7zip` does not match"),
         ("space", schema("a b"), "`a b` does not match"),
@@ -288,13 +288,13 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
     assert_eq!(names(&ran), ["good"], "{ran}");
     for (file, expected) in [
         ("hangs", "timeout"),
-        ("floods", "limit on output"),
+        ("floods", "over 1048576 bytes"),
         ("floods_stderr", "timeout"),
         // stdin is at its end: what reads it goes on.
         ("waits", "exited with 9"),
         ("dies", "exited with 139"),
         ("hangs_c.wasm", "timeout"),
-        ("floods_c.wasm", "limit on output"),
+        ("floods_c.wasm", "over 1048576 bytes"),
         ("fails_c.wasm", "exited with 1"),
         ("traps_c.wasm", "trapped"),
         ("grows_c.wasm", "limit on memory"),

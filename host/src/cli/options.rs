@@ -123,7 +123,8 @@ impl Options {
                 BackendArg::Wasm => BackendChoice::Wasm,
                 BackendArg::Native => BackendChoice::Native,
             },
-            limits,
+            // Those of the flags are for calls; a schema must not be lost to them.
+            limits: Limits::default(),
             workspace: Arc::clone(&workspace),
             budget: Budget { guests: GUESTS, memory: memory_budget() },
             progress: progress::reporter(),

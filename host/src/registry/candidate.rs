@@ -27,6 +27,8 @@ impl Candidate {
     /// The file at `path`, if it is a regular file that is executable or ends in
     /// `.wasm`. Symbolic links to files count; nothing is opened.
     pub(super) fn at(path: PathBuf, origin: Origin) -> Option<Self> {
+        // A tool starts in its workspace, which is not where the path was said.
+        let path = std::path::absolute(path).ok()?;
         let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let backend = if path.extension().is_some_and(|extension| extension == "wasm") {
             Backend::Wasm

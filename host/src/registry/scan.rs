@@ -167,6 +167,9 @@ impl Scan {
 pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     match outcome.limit {
         Some(Limit::WallClock) => return Err("timeout".to_owned()),
+        Some(Limit::Output) => {
+            return Err(format!("schema is over {} bytes", ikigai_protocol::MAX_SCHEMA_BYTES));
+        }
         Some(limit) => return Err(format!("passed its limit on {}", limit.as_str())),
         None => {}
     }
