@@ -21,6 +21,9 @@ pub struct Places {
     /// `PREFIX/libexec/ikigai`, relative to the running program; nothing where the
     /// program's own place cannot be found.
     pub system_tools: Option<PathBuf>,
+    /// Where the installation keeps its compiled components, which is the only place
+    /// besides `cache` that machine code is loaded from. Not moved by flags.
+    pub system_cache: Option<PathBuf>,
     /// `~/.ikigai/tools`; nothing without a home.
     pub user_tools: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
@@ -38,13 +41,19 @@ impl Places {
             .map(PathBuf::from)
             .filter(|dir| dir.is_absolute())
             .or_else(|| beneath_home(".cache"));
+        let system_tools = system_tools();
         Self {
-            system_tools: system_tools(),
+            system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
+            system_tools,
             user_tools: beneath_home(".ikigai/tools"),
             cache: cache.map(|dir| dir.join("ikigai")),
         }
     }
 }
+
+/// The directory inside the system tools that the installation fills with
+/// compiled components. Hidden, so that it is no candidate.
+pub const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())

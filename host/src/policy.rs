@@ -112,7 +112,8 @@ pub fn standard(
         Backend::Wasm => Ok(Grant { dirs, ..Grant::default() }),
         Backend::Native => {
             let mut env = minimal_env();
-            let unconfined = runs_commands(tool);
+            // Only the standard tools are known to hold a boundary by themselves.
+            let unconfined = runs_commands(tool) || standard_access(tool).is_none();
             if !unconfined {
                 env.push((DIRS_VARIABLE.into(), encode_dirs(&dirs)?));
             }
@@ -170,6 +171,7 @@ mod tests {
             assert!(native.env.contains(&(DIRS_VARIABLE.into(), line)));
         }
         assert!(grant("other", Origin::System, Backend::Wasm).dirs.is_empty());
+        assert!(grant("other", Origin::System, Backend::Native).unconfined);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use tool::{Build, Tool};
 
 use crate::exec::limits::Limits;
 use crate::exec::wasm::cache::Cache;
-use crate::places::Places;
+use crate::places::{Places, SYSTEM_CACHE};
 use crate::policy::Origin;
 use candidate::Candidate;
 use loader::Loader;
@@ -144,7 +144,7 @@ impl Registry {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let places = &settings.places;
-        let system_cache = places.system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE));
+        let system_cache = places.system_cache.clone();
         let user_cache = places.cache.clone();
         let cache = move || Cache::open(system_cache.as_deref(), user_cache.as_deref());
         let loader = Loader::new(settings.budget, Box::new(cache), Arc::clone(&settings.progress));
@@ -223,10 +223,6 @@ impl Registry {
         }
     }
 }
-
-/// The directory inside the system tools that the installation fills with
-/// compiled components. Hidden, so that it is no candidate.
-pub const SYSTEM_CACHE: &str = ".cache";
 
 fn named(path: &Path) -> Result<Candidate, String> {
     if let Err(error) = std::fs::metadata(path) {

@@ -100,6 +100,7 @@ impl Rig {
             system_tools: Some(self.root.join("prefix/libexec/ikigai")),
             user_tools: Some(self.root.join("user-tools")),
             cache: Some(self.root.join("cache")),
+            system_cache: Some(self.root.join("prefix/libexec/ikigai/.cache")),
         };
         let registry = Registry::new(Settings {
             places,

@@ -114,7 +114,7 @@ impl Options {
         let places = Places {
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
-            cache: found.cache,
+            ..found
         };
         let registry = Registry::new(Settings {
             places,

@@ -32,7 +32,7 @@ use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 
-/// Why a component cannot be run on this host, ever.
+/// Why a component cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
     /// A core module: `wasm32-wasip1` or no WASI at all.
@@ -41,6 +41,10 @@ pub enum ComponentError {
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
     Invalid(String),
+    /// The file could not be read, or something else failed that may go well another
+    /// time.
+    #[error("could not be loaded: {0}")]
+    Unread(String),
     /// wasmtime does not run on this machine.
     #[error("cannot be run: {0}")]
     NoRuntime(String),
@@ -50,6 +54,18 @@ pub enum ComponentError {
     /// It imports something that the host does not offer; the text names it.
     #[error("asks for what this host does not offer: {0}")]
     Link(String),
+}
+
+impl ComponentError {
+    /// Whether it is the component that is at fault, so that the answer stays the same
+    /// as long as its bytes and this host do.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::CoreModule | Self::Invalid(_) | Self::NotACommand | Self::Link(_) => true,
+            Self::Unread(_) | Self::NoRuntime(_) => false,
+        }
+    }
 }
 
 /// Everything that the components of one process share.

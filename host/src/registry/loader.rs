@@ -82,15 +82,15 @@ impl Loader {
         let _turn = self.compilations.acquire().await;
         let (loader, path) = (Arc::clone(self), path.to_owned());
         let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest));
-        compiled.await.map_err(|error| ComponentError::Invalid(error.to_string()))?
+        compiled.await.map_err(|error| ComponentError::Unread(error.to_string()))?
     }
 
     fn compile(&self, path: &Path, digest: Digest) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
         let bytes = file::read_component(path)
-            .map_err(|error| ComponentError::Invalid(error.to_string()))?;
+            .map_err(|error| ComponentError::Unread(error.to_string()))?;
         if Digest::of(&bytes) != digest {
-            return Err(ComponentError::Invalid("the file has changed; scan again".to_owned()));
+            return Err(ComponentError::Unread("the file has changed; scan again".to_owned()));
         }
         (self.progress)(Progress::Compiling(name.clone()));
         let compiled = self.runtime()?.compile(&bytes, &digest, &self.cache);

@@ -15,11 +15,13 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::file;
 use crate::digest::Digest;
 use crate::places;
+use crate::policy::Backend;
 
 /// Changes when the shape of the file does.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Beyond this many entries those that the present scan did not use are let go.
 const MAX_ENTRIES: usize = 4096;
@@ -47,6 +49,21 @@ impl Identity {
     }
 }
 
+/// Whom `--schema` was asked: contents, and what else the answer may depend on. The
+/// name of a file says which kind it is, and a native tool may answer to its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Question(String);
+
+impl Question {
+    pub(super) fn new(backend: Backend, path: &Path, digest: Digest) -> Self {
+        let kind = backend.as_str();
+        Self(match backend {
+            Backend::Wasm => format!("{kind}:{digest}"),
+            Backend::Native => format!("{kind}:{digest}:{}", file::name(path)),
+        })
+    }
+}
+
 /// What a tool once answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,7 +83,7 @@ struct Entries {
     /// so another host judges anew.
     host: String,
     digests: HashMap<String, Digest>,
-    answers: HashMap<Digest, Answer>,
+    answers: HashMap<Question, Answer>,
 }
 
 /// The memo of one host process.
@@ -79,7 +96,7 @@ pub(super) struct Memo {
 struct State {
     entries: Entries,
     used_digests: Vec<String>,
-    used_answers: Vec<Digest>,
+    used_answers: Vec<Question>,
     changed: bool,
 }
 
@@ -118,17 +135,17 @@ impl Memo {
         state.changed = true;
     }
 
-    pub(super) fn answer(&self, digest: &Digest) -> Option<Answer> {
+    pub(super) fn answer(&self, question: &Question) -> Option<Answer> {
         let mut state = self.lock();
-        let answer = state.entries.answers.get(digest).cloned()?;
-        state.used_answers.push(*digest);
+        let answer = state.entries.answers.get(question).cloned()?;
+        state.used_answers.push(question.clone());
         Some(answer)
     }
 
-    pub(super) fn keep_answer(&self, digest: Digest, answer: Answer) {
+    pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
         let mut state = self.lock();
-        state.entries.answers.insert(digest, answer);
-        state.used_answers.push(digest);
+        state.used_answers.push(question.clone());
+        state.entries.answers.insert(question, answer);
         state.changed = true;
     }
 
@@ -159,7 +176,7 @@ impl State {
         }
         if self.entries.answers.len() > MAX_ENTRIES {
             let used = std::mem::take(&mut self.used_answers);
-            self.entries.answers.retain(|digest, _| used.contains(digest));
+            self.entries.answers.retain(|question, _| used.contains(question));
         }
     }
 }
@@ -212,16 +229,20 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
+    fn question(name: &str) -> Question {
+        Question::new(Backend::Native, Path::new(name), Digest::of(name.as_bytes()))
+    }
+
     #[test]
     fn what_was_kept_is_there_for_the_next_run() {
         let cache = tempfile::tempdir().expect("temporary directory");
-        let digest = Digest::of(b"tool");
+        let question = question("tool");
         let memo = Memo::open(Some(cache.path()));
-        memo.keep_answer(digest, Answer::Refused("timeout".into()));
+        memo.keep_answer(question.clone(), Answer::Refused("timeout".into()));
         memo.save();
         let next = Memo::open(Some(cache.path()));
         assert!(
-            matches!(next.answer(&digest), Some(Answer::Refused(reason)) if reason == "timeout")
+            matches!(next.answer(&question), Some(Answer::Refused(reason)) if reason == "timeout")
         );
     }
 
@@ -231,19 +252,19 @@ mod tests {
         let path = cache.path().join("index.json");
         for text in ["", "{", "[]", r#"{"format":99,"host":"","digests":{},"answers":{}}"#] {
             fs::write(&path, text).expect("write");
-            assert!(Memo::open(Some(cache.path())).answer(&Digest::of(b"x")).is_none());
+            assert!(Memo::open(Some(cache.path())).answer(&question("x")).is_none());
         }
     }
 
     #[test]
     fn a_memo_that_others_could_have_written_is_not_read() {
         let cache = tempfile::tempdir().expect("temporary directory");
-        let digest = Digest::of(b"tool");
+        let question = question("tool");
         let memo = Memo::open(Some(cache.path()));
-        memo.keep_answer(digest, Answer::Refused(String::new()));
+        memo.keep_answer(question.clone(), Answer::Refused(String::new()));
         memo.save();
         fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
-        assert!(Memo::open(Some(cache.path())).answer(&digest).is_none());
+        assert!(Memo::open(Some(cache.path())).answer(&question).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::candidate::{self, Candidate};
 use super::file;
 use super::loader::{Loader, cores};
-use super::memo::{Answer, Memo};
+use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
 use super::{BackendChoice, Depth, Skipped, Snapshot};
 use crate::exec::envelope;
@@ -93,13 +93,14 @@ impl Scan {
         candidate: &Candidate,
     ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
         let build = self.build(candidate).await.map_err(Refusal::Failed)?;
-        let digest = build.digest;
-        let known = self.memo.answer(&digest).filter(|answer| !self.asks_again(candidate, answer));
+        let question = Question::new(candidate.backend, &candidate.path, build.digest);
+        let known =
+            self.memo.answer(&question).filter(|answer| !self.asks_again(candidate, answer));
         let answer = match known {
             Some(answer) => answer,
             None => {
-                let answer = self.ask_now(&build).await;
-                self.memo.keep_answer(digest, answer.clone());
+                let answer = self.ask_now(&build).await?;
+                self.memo.keep_answer(question, answer.clone());
                 answer
             }
         };
@@ -137,16 +138,18 @@ impl Scan {
         }
     }
 
-    async fn ask_now(&self, build: &Build) -> Answer {
+    /// Fails where the next time may go better: that is not for keeping.
+    async fn ask_now(&self, build: &Build) -> Result<Answer, Refusal> {
         let program = match build.program().await {
             Ok(program) => program,
-            Err(error) => return Answer::Unusable(error.to_string()),
+            Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
+            Err(error) => return Err(Refusal::Failed(error.to_string())),
         };
         let outcome = program.run(self.schema_call(build.backend())).await;
-        match check_answer(outcome) {
+        Ok(match check_answer(outcome) {
             Ok(schema) => Answer::Schema(schema.to_value()),
             Err(reason) => Answer::Refused(reason),
-        }
+        })
     }
 
     fn schema_call(&self, backend: Backend) -> Call {

@@ -139,8 +139,6 @@ fn load_from(
             Ok(component) => return Some(component),
             Err(error) => {
                 tracing::warn!("compiling anew: the cached `{}` {error}", entry.path().display());
-                // It may be in a directory that is not ours to clean; then it stays.
-                let _ = fs::remove_file(entry.path());
             }
         }
     }
