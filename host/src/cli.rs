@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -171,9 +172,20 @@ fn print(bytes: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes to stderr. Nothing depends on whether somebody reads it.
+/// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
+/// waits for a reader nor for a thread that does and holds the standard library's
+/// lock.
 fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
+    const READY: usize = 512;
+    let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let stderr = rustix::stdio::stderr();
+    for piece in text.as_bytes().chunks(READY) {
+        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&patience));
+        if !ready.is_ok_and(|ready| ready > 0) || rustix::io::write(stderr, piece).is_err() {
+            return;
+        }
+    }
 }
 
 /// The heading of a value that a person chooses by name.

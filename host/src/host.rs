@@ -2,17 +2,17 @@
 //! came of it. Every front end goes through here.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use bytes::Bytes;
-use ikigai_protocol::EnvelopeCode;
+use ikigai_protocol::{Access, DirsError, EnvelopeCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::limits::{Limits, STDERR_KEPT};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Outcome, Stdin};
-use crate::policy::{self, Grant, Origin};
+use crate::policy::{self, Backend, Grant, Origin};
 use crate::registry::{Build, Registry, Snapshot, Tool};
 
 /// Tools, and what a call of one may use.
@@ -21,6 +21,8 @@ pub struct Host {
     pub registry: Registry,
     workspace: Arc<Path>,
     limits: Limits,
+    /// What any tool may do in the workspace at most.
+    most: Access,
 }
 
 /// The streams of a call that does not collect them.
@@ -37,7 +39,8 @@ impl Host {
     /// A host over a registry. `workspace` is absolute and canonical.
     #[must_use]
     pub fn new(registry: Registry, workspace: Arc<Path>, limits: Limits) -> Self {
-        Self { registry, workspace, limits }
+        let most = policy::most_in(&workspace, &registry.places().own());
+        Self { registry, workspace, limits, most }
     }
 
     /// Calls a tool with arguments in JSON.
@@ -73,7 +76,7 @@ impl Host {
         streams: Streams,
         cancel: CancellationToken,
     ) -> Outcome {
-        let grant = match policy::standard(name, origin, build.backend(), &self.workspace) {
+        let grant = match self.resolve(name, origin, build.backend()) {
             Ok(grant) => grant,
             Err(error) => return Outcome::not_started(error.to_string()),
         };
@@ -104,8 +107,22 @@ impl Host {
     ///
     /// The workspace cannot be granted; the text says why.
     pub fn grant(&self, tool: &Tool) -> Result<Grant, String> {
-        policy::standard(tool.name(), tool.origin, tool.build.backend(), &self.workspace)
+        self.resolve(tool.name(), tool.origin, tool.build.backend())
             .map_err(|error| error.to_string())
+    }
+
+    fn resolve(&self, name: &str, origin: Origin, backend: Backend) -> Result<Grant, DirsError> {
+        if self.most == Access::ReadOnly && policy::writes(name, origin) {
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "the workspace `{}` holds ikigai's own files, so tools may only read it; \
+                     choose a directory beneath it with --workspace",
+                    self.workspace.display()
+                );
+            });
+        }
+        policy::standard(name, origin, backend, &self.workspace, self.most)
     }
 
     /// What every call may use up.

@@ -51,6 +51,25 @@ impl Places {
     }
 }
 
+impl Places {
+    /// All of them and the running program, canonical as far as they exist.
+    #[must_use]
+    pub fn own(&self) -> Vec<PathBuf> {
+        let Self { system_tools, system_cache, user_tools, cache } = self;
+        let dirs = [system_tools, system_cache, user_tools, cache];
+        let dirs = dirs.into_iter().flatten().cloned();
+        dirs.chain(std::env::current_exe()).filter_map(|place| canonical(&place)).collect()
+    }
+}
+
+/// The path with links resolved, also where its end does not exist yet.
+fn canonical(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let existing = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    let (dir, resolved) = existing?;
+    Some(resolved.join(path.strip_prefix(dir).ok()?))
+}
+
 /// The directory inside the system tools that the installation fills with
 /// compiled components. Hidden, so that it is no candidate.
 pub const SYSTEM_CACHE: &str = ".cache";

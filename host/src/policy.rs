@@ -5,7 +5,7 @@
 //! into handles.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, DirsError, GrantedDir, encode_dirs};
 
@@ -87,7 +87,23 @@ fn runs_commands(tool: &str) -> bool {
     tool == "bash"
 }
 
-/// The grant of `tool` under the `standard` profile.
+/// What may be done at most in a workspace: reading only where it holds, or lies
+/// in, one of the host's `own` places. A tool that may write there could install a
+/// tool, a grant or machine code.
+#[must_use]
+pub fn most_in(workspace: &Path, own: &[PathBuf]) -> Access {
+    let meets = |place: &PathBuf| place.starts_with(workspace) || workspace.starts_with(place);
+    if own.iter().any(meets) { Access::ReadOnly } else { Access::ReadWrite }
+}
+
+/// Whether a standard tool is there to write, and so misses the right to.
+#[must_use]
+pub fn writes(tool: &str, origin: Origin) -> bool {
+    origin == Origin::System && standard_access(tool) == Some(Access::ReadWrite)
+}
+
+/// The grant of `tool` under the `standard` profile. `most` is what may be done in
+/// the workspace at most, see [`most_in`].
 ///
 /// # Errors
 ///
@@ -97,6 +113,7 @@ pub fn standard(
     origin: Origin,
     backend: Backend,
     workspace: &Path,
+    most: Access,
 ) -> Result<Grant, DirsError> {
     if origin == Origin::User {
         return Ok(match backend {
@@ -105,7 +122,7 @@ pub fn standard(
         });
     }
     let dirs: Vec<GrantedDir> = standard_access(tool)
-        .map(|access| GrantedDir { access, path: workspace.to_owned() })
+        .map(|access| GrantedDir { access: access.min(most), path: workspace.to_owned() })
         .into_iter()
         .collect();
     match backend {
@@ -149,7 +166,8 @@ mod tests {
     use super::*;
 
     fn grant(tool: &str, origin: Origin, backend: Backend) -> Grant {
-        standard(tool, origin, backend, Path::new("/w")).expect("the path can be granted")
+        standard(tool, origin, backend, Path::new("/w"), Access::ReadWrite)
+            .expect("the path can be granted")
     }
 
     #[test]
@@ -180,6 +198,25 @@ mod tests {
         let native = grant("file_write", Origin::User, Backend::Native);
         assert!(native.unconfined && native.dirs.is_empty());
         assert!(native.env.iter().all(|(name, _)| !is_provider_key(name)));
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_tool_could_be_installed() {
+        let own = [PathBuf::from("/home/u/.ikigai/tools")];
+        for workspace in ["/", "/home/u", "/home/u/.ikigai/tools", "/home/u/.ikigai/tools/x"] {
+            assert_eq!(most_in(Path::new(workspace), &own), Access::ReadOnly, "{workspace}");
+        }
+        for workspace in ["/home/u/work", "/home/u/.ikigai/tools-of-mine"] {
+            assert_eq!(most_in(Path::new(workspace), &own), Access::ReadWrite, "{workspace}");
+        }
+        let narrowed = standard(
+            "file_write",
+            Origin::System,
+            Backend::Wasm,
+            Path::new("/w"),
+            Access::ReadOnly,
+        );
+        assert_eq!(narrowed.expect("granted").dirs[0].access, Access::ReadOnly);
     }
 
     #[test]

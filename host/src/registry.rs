@@ -71,13 +71,23 @@ pub struct Skipped {
     pub path: PathBuf,
     /// For a person.
     pub reason: String,
+    /// Whether it is no tool at all; else another took its place.
+    pub failed: bool,
 }
 
 impl Skipped {
-    /// The one line that a failing candidate gets.
+    /// The one line that a candidate gets that was left out.
     #[must_use]
     pub fn line(&self) -> String {
-        format!("Debug: tool '{}' schema failed ({})", file::name(&self.path), self.reason)
+        let what = if self.failed { "schema failed" } else { "left out" };
+        format!("Debug: tool '{}' {what} ({})", file::name(&self.path), self.reason)
+    }
+
+    /// Whether its file is called like a tool of this name.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        let stem = self.path.file_stem();
+        stem.is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
     }
 }
 
@@ -99,6 +109,12 @@ impl Snapshot {
     /// Every tool, by name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
         self.tools.values()
+    }
+
+    /// Whether a file that is called like this tool failed.
+    #[must_use]
+    pub fn failed(&self, name: &str) -> bool {
+        self.skipped.iter().any(|skipped| skipped.failed && skipped.is_called(name))
     }
 
     /// Every file that was looked at and is no tool.
@@ -156,6 +172,12 @@ impl Registry {
             snapshot: watch::Sender::new(Arc::default()),
             settings,
         }
+    }
+
+    /// Where tools are found and caches kept.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.settings.places
     }
 
     /// Looks through both directories and swaps the snapshot in whole.

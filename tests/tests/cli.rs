@@ -317,3 +317,18 @@ fn a_path_is_relative_to_where_it_was_said() {
     let tool = there["tools"][0]["name"].as_str().expect("a name").to_owned();
     host.run([&flags[..], &["tool", "call", &tool, "{}"]].concat()).expect_code(0);
 }
+
+#[test]
+fn a_stderr_that_nobody_reads_does_not_hold_a_run_past_its_limit() {
+    let host = two_tools();
+    host.script("floods", "while :; do echo flood >&2; done");
+    let mut command = host.command();
+    command.args(["--timeout", "1s", "tool", "run", "floods"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    // The pipe stays open, and full, to the end.
+    let stderr = child.stderr.take();
+    assert_eq!(child.wait().expect("ended").code(), Some(124));
+    drop(stderr);
+    host.assert_nothing_left();
+}

@@ -427,3 +427,38 @@ fn a_schema_is_asked_for_with_nothing_granted() {
         "{ran}"
     );
 }
+
+#[test]
+fn one_program_under_two_names_is_two_tools() {
+    let host = Host::without_system_tools();
+    let text = "#!/bin/sh\nprintf '{\"name\":\"%s\",\"description\":\"d\",\
+                \"parameters\":{}}' \"${0##*/}\"\n";
+    host.write("many", text, 0o755);
+    for name in ["aa", "bb"] {
+        std::os::unix::fs::symlink(host.scratch().join("many"), host.user_tools().join(name))
+            .expect("linked");
+    }
+    // Asked, and remembered.
+    for _ in 0..2 {
+        assert_eq!(names(&list(&host)), ["aa", "bb"]);
+    }
+}
+
+#[test]
+fn a_tool_that_was_slow_once_is_not_hidden_behind_another() {
+    let host = Host::without_system_tools();
+    let system = schema("hello");
+    let answer = |who: &str| {
+        format!("#!/bin/sh\n[ \"$1\" = --schema ] && echo '{system}' || echo '\"{who}\"'\n")
+    };
+    host.write("system-tools/hello", answer("system"), 0o755);
+    let slow = host.scratch().join("slow");
+    fs::write(&slow, "").expect("written");
+    let text = answer("user").replace("\n[", &format!("\n[ -e {} ] && sleep 3\n[", slow.display()));
+    host.program("hello", text);
+    let call = || host.run(["tool", "call", "hello", "{}"]).expect_code(0).json()["result"].clone();
+    assert_eq!(call(), "system", "the user's own does not answer in time");
+    fs::remove_file(slow).expect("removed");
+    // On a busy machine a second may pass again.
+    assert!((0..10).any(|_| call() == "user"), "the user's own takes its place");
+}

@@ -52,11 +52,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }))
 }
 
-/// What is remembered, or a second look where the name is not in it: a tool that
-/// failed before may be well by now.
+/// What is remembered, or a second look where the name is not in it, or a file of
+/// that name once failed: it may be well by now.
 pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
     let snapshot = host.registry.scan(Depth::Remembered).await;
-    if snapshot.get(name).is_some() {
+    if snapshot.get(name).is_some() && !snapshot.failed(name) {
         return snapshot;
     }
     host.registry.scan(Depth::Failed).await
@@ -64,12 +64,7 @@ pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
 
 /// What to do when there is no tool of that name.
 pub(super) fn not_found_hint(snapshot: &Snapshot, name: &str) -> String {
-    let skipped = snapshot.skipped().iter().find(|skipped| {
-        skipped
-            .path
-            .file_stem()
-            .is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
-    });
+    let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
     if let Some(skipped) = skipped {
         let path = skipped.path.display();
         return format!(

@@ -66,7 +66,7 @@ pub(super) struct Options {
     max_output: Option<ByteSize>,
 
     /// Say more on stderr, among it why files are no tools
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
     pub(super) verbose: bool,
 }
 

@@ -79,7 +79,8 @@ impl Scan {
             for (name, tool) in found {
                 if let Some(hidden) = snapshot.tools.insert(name, tool) {
                     let reason = "a user tool of the same name takes its place".to_owned();
-                    snapshot.skipped.push(Skipped { path: hidden.build.path.clone(), reason });
+                    let path = hidden.build.path.clone();
+                    snapshot.skipped.push(Skipped { path, reason, failed: false });
                 }
             }
         }
@@ -237,7 +238,7 @@ fn add(
     for one in builds {
         if let Err(refusal) = &one.answer {
             let (path, reason) = (one.candidate.path.clone(), refusal.reason().to_owned());
-            snapshot.skipped.push(Skipped { path, reason });
+            snapshot.skipped.push(Skipped { path, reason, failed: true });
         }
         match one.candidate.backend {
             Backend::Native => native = Some(one),
@@ -252,7 +253,8 @@ fn add(
             tool.name()
         );
         snapshot.warnings.push(format!("{}: skipped, {reason}", tool.build.path.display()));
-        snapshot.skipped.push(Skipped { path: tool.build.path.clone(), reason });
+        let path = tool.build.path.clone();
+        snapshot.skipped.push(Skipped { path, reason, failed: false });
         return;
     }
     found.insert(tool.name().to_owned(), tool);
@@ -269,7 +271,8 @@ fn choose(
 ) -> Option<Tool> {
     let origin = native.as_ref().or(wasm.as_ref())?.candidate.origin;
     let mut skip = |path: &Path, reason: &str| {
-        snapshot.skipped.push(Skipped { path: path.to_owned(), reason: reason.to_owned() });
+        let (path, reason) = (path.to_owned(), reason.to_owned());
+        snapshot.skipped.push(Skipped { path, reason, failed: false });
         None
     };
     let native = native.and_then(|asked| asked.answer.ok());

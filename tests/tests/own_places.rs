@@ -1,0 +1,34 @@
+//! The host's own places are not writable by a tool: who could write there could
+//! install a tool that runs with its user's rights.
+
+use std::fs;
+
+use ikigai_tests::host::{Host, Ran};
+use serde_json::json;
+
+fn write(host: &Host, flags: &[&str], path: &str) -> Ran {
+    let arguments = json!({"file_path": path, "content": "#!/bin/sh\nid\n"}).to_string();
+    host.run([flags, &["tool", "call", "file_write", &arguments]].concat()).expect_code(0)
+}
+
+#[test]
+fn a_tool_cannot_install_a_tool() {
+    let host = Host::new();
+    let tool = host.script("hello", "echo '{}'");
+    let before = fs::read(&tool).expect("readable");
+    // The scratch directory is to this host what a home directory is to a person's.
+    let home = host.scratch().to_str().expect("UTF-8").to_owned();
+    for backend in ["wasm", "native"] {
+        let flags = ["--workspace", &home, "--backend", backend];
+        for path in ["user-tools/hello", "user-tools/another", "cache/ikigai/index.json", "free"] {
+            let ran = write(&host, &flags, path);
+            assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{path}\n{ran}");
+            assert_eq!(ran.stderr().matches("--workspace").count(), 1, "said once\n{ran}");
+        }
+        // Beneath it, and without its own places, all is as it was.
+        let ran = write(&host, &["--backend", backend], "free");
+        assert!(ran.json()["result"]["bytes"].is_number() && ran.stderr().is_empty(), "{ran}");
+    }
+    assert_eq!(fs::read(&tool).expect("readable"), before);
+    assert!(!host.user_tools().join("another").exists());
+}
