@@ -6,7 +6,7 @@
 //! arrives with its grant resolved and its limits set.
 
 pub mod envelope;
-pub mod limits;
+pub mod level;
 pub mod native;
 pub mod output;
 pub mod wasm;
@@ -21,8 +21,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use self::level::Level;
+use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
-use limits::{Limit, Limits};
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.
@@ -97,6 +98,8 @@ pub struct Outcome {
     pub stderr: Captured,
     /// What the call used.
     pub usage: Usage,
+    /// What held while the program ran; none where it never did.
+    pub level: Option<Level>,
 }
 
 /// What a call used.
@@ -128,6 +131,7 @@ impl Outcome {
             stdout: Captured::default(),
             stderr: Captured::default(),
             usage: Usage::default(),
+            level: None,
         }
     }
 }

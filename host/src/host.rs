@@ -9,9 +9,9 @@ use ikigai_protocol::{Access, DirsError, EnvelopeCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::envelope::{self, Envelope};
-use crate::exec::limits::{Limits, STDERR_KEPT};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Outcome, Stdin};
+use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{self, Backend, Grant, Origin};
 use crate::registry::{Build, Registry, Snapshot, Tool};
 

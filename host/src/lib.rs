@@ -1,12 +1,13 @@
 //! ikigai: a host for tools that language models call.
 //!
-//! docs/architecture.md says who may depend on whom. From low to high: `digest`
-//! and `places`, `policy`, `exec`, `registry`, `host`, `cli`.
+//! docs/architecture.md says who may depend on whom. From low to high: `digest`,
+//! `limits` and `places`, `policy`, `exec`, `registry`, `host`, `cli`.
 
 pub mod cli;
 pub mod digest;
 pub mod exec;
 pub mod host;
+pub mod limits;
 pub mod places;
 pub mod policy;
 pub mod registry;

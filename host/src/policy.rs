@@ -4,10 +4,14 @@
 //! nothing: a grant is a list of names, and the lane that runs a tool turns it
 //! into handles.
 
+mod net;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, DirsError, GrantedDir, encode_dirs};
+
+pub use net::{Net, Peer, PeerHost};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,9 +21,35 @@ pub struct Grant {
     pub dirs: Vec<GrantedDir>,
     /// The whole environment of the tool.
     pub env: Vec<(OsString, OsString)>,
-    /// Whether the tool runs with all of its user's rights: a native tool that
-    /// does not confine itself.
-    pub unconfined: bool,
+    /// Which peers it may connect to. A native tool has no network or all of it.
+    pub net: Net,
+    /// How much of this the native lane must be able to keep. Components are always
+    /// kept to all of it.
+    pub sandbox: Sandbox,
+}
+
+/// What becomes of a native call where this machine cannot keep the whole grant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sandbox {
+    /// There is no sandbox: the tool runs with all of its user's rights.
+    Off,
+    /// It runs with what can be kept, and is reported so.
+    Prefer,
+    /// It does not run.
+    #[default]
+    Require,
+}
+
+impl Sandbox {
+    /// `off`, `prefer` or `require`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+        }
+    }
 }
 
 /// Which of the two directories a tool comes from. The built-in grants are for
@@ -118,7 +148,12 @@ pub fn standard(
     if origin == Origin::User {
         return Ok(match backend {
             Backend::Wasm => Grant::default(),
-            Backend::Native => Grant { env: user_env(), unconfined: true, ..Grant::default() },
+            Backend::Native => Grant {
+                env: user_env(),
+                net: Net { any: true, ..Net::default() },
+                sandbox: Sandbox::Off,
+                ..Grant::default()
+            },
         });
     }
     let dirs: Vec<GrantedDir> = standard_access(tool)
@@ -134,7 +169,8 @@ pub fn standard(
             if !unconfined {
                 env.push((DIRS_VARIABLE.into(), encode_dirs(&dirs)?));
             }
-            Ok(Grant { dirs, env, unconfined })
+            let sandbox = if unconfined { Sandbox::Off } else { Sandbox::Prefer };
+            Ok(Grant { dirs, env, sandbox, ..Grant::default() })
         }
     }
 }
@@ -144,7 +180,9 @@ pub fn standard(
 pub fn for_schema(backend: Backend) -> Grant {
     match backend {
         Backend::Wasm => Grant::default(),
-        Backend::Native => Grant { env: minimal_env(), ..Grant::default() },
+        Backend::Native => {
+            Grant { env: minimal_env(), sandbox: Sandbox::Prefer, ..Grant::default() }
+        }
     }
 }
 
@@ -184,19 +222,19 @@ mod tests {
             assert_eq!(wasm, Grant { dirs: dirs.clone(), ..Grant::default() });
             let native = grant(tool, Origin::System, Backend::Native);
             assert_eq!(native.dirs, dirs);
-            assert!(!native.unconfined);
+            assert_eq!(native.sandbox, Sandbox::Prefer);
             let line = OsString::from(format!("{}:/w", access.as_str()));
             assert!(native.env.contains(&(DIRS_VARIABLE.into(), line)));
         }
         assert!(grant("other", Origin::System, Backend::Wasm).dirs.is_empty());
-        assert!(grant("other", Origin::System, Backend::Native).unconfined);
+        assert_eq!(grant("other", Origin::System, Backend::Native).sandbox, Sandbox::Off);
     }
 
     #[test]
     fn a_users_tool_gets_nothing_from_a_borrowed_name() {
         assert_eq!(grant("file_write", Origin::User, Backend::Wasm), Grant::default());
         let native = grant("file_write", Origin::User, Backend::Native);
-        assert!(native.unconfined && native.dirs.is_empty());
+        assert!(native.sandbox == Sandbox::Off && native.dirs.is_empty());
         assert!(native.env.iter().all(|(name, _)| !is_provider_key(name)));
     }
 

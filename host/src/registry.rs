@@ -19,8 +19,8 @@ use tokio::sync::watch;
 pub use loader::{Budget, Progress, ProgressFn};
 pub use tool::{Build, Tool};
 
-use crate::exec::limits::Limits;
 use crate::exec::wasm::cache::Cache;
+use crate::limits::Limits;
 use crate::places::{Places, SYSTEM_CACHE};
 use crate::policy::Origin;
 use candidate::Candidate;

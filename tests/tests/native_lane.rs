@@ -15,9 +15,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::exec::limits::{Limit, Limits};
 use ikigai::exec::output::Sink;
 use ikigai::exec::{Exit, Stdin};
+use ikigai::limits::{Limit, Limits};
 use rig::{Rig, each_mode, text};
 
 #[test]

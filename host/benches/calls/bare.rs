@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bytes::Bytes;
-use ikigai::exec::limits::Limits;
+use ikigai::limits::Limits;
 use wasmtime::component::{Component, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use ikigai::digest::Digest;
-use ikigai::exec::limits::Limits;
 use ikigai::exec::native::{NativeProgram, Supervisor};
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::Runtime;
 use ikigai::exec::wasm::cache::Cache;
 use ikigai::exec::{Exit, Lane as _};
+use ikigai::limits::Limits;
 use ikigai::registry::Depth;
 use tokio_util::sync::CancellationToken;
 

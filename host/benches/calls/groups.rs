@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::Criterion;
-use ikigai::exec::limits::Limits;
+use ikigai::limits::Limits;
 use ikigai::registry::Depth;
 use tokio_util::sync::CancellationToken;
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use ikigai::digest::Digest;
-use ikigai::exec::limits::Limits;
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::cache::Cache;
 use ikigai::exec::wasm::{GuestProgram, Runtime};
 use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
 use ikigai::host::Host;
+use ikigai::limits::Limits;
 use ikigai::places::Places;
 use ikigai::policy::Grant;
 use ikigai::registry::{BackendChoice, Budget, Registry, Settings};
@@ -133,7 +133,7 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         stdin: Stdin::Bytes(input.clone()),
         stdout: Sink::Head,
         stderr: Sink::Head,
-        grant: Arc::new(Grant { env: environment(workspace), dirs, unconfined: false }),
+        grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
         workspace: workspace.into(),
         // A slow disk is not what is measured.
         limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },

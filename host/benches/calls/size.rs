@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use ikigai::exec::limits::Limits;
+use ikigai::limits::Limits;
 use ikigai::registry::Depth;
 
 use crate::rig::{self, Rig};

@@ -12,10 +12,10 @@ use super::error::{self, CliError};
 use super::options::Options;
 use super::print;
 use crate::exec::envelope::Envelope;
-use crate::exec::limits::STDERR_KEPT;
 use crate::exec::output::Sink;
 use crate::exec::{Outcome, Stdin};
 use crate::host::{Host, Streams};
+use crate::limits::STDERR_KEPT;
 use crate::policy::{Backend, Origin};
 use crate::registry::{Build, Depth, Tool};
 

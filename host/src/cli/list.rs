@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::error::CliError;
 use super::options::Options;
 use super::{print, say};
-use crate::policy::{Backend, Grant, Origin};
+use crate::policy::{Backend, Grant, Origin, Sandbox};
 use crate::registry::{Depth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -66,9 +66,9 @@ pub(super) fn tell_warnings(snapshot: &Snapshot) {
 
 /// How far a tool is kept from what it was not granted.
 pub(super) fn level(tool: &Tool, grant: &Grant) -> &'static str {
-    match (tool.build.backend(), tool.origin, grant.unconfined) {
+    match (tool.build.backend(), tool.origin, grant.sandbox) {
         (Backend::Wasm, _, _) => "sandboxed",
-        (Backend::Native, Origin::System, false) => "self-confined",
+        (Backend::Native, Origin::System, Sandbox::Prefer | Sandbox::Require) => "self-confined",
         (Backend::Native, _, _) => "unconfined",
     }
 }

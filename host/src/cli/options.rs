@@ -12,8 +12,8 @@ use clap::{Args, ValueEnum};
 
 use super::error::CliError;
 use super::progress;
-use crate::exec::limits::Limits;
 use crate::host::Host;
+use crate::limits::Limits;
 use crate::places::Places;
 use crate::registry::{BackendChoice, Budget, Registry, Settings};
 

@@ -10,8 +10,8 @@ use super::error::CliError;
 use super::list::{level, plain_table, tell_warnings};
 use super::options::Options;
 use super::print;
-use crate::exec::limits::Limits;
-use crate::policy::Grant;
+use crate::limits::Limits;
+use crate::policy::{Grant, Sandbox};
 use crate::registry::Tool;
 
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ fn as_text(
 }
 
 fn dirs(grant: &Grant) -> Option<String> {
-    if grant.unconfined {
+    if grant.sandbox == Sandbox::Off {
         return Some("all that its user may".to_owned());
     }
     let line = |dir: &ikigai_protocol::GrantedDir| {
@@ -128,7 +128,7 @@ fn as_json(tool: &Tool, grant: &Grant, imports: &[String], limits: &Limits) -> V
         })),
         "imports": imports,
         "grant": {
-            "unconfined": grant.unconfined,
+            "unconfined": grant.sandbox == Sandbox::Off,
             "dirs": dirs.collect::<Vec<_>>(),
             "env": names.collect::<Vec<_>>(),
         },

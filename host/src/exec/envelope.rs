@@ -7,9 +7,9 @@ use ikigai_protocol::EnvelopeCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::limits::{Limit, Limits};
 use super::output::Captured;
 use super::{Exit, Outcome};
+use crate::limits::{Limit, Limits};
 
 /// How much of stdout and of stderr a failure carries, in bytes.
 const SHOWN: usize = 64 * 1024;
@@ -324,6 +324,7 @@ mod tests {
             stdout: captured(stdout),
             stderr: captured(b"why\xff"),
             usage: Usage::default(),
+            level: None,
         }
     }
 

@@ -27,10 +27,11 @@ use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError};
-use super::limits::Limit;
+use super::level::Level;
 use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
+use crate::limits::Limit;
 
 /// Why a component cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -242,6 +243,7 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
+            level: Some(Level::of_a_component()),
         }
     }
 }

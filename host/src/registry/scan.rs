@@ -17,9 +17,9 @@ use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
 use super::{BackendChoice, Depth, Skipped, Snapshot};
 use crate::exec::envelope;
-use crate::exec::limits::{Limit, Limits, STDERR_KEPT};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Exit, Outcome, Stdin};
+use crate::limits::{Limit, Limits, STDERR_KEPT};
 use crate::policy::{self, Backend, Origin};
 
 /// Candidates asked at once, for each core: most of them wait for their process.

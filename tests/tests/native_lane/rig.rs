@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::limits::{Limits, STDERR_KEPT};
 use ikigai::exec::native::{NativeProgram, Supervisor};
 use ikigai::exec::output::{Captured, Sink};
 use ikigai::exec::{Call, Lane, Outcome, Stdin};
+use ikigai::limits::{Limits, STDERR_KEPT};
 use ikigai::policy::Grant;
 use ikigai_tests::places;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -21,9 +21,9 @@ use super::helper::{GRACE, Helper};
 use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
-use crate::exec::limits::{Limit, Limits};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
+use crate::limits::{Limit, Limits};
 
 /// How long after the wall clock the host itself ends a call that its supervisor
 /// should have ended. Covers the supervisor's own start.
@@ -93,7 +93,7 @@ struct Ending {
 
 async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
     if call.cancel.is_cancelled() {
-        return Outcome { exit: Exit::Ended, cancelled: true, ..Outcome::not_started("") };
+        return Outcome::cancelled();
     }
     let started = Instant::now();
     let plan = match Plan::new(program, &call).and_then(|plan| plan.encode()) {
@@ -140,7 +140,7 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
         fuel: None,
         peak_memory: ending.report.map(|report| report.peak_memory).filter(|peak| *peak > 0),
     };
-    Outcome { exit, limit, cancelled, stdout, stderr, usage }
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, level: None }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.

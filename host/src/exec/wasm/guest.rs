@@ -19,9 +19,9 @@ use super::engine::GuestEngine;
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
 use super::workspace;
-use crate::exec::limits::{Limit, Limits};
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
+use crate::limits::{Limit, Limits};
 
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";

@@ -1,0 +1,101 @@
+//! How far a call was kept from what it was not granted: what was achieved, not
+//! what was asked for.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What held during one call, or would hold on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// Files outside the granted directories cannot be reached.
+    pub fs: Hold,
+    /// Hosts outside the grant cannot be reached, nor local sockets.
+    pub net: Hold,
+    /// Other processes can be neither seen nor signalled, and their number is bounded.
+    pub processes: Hold,
+    /// Memory is bounded.
+    pub memory: Hold,
+    /// Nothing that the call started outlives it, or its host.
+    pub kill_tree: Hold,
+    /// No privilege can be had that the caller did not hand over.
+    pub privileges: Hold,
+}
+
+/// Whether one boundary holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state", content = "reason")]
+pub enum Hold {
+    /// The kernel, or the runtime of components, keeps it.
+    Enforced,
+    /// It is kept against some ways around it; the reason names the others.
+    Partial(Cow<'static, str>),
+    /// Nothing keeps it.
+    None(Cow<'static, str>),
+}
+
+impl Hold {
+    /// Whether it holds without exception.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        *self == Self::Enforced
+    }
+
+    /// `enforced`, `partial` or `none`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Partial(_) => "partial",
+            Self::None(_) => "none",
+        }
+    }
+
+    /// What is missing, and why.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Enforced => None,
+            Self::Partial(reason) | Self::None(reason) => Some(reason),
+        }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        self.reason().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+    }
+}
+
+impl Level {
+    /// What holds for every component, on every machine.
+    #[must_use]
+    pub fn of_a_component() -> Self {
+        let enforced = || Hold::Enforced;
+        Self {
+            fs: enforced(),
+            net: enforced(),
+            processes: enforced(),
+            memory: enforced(),
+            kill_tree: enforced(),
+            privileges: enforced(),
+        }
+    }
+
+    /// Each boundary by its name, in the order of tables.
+    #[must_use]
+    pub fn holds(&self) -> [(&'static str, &Hold); 6] {
+        let Self { fs, net, processes, memory, kill_tree, privileges } = self;
+        [
+            ("fs", fs),
+            ("net", net),
+            ("processes", processes),
+            ("memory", memory),
+            ("kill_tree", kill_tree),
+            ("privileges", privileges),
+        ]
+    }
+}

@@ -1,0 +1,196 @@
+//! Which peers a tool may connect to.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// What a tool may reach over the network. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Net {
+    /// Every public address (`*`).
+    pub any: bool,
+    /// Named peers.
+    pub peers: Vec<Peer>,
+}
+
+/// One entry of a `net` list: `HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`,
+/// `[IPV6]:PORT`; `*` as the port is every port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where.
+    pub host: PeerHost,
+    /// None is every port.
+    pub port: Option<u16>,
+}
+
+/// The host of a [`Peer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerHost {
+    /// A name of the DNS, in lower case, without a dot at its end.
+    Name(String),
+    /// A network; one address is a network of itself.
+    Range(IpNet),
+}
+
+impl Net {
+    /// Whether nothing may be reached.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.any && self.peers.is_empty()
+    }
+
+    /// Reads the entries of a `net` list.
+    ///
+    /// # Errors
+    ///
+    /// The first entry that is none, with what is wrong with it.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut net = Self::default();
+        for entry in entries {
+            if entry == "*" {
+                net.any = true;
+            } else {
+                net.peers.push(entry.parse().map_err(|why| format!("`{entry}` {why}"))?);
+            }
+        }
+        Ok(net)
+    }
+
+    /// Whether a name may be looked up, and connected to on `port`; any port if none.
+    #[must_use]
+    pub fn allows_name(&self, name: &str, port: Option<u16>) -> bool {
+        let name = normal(name);
+        self.any
+            || self.peers.iter().any(|peer| {
+                matches!(&peer.host, PeerHost::Name(own) if *own == name) && peer.allows_port(port)
+            })
+    }
+
+    /// Whether an address is named itself, by a network that holds it.
+    #[must_use]
+    pub fn names_address(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.peers.iter().any(|peer| {
+            matches!(&peer.host, PeerHost::Range(range) if range.contains(&ip))
+                && peer.allows_port(Some(address.port()))
+        })
+    }
+}
+
+impl Peer {
+    fn allows_port(&self, port: Option<u16>) -> bool {
+        match (self.port, port) {
+            (None, _) | (_, None) => true,
+            (Some(own), Some(port)) => own == port,
+        }
+    }
+}
+
+fn normal(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+impl FromStr for Peer {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (host, port) = text.rsplit_once(':').ok_or("has no port; write HOST:PORT or HOST:*")?;
+        let port = match port {
+            "*" => None,
+            digits => match digits.parse() {
+                Ok(port) if port != 0 => Some(port),
+                _ => return Err("has a port that is no number from 1 to 65535 and not `*`"),
+            },
+        };
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if bracketed.is_none() && host.contains(':') {
+            return Err("needs its IPv6 address in brackets, such as [::1]:80");
+        }
+        let host = bracketed.unwrap_or(host);
+        let range = host
+            .parse::<IpNet>()
+            .map(|range| range.trunc())
+            .or_else(|_| host.parse::<IpAddr>().map(|ip| IpNet::from(ip.to_canonical())));
+        let host = match range {
+            Ok(range) => PeerHost::Range(range),
+            Err(_) if bracketed.is_some() => return Err("has brackets around what is no address"),
+            Err(_) => PeerHost::Name(host_name(host)?),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+/// A name of the DNS: labels of letters, digits, hyphens and underscores.
+fn host_name(text: &str) -> Result<String, &'static str> {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let name = normal(text);
+    // All digits and dots is an address that is written wrongly, which a resolver may
+    // well understand in some way of its own.
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if name.len() > 253 || is_number || !name.split('.').all(is_label) {
+        return Err("has a host that is neither a name, an address nor a network");
+    }
+    Ok(name)
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            PeerHost::Name(name) => f.write_str(name)?,
+            PeerHost::Range(range) => {
+                let one = range.prefix_len() == range.max_prefix_len();
+                let text = if one { range.addr().to_string() } else { range.to_string() };
+                if range.addr().is_ipv6() { write!(f, "[{text}]")? } else { f.write_str(&text)? }
+            }
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => f.write_str(":*"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_and_written_alike() {
+        for text in
+            ["db.internal:5432", "10.0.0.0/8:*", "127.0.0.1:80", "[::1]:443", "[fd00::/8]:*"]
+        {
+            assert_eq!(text.parse::<Peer>().expect(text).to_string(), text);
+        }
+        assert_eq!("Example.COM.:1".parse::<Peer>().expect("a name").to_string(), "example.com:1");
+        for text in [
+            "host",
+            "host:0",
+            "host:65536",
+            ":80",
+            "::1:80",
+            "[host]:80",
+            "a b:1",
+            "1.2.3:4",
+            "*:80",
+        ] {
+            assert!(text.parse::<Peer>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_are_matched_whole() {
+        let net = Net::parse(["db.internal:5432", "10.0.0.0/8:*"]).expect("a list");
+        assert!(net.allows_name("DB.internal.", Some(5432)));
+        assert!(!net.allows_name("db.internal", Some(5433)));
+        assert!(!net.allows_name("x.db.internal", Some(5432)));
+        let names = |text: &str| net.names_address(text.parse().expect("an address"));
+        assert!(names("10.1.2.3:80") && names("[::ffff:10.1.2.3]:80"));
+        assert!(!names("11.0.0.1:80"));
+    }
+}
