@@ -28,6 +28,10 @@ tool-grep: (tools "grep")
 bench *ARGS:
     cargo xtask bench {{ARGS}}
 
+# Fuzz the parsers; `just fuzz ere --seconds 600` for one of them, longer
+fuzz *ARGS:
+    cargo xtask fuzz {{ARGS}}
+
 # Formatting, clippy, dependencies
 lint:
     cargo xtask lint

@@ -40,6 +40,17 @@ pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["build", "--bins", "--tests"]))
 }
 
+/// Builds the fuzz targets, with coverage of the workspace's own crates, and names the
+/// program that they are.
+pub(crate) fn fuzz_targets(project: &Project) -> anyhow::Result<PathBuf> {
+    let mut command = project.cargo(&["build", "--bin", "fuzz"]);
+    command.args(["--features", "ikigai-fuzz/libfuzzer"]);
+    // Cargo keeps what a wrapper compiled apart from the rest.
+    let wrapper = project.root.join("fuzz").join("rustc-with-coverage");
+    run::run(command.env("RUSTC_WORKSPACE_WRAPPER", wrapper))?;
+    Ok(project.built(EVERYDAY).join("fuzz"))
+}
+
 /// The host that [`native`] built.
 pub(crate) fn host(project: &Project, profile: &str) -> Built {
     Built { file: project.built(profile).join(HOST), name: HOST.to_owned() }

@@ -8,6 +8,7 @@
 mod bench;
 mod build;
 mod examples;
+mod fuzz;
 mod install;
 mod lint;
 mod place;
@@ -45,6 +46,8 @@ enum Command {
     Test(test::Options),
     /// Measure today's figures against the targets of docs/performance.md
     Bench(bench::Options),
+    /// Fuzz whatever reads what somebody else sends
+    Fuzz(fuzz::Options),
     /// Check formatting, clippy and, where cargo-deny is installed, dependencies
     Lint,
 }
@@ -68,6 +71,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Tools { names } => stage::tools(&project, &names),
         Command::Test(options) => test::test(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
+        Command::Fuzz(options) => fuzz::fuzz(&project, &options),
         Command::Lint => lint::lint(&project),
     }
 }

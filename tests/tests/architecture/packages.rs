@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
+    ("ikigai-fuzz", &["ikigai", "ikigai-protocol", "ikigai-tools"]),
     // Compiled before anything else, and builds the rest.
     ("xtask", &[]),
 ];

@@ -1,0 +1,38 @@
+//! What a model sends to the five file tools.
+
+use ikigai_tools::answer;
+use ikigai_tools::fake::{MemoryFiles, Node, Tree};
+use serde_json::Value;
+
+const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"];
+
+/// The first byte chooses the tool, the rest is its stdin. Whatever that is, the
+/// answer is one JSON object, and nothing outside the grant changes.
+pub(crate) fn run(data: &[u8]) {
+    let Some((choice, input)) = data.split_first() else { return };
+    let tool = TOOLS[usize::from(*choice) % TOOLS.len()];
+    let answered = answer(tool, &files(), input).expect("a tool that works on files");
+    let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
+    assert!(value.is_object(), "{tool}: {value}");
+    let is_error = value.get("error").is_some();
+    assert_eq!(is_error, value.get("error_code").is_some(), "{tool}: {value}");
+    assert_ne!(answered.last(), Some(&b'\n'), "{tool}: a newline after the answer");
+}
+
+/// `/w` with a file, a directory with another, and links that stay and lead out.
+fn files() -> MemoryFiles {
+    let mut tree = Tree::default();
+    for (name, node) in [
+        (&b"a.txt"[..], Node::File(0)),
+        (b"d", Node::Directory),
+        (b"d/b.txt", Node::File(1)),
+        (b"in", Node::Symlink(b"d/b.txt".to_vec())),
+        (b"out", Node::Symlink(b"/etc/passwd".to_vec())),
+        (b"loop", Node::Symlink(b"loop".to_vec())),
+    ] {
+        tree.nodes.insert(name.to_vec(), node);
+    }
+    tree.contents.insert(0, b"one\ntwo\r\nthree".to_vec());
+    tree.contents.insert(1, b"\xff\x00bytes\n".to_vec());
+    MemoryFiles::new(b"/w", tree)
+}

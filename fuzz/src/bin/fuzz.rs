@@ -1,0 +1,16 @@
+//! One libFuzzer program for all targets: which of them runs is in
+//! `IKIGAI_FUZZ_TARGET`. `cargo xtask fuzz` builds and runs it.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use ikigai_fuzz::{Target, target};
+use libfuzzer_sys::fuzz_target;
+
+static TARGET: LazyLock<&Target> = LazyLock::new(|| {
+    let name = std::env::var("IKIGAI_FUZZ_TARGET").unwrap_or_default();
+    target(&name).unwrap_or_else(|| panic!("IKIGAI_FUZZ_TARGET=`{name}` is no target"))
+});
+
+fuzz_target!(|data: &[u8]| (TARGET.run)(data));

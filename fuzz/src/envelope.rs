@@ -1,0 +1,53 @@
+//! What a tool prints, on its way into an envelope.
+
+use ikigai::exec::envelope::{Envelope, Layout, check_arguments};
+use ikigai::exec::output::Captured;
+use ikigai::exec::{Exit, Outcome};
+use ikigai::limits::Limits;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The tool's JSON arrives as it was written, or the envelope says why not; what is
+/// accepted as arguments is a JSON object.
+pub(crate) fn run(data: &[u8]) {
+    let captured = || Captured { bytes: data.to_vec(), total: data.len() as u64 };
+    for exit in [Exit::Code(0), Exit::Code(3)] {
+        let outcome =
+            Outcome { exit, stdout: captured(), stderr: captured(), ..Outcome::not_started("") };
+        let envelope = Envelope::of("tool", &Limits::default(), outcome);
+        let compact = envelope.to_json(Layout::Compact).expect("JSON");
+        let indented = envelope.to_json(Layout::Indented).expect("JSON");
+        let parse = |text: &str| -> Box<RawValue> {
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        };
+        assert_eq!(tokens(parse(&compact).get()), tokens(parse(&indented).get()));
+        if let Envelope::Success(success) = &envelope {
+            let own = std::str::from_utf8(data).expect("JSON is UTF-8").trim();
+            assert_eq!(success.result.get(), own, "the tool's JSON was rewritten");
+        }
+    }
+    if check_arguments(data).is_ok() {
+        match serde_json::from_slice::<Value>(data) {
+            Ok(value) => assert!(value.is_object(), "{value}"),
+            // A tree of values has its limits on depth and numbers; text has none.
+            Err(error) => assert!(!error.is_eof(), "{error}"),
+        }
+    }
+}
+
+/// The text without the white space between its tokens.
+fn tokens(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut quoted, mut escaped) = (false, false);
+    for c in json.chars() {
+        if quoted || !c.is_ascii_whitespace() {
+            text.push(c);
+        }
+        match c {
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && c == '\\' && !escaped;
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! The fuzz targets: one for each parser of what somebody else sends.
+//!
+//! A target takes any bytes and panics where a promise is broken; that it returns
+//! at all is the first of them. `cargo xtask fuzz` runs them under libFuzzer;
+//! `cargo test` replays the corpus, so that what was found once stays found.
+
+mod arguments;
+mod envelope;
+mod ere;
+mod schema;
+
+/// One parser under test.
+pub struct Target {
+    /// Its name, which is also that of its folder in `fuzz/corpus`.
+    pub name: &'static str,
+    /// Panics where a promise is broken.
+    pub run: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "arguments", run: arguments::run },
+    Target { name: "envelope", run: envelope::run },
+    Target { name: "ere", run: ere::run },
+    Target { name: "schema", run: schema::run },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,34 @@
+//! Every input of the corpus, through its target: what was found once stays found.
+
+use std::fs;
+use std::path::Path;
+
+use ikigai_fuzz::TARGETS;
+
+#[test]
+fn the_corpus_holds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for target in TARGETS {
+        let folder = corpus.join(target.name);
+        let mut count = 0;
+        for entry in fs::read_dir(&folder).expect("each target has a corpus") {
+            let path = entry.expect("an entry").path();
+            let input = fs::read(&path).expect("an input");
+            // The harness shows this line where the target panics.
+            println!("{}", path.display());
+            (target.run)(&input);
+            count += 1;
+        }
+        assert!(count > 0, "`{}` holds nothing", folder.display());
+    }
+}
+
+#[test]
+fn every_corpus_has_a_target() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for entry in fs::read_dir(corpus).expect("the corpus") {
+        let name = entry.expect("an entry").file_name();
+        let known = TARGETS.iter().any(|target| *target.name == *name);
+        assert!(known, "{} belongs to no target", name.display());
+    }
+}

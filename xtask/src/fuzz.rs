@@ -1,0 +1,97 @@
+//! `cargo xtask fuzz`: the fuzz targets under libFuzzer, each for a bounded time.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+
+use crate::build;
+use crate::project::Project;
+use crate::run::{self, step};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Targets, as the folders of fuzz/corpus are called; all of them if none is named
+    targets: Vec<String>,
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60, value_name = "N")]
+    seconds: u32,
+    /// Where the random numbers start, to have the same run again
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u32,
+}
+
+/// One input may not take longer, in seconds: a parser that hangs is a finding.
+const LONGEST: u32 = 10;
+
+pub(crate) fn fuzz(project: &Project, options: &Options) -> anyhow::Result<()> {
+    let seeds = project.root.join("fuzz").join("corpus");
+    let known = targets(&seeds)?;
+    for name in &options.targets {
+        ensure!(known.contains(name), "`{name}` is no target; there are: {}", known.join(", "));
+    }
+    let chosen = if options.targets.is_empty() { &known } else { &options.targets };
+    step("Building the fuzz targets");
+    let program = build::fuzz_targets(project)?;
+    let found = project.target.join("fuzz");
+    for name in chosen {
+        step(&format!("Fuzzing: {name}"));
+        one(name, &program, &seeds, &found, options)?;
+    }
+    Ok(())
+}
+
+fn one(
+    name: &str,
+    program: &Path,
+    seeds: &Path,
+    found: &Path,
+    options: &Options,
+) -> anyhow::Result<()> {
+    // What a run discovers is kept there, so that the next one goes on from it.
+    let grown = found.join(name);
+    std::fs::create_dir_all(&grown).with_context(|| format!("cannot make {}", grown.display()))?;
+    let findings = found.join(format!("{name}-"));
+    let log = found.join(format!("{name}.log"));
+    let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = Command::new(program);
+    command
+        .env("IKIGAI_FUZZ_TARGET", name)
+        .args([&grown, &seeds.join(name)])
+        .arg(format!("-max_total_time={}", options.seconds))
+        .arg(format!("-seed={}", options.seed))
+        .arg(format!("-timeout={LONGEST}"))
+        .arg(format!("-artifact_prefix={}", findings.display()))
+        // libFuzzer talks a lot, and of interest is only what it found.
+        .args(["-verbosity=0", "-print_final_stats=1"])
+        .stderr(file);
+    let outcome = run::run(&mut command);
+    let said = std::fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let said = String::from_utf8_lossy(&said);
+    if let Err(error) = outcome {
+        eprintln!("{said}");
+        return Err(error.context(format!(
+            "`{name}` has a finding: its input is the file that libFuzzer names above; copy it \
+             to fuzz/corpus/{name}/, where `cargo test --test corpus` replays it"
+        )));
+    }
+    for line in said.lines().filter(|line| line.starts_with("stat::number_of_executed_units")) {
+        eprintln!("    {line}");
+    }
+    Ok(())
+}
+
+fn targets(seeds: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(seeds).with_context(|| format!("no {}", seeds.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name().into_string();
+        names.push(
+            name.map_err(|name| anyhow::anyhow!("{} is no name", PathBuf::from(name).display()))?,
+        );
+    }
+    names.sort();
+    Ok(names)
+}
