@@ -2,6 +2,7 @@
 
 use ikigai::exec::envelope::{Envelope, Layout, check_arguments};
 use ikigai::exec::output::Captured;
+use ikigai::exec::scrub::Secrets;
 use ikigai::exec::{Exit, Outcome};
 use ikigai::limits::Limits;
 use serde_json::Value;
@@ -14,7 +15,7 @@ pub(crate) fn run(data: &[u8]) {
     for exit in [Exit::Code(0), Exit::Code(3)] {
         let outcome =
             Outcome { exit, stdout: captured(), stderr: captured(), ..Outcome::not_started("") };
-        let envelope = Envelope::of("tool", &Limits::default(), outcome);
+        let envelope = Envelope::of("tool", &Limits::default(), outcome, &Secrets::default());
         let compact = envelope.to_json(Layout::Compact).expect("JSON");
         let indented = envelope.to_json(Layout::Indented).expect("JSON");
         let parse = |text: &str| -> Box<RawValue> {

@@ -3,6 +3,7 @@
 //!
 //! stdout carries the answer and nothing else; everything else goes to stderr.
 
+mod audit;
 mod call;
 mod check;
 mod error;
@@ -52,6 +53,11 @@ enum Command {
     /// Find, inspect and call tools
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// Show what was called and what came of it
+    ///
+    /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. A table of all of
+    /// them, the oldest first, unless asked for less; times are of this machine's zone.
+    Audit(audit::Arguments),
     /// Print completions for a shell
     Completions {
         /// The shell to complete for
@@ -119,6 +125,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
         Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
+        Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);

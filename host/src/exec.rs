@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod level;
 pub mod native;
 pub mod output;
+pub mod scrub;
 pub mod wasm;
 
 use std::ffi::OsString;

@@ -1,6 +1,8 @@
 //! The one path of a call: look the tool up, resolve its grant, run it, tell what
 //! came of it. Every front end goes through here.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Once};
 
@@ -8,12 +10,14 @@ use bytes::Bytes;
 use ikigai_protocol::{Access, DirsError, EnvelopeCode};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{Audit, Entry, Program, Via};
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::output::Sink;
-use crate::exec::{Call, Outcome, Stdin};
+use crate::exec::scrub::Secrets;
+use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{self, Backend, Grant, Origin};
-use crate::registry::{Build, Registry, Snapshot, Tool};
+use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED};
 
 /// Tools, and what a call of one may use.
 pub struct Host {
@@ -21,8 +25,42 @@ pub struct Host {
     pub registry: Registry,
     workspace: Arc<Path>,
     limits: Limits,
+    audit: Audit,
     /// What any tool may do in the workspace at most.
     most: Access,
+}
+
+/// What is run: a tool, or a program that is named by its path.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The name of the tool; none where a program is named by its path.
+    pub name: Option<&'a str>,
+    /// Where it is from.
+    pub origin: Origin,
+    /// What runs.
+    pub build: &'a Build,
+    /// Why this build, for a person.
+    pub reason: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    /// A program that is named by its path.
+    #[must_use]
+    pub fn at_path(build: &'a Build) -> Self {
+        Self { name: None, origin: Origin::User, build, reason: WAS_NAMED }
+    }
+
+    /// Its name, or its path.
+    fn title(&self) -> Cow<'a, str> {
+        self.name.map_or_else(|| self.build.path.to_string_lossy(), Cow::Borrowed)
+    }
+}
+
+impl<'a> From<&'a Tool> for Subject<'a> {
+    fn from(tool: &'a Tool) -> Self {
+        let Tool { origin, build, reason, .. } = tool;
+        Self { name: Some(tool.name()), origin: *origin, build, reason }
+    }
 }
 
 /// The streams of a call that does not collect them.
@@ -40,7 +78,13 @@ impl Host {
     #[must_use]
     pub fn new(registry: Registry, workspace: Arc<Path>, limits: Limits) -> Self {
         let most = policy::most_in(&workspace, &registry.places().own());
-        Self { registry, workspace, limits, most }
+        let audit = Audit::new(registry.places().state.clone(), &workspace);
+        Self { registry, workspace, limits, audit, most }
+    }
+
+    /// Records the text of arguments as well, not only their digest.
+    pub fn record_arguments(&mut self) {
+        self.audit.record_arguments();
     }
 
     /// Calls a tool with arguments in JSON.
@@ -51,7 +95,24 @@ impl Host {
         arguments: Bytes,
         cancel: CancellationToken,
     ) -> Envelope {
+        let mut entry = self.audit.begin(Via::Call, name);
+        entry.arguments(&arguments);
+        let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel).await;
+        entry.end(envelope.failure());
+        envelope
+    }
+
+    async fn answer(
+        &self,
+        entry: &mut Entry<'_>,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: Bytes,
+        cancel: CancellationToken,
+    ) -> Envelope {
         let Some(tool) = snapshot.get(name) else { return Envelope::not_found(name) };
+        let subject = Subject::from(tool);
+        entry.program(program(subject));
         if let Err(reason) = envelope::check_arguments(&arguments) {
             return Envelope::refused(EnvelopeCode::InvalidParams, reason);
         }
@@ -60,45 +121,81 @@ impl Host {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
-        let outcome =
-            self.run(&tool.build, tool.name(), tool.origin, Vec::new(), streams, cancel).await;
-        Envelope::of(name, &self.limits, outcome)
+        let outcome = self.attempt(entry, subject, Vec::new(), streams, cancel).await;
+        Envelope::of(name, &self.limits, outcome, entry.secrets())
     }
 
-    /// Runs a program by the bare protocol, with the grant that it has as a tool
-    /// called `name`.
+    /// Runs a program by the bare protocol, with the grant that it has as a tool.
     pub async fn run(
         &self,
-        build: &Build,
-        name: &str,
-        origin: Origin,
-        args: Vec<std::ffi::OsString>,
+        via: Via,
+        subject: Subject<'_>,
+        args: Vec<OsString>,
         streams: Streams,
         cancel: CancellationToken,
     ) -> Outcome {
-        let grant = match self.resolve(name, origin, build.backend()) {
+        let title = subject.title();
+        let mut entry = self.audit.begin(via, &title);
+        entry.program(program(subject));
+        let line: Vec<&[u8]> = args.iter().map(|arg| arg.as_encoded_bytes()).collect();
+        match &streams.stdin {
+            Stdin::Bytes(bytes) => entry.arguments(bytes),
+            Stdin::Inherit if line.is_empty() => {}
+            Stdin::Inherit => entry.arguments(&line.join(&0)),
+        }
+        let mut outcome = self.attempt(&mut entry, subject, args, streams, cancel).await;
+        if let Exit::Trap(text) | Exit::NotStarted(text) = &mut outcome.exit {
+            *text = entry.secrets().scrub_text(text).into_owned();
+        }
+        let failure = envelope::failure(&title, &self.limits, &outcome);
+        entry.end(failure.as_ref().map(|(code, error)| (*code, error.as_str())));
+        outcome
+    }
+
+    /// Records that somebody asked for a tool that is not there.
+    pub fn record_unknown(&self, via: Via, name: &str) {
+        self.audit.begin(via, name).end(Envelope::not_found(name).failure());
+    }
+
+    async fn attempt(
+        &self,
+        entry: &mut Entry<'_>,
+        subject: Subject<'_>,
+        args: Vec<OsString>,
+        streams: Streams,
+        cancel: CancellationToken,
+    ) -> Outcome {
+        let backend = subject.build.backend();
+        let grant = match self.resolve(&subject.title(), subject.origin, backend) {
             Ok(grant) => grant,
             Err(error) => return Outcome::not_started(error.to_string()),
         };
+        // Nothing is granted by name yet that could be a secret.
+        entry.granted(&grant, backend, Vec::new(), Secrets::default());
         // A component may be compiled first, for many seconds.
-        let program = match cancel.run_until_cancelled(build.program()).await {
-            None => return Outcome::cancelled(),
-            Some(Ok(program)) => program,
-            Some(Err(error)) => {
-                return Outcome::not_started(format!("the component {error}"));
+        let program = match cancel.run_until_cancelled(subject.build.program()).await {
+            None => Err(Outcome::cancelled()),
+            Some(Ok(program)) => Ok(program),
+            Some(Err(error)) => Err(Outcome::not_started(format!("the component {error}"))),
+        };
+        let outcome = match program {
+            Err(outcome) => outcome,
+            Ok(program) => {
+                let call = Call {
+                    args,
+                    stdin: streams.stdin,
+                    stdout: streams.stdout,
+                    stderr: streams.stderr,
+                    grant: Arc::new(grant),
+                    workspace: Arc::clone(&self.workspace),
+                    limits: self.limits,
+                    cancel,
+                };
+                program.run(call).await
             }
         };
-        let call = Call {
-            args,
-            stdin: streams.stdin,
-            stdout: streams.stdout,
-            stderr: streams.stderr,
-            grant: Arc::new(grant),
-            workspace: Arc::clone(&self.workspace),
-            limits: self.limits,
-            cancel,
-        };
-        program.run(call).await
+        entry.ran(&outcome);
+        outcome
     }
 
     /// What a tool may touch.
@@ -129,5 +226,16 @@ impl Host {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+}
+
+/// What the audit log says of a program.
+fn program(subject: Subject<'_>) -> Program {
+    Program {
+        origin: subject.origin.as_str().to_owned(),
+        path: subject.build.path.to_string_lossy().into_owned(),
+        digest: subject.build.digest,
+        backend: subject.build.backend().as_str().to_owned(),
+        backend_reason: subject.reason.to_owned(),
     }
 }

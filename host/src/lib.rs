@@ -1,8 +1,9 @@
 //! ikigai: a host for tools that language models call.
 //!
 //! docs/architecture.md says who may depend on whom. From low to high: `digest`,
-//! `limits` and `places`, `policy`, `exec`, `registry`, `host`, `cli`.
+//! `limits` and `places`, `policy`, `exec`, `audit` and `registry`, `host`, `cli`.
 
+pub mod audit;
 pub mod cli;
 pub mod digest;
 pub mod exec;

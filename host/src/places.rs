@@ -4,13 +4,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -28,6 +29,8 @@ pub struct Places {
     pub user_tools: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
+    /// `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`: the audit log.
+    pub state: Option<PathBuf>,
 }
 
 impl Places {
@@ -37,16 +40,17 @@ impl Places {
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let beneath_home = |path: &str| home.as_ref().map(|home| home.join(path));
         // The XDG base directory specification: relative paths are to be ignored.
-        let cache = variable("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .filter(|dir| dir.is_absolute())
-            .or_else(|| beneath_home(".cache"));
+        let base = |name: &str, default: &str| {
+            let named = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+            named.or_else(|| beneath_home(default)).map(|dir| dir.join("ikigai"))
+        };
         let system_tools = system_tools();
         Self {
             system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             system_tools,
             user_tools: beneath_home(".ikigai/tools"),
-            cache: cache.map(|dir| dir.join("ikigai")),
+            cache: base("XDG_CACHE_HOME", ".cache"),
+            state: base("XDG_STATE_HOME", ".local/state"),
         }
     }
 }
@@ -55,8 +59,8 @@ impl Places {
     /// All of them and the running program, canonical as far as they exist.
     #[must_use]
     pub fn own(&self) -> Vec<PathBuf> {
-        let Self { system_tools, system_cache, user_tools, cache } = self;
-        let dirs = [system_tools, system_cache, user_tools, cache];
+        let Self { system_tools, system_cache, user_tools, cache, state } = self;
+        let dirs = [system_tools, system_cache, user_tools, cache, state];
         let dirs = dirs.into_iter().flatten().cloned();
         dirs.chain(std::env::current_exe()).filter_map(|place| canonical(&place)).collect()
     }
@@ -131,14 +135,41 @@ pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    check_trusted(&file.metadata()?, owner)?;
+    Ok(file)
+}
+
+/// Whether an open file is a regular one that belongs to an `owner` who is trusted
+/// and that nobody else may write to.
+///
+/// # Errors
+///
+/// It is something else.
+pub fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Result<()> {
+    if !file.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    if !owner(metadata.uid()) || metadata.mode() & OTHERS_WRITE != 0 {
+    if !owner(file.uid()) || file.mode() & OTHERS_WRITE != 0 {
         return Err(io::Error::other("somebody else may have written it"));
     }
-    Ok(file)
+    Ok(())
+}
+
+/// Opens a directory, not a link to one, that belongs to an `owner` who is trusted
+/// and that nobody else may write to.
+///
+/// # Errors
+///
+/// It is something else, or cannot be opened.
+pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&dir)?;
+    if !owner(found.st_uid) || found.st_mode & OTHERS_WRITE != 0 {
+        let why = format!("somebody else may write to `{}`", path.display());
+        return Err(io::Error::other(why));
+    }
+    Ok(dir)
 }
 
 /// Says once that the cache cannot be kept: work goes on, only slower.

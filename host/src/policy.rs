@@ -21,6 +21,9 @@ pub struct Grant {
     pub dirs: Vec<GrantedDir>,
     /// The whole environment of the tool.
     pub env: Vec<(OsString, OsString)>,
+    /// Whether that is its user's own environment rather than variables that were
+    /// granted by name.
+    pub inherits_env: bool,
     /// Which peers it may connect to. A native tool has no network or all of it.
     pub net: Net,
     /// How much of this the native lane must be able to keep. Components are always
@@ -96,7 +99,7 @@ impl Origin {
 
 /// Variables that hold the keys of model providers: never for a tool, which would
 /// then be able to spend its user's money.
-const PROVIDER_KEYS: &[&str] =
+pub const PROVIDER_KEYS: &[&str] =
     &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"];
 
 /// What a tool sees of the environment where it is granted nothing of it.
@@ -150,6 +153,7 @@ pub fn standard(
             Backend::Wasm => Grant::default(),
             Backend::Native => Grant {
                 env: user_env(),
+                inherits_env: true,
                 net: Net { any: true, ..Net::default() },
                 sandbox: Sandbox::Off,
                 ..Grant::default()

@@ -216,7 +216,7 @@ impl Registry {
         self.memo.save();
         let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
         let schema = Arc::new(schema);
-        Ok(Tool { schema, origin: Origin::User, build, reason: "it was named", other: None })
+        Ok(Tool { schema, origin: Origin::User, build, reason: WAS_NAMED, other: None })
     }
 
     /// The program at a path, without asking it for its schema.
@@ -245,6 +245,9 @@ impl Registry {
         }
     }
 }
+
+/// Why a build runs that was given by its path.
+pub const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
     if let Err(error) = std::fs::metadata(path) {

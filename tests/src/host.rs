@@ -102,6 +102,7 @@ impl Host {
             .env("HOME", self.home())
             .env("TMPDIR", self.scratch.path().join("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
+            .env("XDG_STATE_HOME", self.scratch.path().join("state"))
             .env("IKIGAI_SYSTEM_TOOLS", places::tools())
             .env("IKIGAI_USER_TOOLS", self.user_tools())
             .envs(self.env.iter().map(|(name, value)| (name, value)));

@@ -34,7 +34,7 @@ fn stable(host: &Host, text: &str) -> String {
 #[test]
 fn help_says_what_there_is() {
     let host = Host::without_system_tools();
-    for command in ["", "tool", "tool call", "tool run", "tool check"] {
+    for command in ["", "tool", "tool call", "tool run", "tool check", "audit", "doctor"] {
         let args = command.split_whitespace().chain(["-h"]);
         let mut asked = host.command();
         // What is set in the environment is shown in the help.

@@ -100,6 +100,8 @@ impl Rig {
             system_tools: Some(self.root.join("prefix/libexec/ikigai")),
             user_tools: Some(self.root.join("user-tools")),
             cache: Some(self.root.join("cache")),
+            // Calls are recorded, as they are for every other front end.
+            state: Some(self.root.join("state")),
             system_cache: Some(self.root.join("prefix/libexec/ikigai/.cache")),
         };
         let registry = Registry::new(Settings {

@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::error::{self, CliError};
 use super::options::Options;
 use super::print;
+use crate::audit::Via;
 use crate::exec::envelope::Envelope;
 use crate::exec::output::Sink;
+use crate::exec::scrub::Secrets;
 use crate::exec::{Outcome, Stdin};
-use crate::host::{Host, Streams};
+use crate::host::{Host, Streams, Subject};
 use crate::limits::STDERR_KEPT;
-use crate::policy::{Backend, Origin};
+use crate::policy::Backend;
 use crate::registry::{Build, Depth, Tool};
 
 #[derive(Debug, Args)]
@@ -144,13 +146,13 @@ async fn malformed_call(host: &Host, build: &Build) -> Finding {
         stderr: Sink::Tail(STDERR_KEPT),
     };
     let cancel = CancellationToken::new();
-    let outcome: Outcome =
-        host.run(build, "check", Origin::User, Vec::new(), streams, cancel).await;
+    let subject = Subject::at_path(build);
+    let outcome: Outcome = host.run(Via::Check, subject, Vec::new(), streams, cancel).await;
     if let Some(limit) = outcome.limit {
         let text = format!("did not end within its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);
     }
-    match Envelope::of("check", host.limits(), outcome) {
+    match Envelope::of("check", host.limits(), outcome, &Secrets::default()) {
         Envelope::Success(_) => finding(CHECK, Verdict::Good, "answered in JSON"),
         Envelope::Failure(failure) => {
             let text = format!("{}; a JSON answer with `error` tells a model more", failure.error);

@@ -65,6 +65,10 @@ pub(super) struct Options {
           value_parser = parse_size)]
     max_output: Option<ByteSize>,
 
+    /// Record the text of arguments in the audit log, not only their digest
+    #[arg(long, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
+    audit_arguments: bool,
+
     /// Say more on stderr, among it why files are no tools
     #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
     pub(super) verbose: bool,
@@ -110,12 +114,7 @@ impl Options {
     pub(super) fn host(&self) -> Result<&'static Host, CliError> {
         let workspace = self.workspace()?;
         let limits = self.limits();
-        let found = Places::find();
-        let places = Places {
-            system_tools: self.system_tools.clone().or(found.system_tools),
-            user_tools: self.user_tools.clone().or(found.user_tools),
-            ..found
-        };
+        let places = self.places();
         let registry = Registry::new(Settings {
             places,
             backend: match self.backend {
@@ -129,7 +128,21 @@ impl Options {
             budget: Budget { guests: GUESTS, memory: memory_budget() },
             progress: progress::reporter(),
         });
-        Ok(Box::leak(Box::new(Host::new(registry, workspace, limits))))
+        let mut host = Host::new(registry, workspace, limits);
+        if self.audit_arguments {
+            host.record_arguments();
+        }
+        Ok(Box::leak(Box::new(host)))
+    }
+
+    /// Where this user's things are, but for what the flags move.
+    pub(super) fn places(&self) -> Places {
+        let found = Places::find();
+        Places {
+            system_tools: self.system_tools.clone().or(found.system_tools),
+            user_tools: self.user_tools.clone().or(found.user_tools),
+            ..found
+        }
     }
 
     fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {

@@ -11,11 +11,11 @@ use super::call::{not_found_hint, snapshot_with};
 use super::error::CliError;
 use super::options::Options;
 use super::{ToolReference, cancelled_by_signals, say};
+use crate::audit::Via;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::{Exit, Outcome, Stdin};
-use crate::host::Streams;
-use crate::policy::Origin;
+use crate::host::{Streams, Subject};
 
 /// The exit code where a limit ended the tool: that of timeout(1).
 const LIMIT: u8 = 124;
@@ -40,9 +40,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     // clap requires one.
     let reference = ToolReference::from(args.next().unwrap_or_default());
     let name = reference.0.to_string_lossy().into_owned();
-    let (build, tool_name, origin) = if reference.is_path() {
+    let named;
+    let snapshot;
+    let subject = if reference.is_path() {
         let path = Path::new(&reference.0);
-        let build = host.registry.build_at(path).map_err(|reason| {
+        named = host.registry.build_at(path).map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
             if path.is_file() {
                 error.hint("make it executable with `chmod +x`, or build a component")
@@ -50,25 +52,27 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
             }
         })?;
-        (build, name.clone(), Origin::User)
+        Subject::at_path(&named)
     } else {
-        let Some(snapshot) = cancel.run_until_cancelled(snapshot_with(host, &name)).await else {
+        let Some(scanned) = cancel.run_until_cancelled(snapshot_with(host, &name)).await else {
             return Ok(ExitCode::from(super::INTERRUPTED));
         };
+        snapshot = scanned;
         let Some(tool) = snapshot.get(&name) else {
+            host.record_unknown(Via::Run, &name);
             let hint = not_found_hint(&snapshot, &name);
             let hint = hint.trim_end().trim_start_matches("hint: ").to_owned();
             let text = format!("tool `{name}` not found");
             return Err(CliError::usage(anyhow::Error::msg(text)).hint(hint));
         };
-        (Arc::clone(&tool.build), tool.name().to_owned(), tool.origin)
+        Subject::from(tool)
     };
     let streams = Streams {
         stdin: Stdin::Inherit,
         stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
         stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
     };
-    let outcome = host.run(&build, &tool_name, origin, args.collect(), streams, cancel).await;
+    let outcome = host.run(Via::Run, subject, args.collect(), streams, cancel).await;
     Ok(ExitCode::from(exit_code(&name, &outcome)))
 }
 

@@ -1,5 +1,6 @@
 //! The one place where an outcome becomes `{"tool_success": …}`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::output::Captured;
+use super::scrub::{Cut, Secrets};
 use super::{Exit, Outcome};
 use crate::limits::{Limit, Limits};
 
@@ -79,9 +81,10 @@ fn limit_name<S: serde::Serializer>(
 }
 
 impl Envelope {
-    /// What a call of `tool` under `limits` came to.
+    /// What a call of `tool` under `limits` came to. `secrets` are in no part of a
+    /// failure; what the tool answers is its own.
     #[must_use]
-    pub fn of(tool: &str, limits: &Limits, outcome: Outcome) -> Self {
+    pub fn of(tool: &str, limits: &Limits, outcome: Outcome, secrets: &Secrets) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
             return match json(&outcome.stdout.bytes) {
                 Ok(result) => Self::Success(Success { tool_success: true, result }),
@@ -89,10 +92,11 @@ impl Envelope {
                     EnvelopeCode::InvalidOutput,
                     format!("Tool '{tool}' returned malformed JSON: {reason}"),
                     outcome,
+                    secrets,
                 ),
             };
         };
-        Self::failed(error_code, error, outcome)
+        Self::failed(error_code, error, outcome, secrets)
     }
 
     /// A call for which nothing ran.
@@ -114,9 +118,15 @@ impl Envelope {
         Self::refused(EnvelopeCode::ToolNotFound, format!("Tool '{tool}' not found"))
     }
 
-    fn failed(error_code: EnvelopeCode, error: String, outcome: Outcome) -> Self {
+    fn failed(
+        error_code: EnvelopeCode,
+        error: String,
+        outcome: Outcome,
+        secrets: &Secrets,
+    ) -> Self {
         let limit = outcome.limit;
-        let remains = Remains::of(outcome);
+        let error = secrets.scrub_text(&error).into_owned();
+        let remains = Remains::of(outcome, secrets);
         Self::Failure(Failure { tool_success: false, error, error_code, limit, remains })
     }
 
@@ -124,6 +134,15 @@ impl Envelope {
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
+    }
+
+    /// The code and the text of a failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<(EnvelopeCode, &str)> {
+        match self {
+            Self::Success(_) => None,
+            Self::Failure(failure) => Some((failure.error_code, &failure.error)),
+        }
     }
 
     /// The envelope as JSON, on one line or indented for people.
@@ -148,7 +167,8 @@ pub enum Layout {
 }
 
 /// The code and text of a failure; nothing where the tool exited with 0.
-fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCode, String)> {
+#[must_use]
+pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCode, String)> {
     use EnvelopeCode::{InvalidOutput, ToolCrashed, ToolTimeout};
     if outcome.cancelled {
         return Some((ToolCrashed, format!("Tool '{tool}' was cancelled")));
@@ -201,21 +221,46 @@ pub fn exit_code(exit: &Exit) -> Option<i32> {
 }
 
 impl Remains {
-    fn of(outcome: Outcome) -> Option<Self> {
+    fn of(outcome: Outcome, secrets: &Secrets) -> Option<Self> {
         let exit_code = exit_code(&outcome.exit)?;
         let Captured { bytes: stdout, total: stdout_total } = outcome.stdout;
         let Captured { bytes: stderr, total: stderr_total } = outcome.stderr;
-        let stdout = &stdout[..stdout.len().min(SHOWN)];
-        let stderr = &stderr[stderr.len().saturating_sub(SHOWN)..];
-        let more = |shown: &[u8], total| (total > shown.len() as u64).then_some(total);
+        let more = |kept: &[u8], total| (total > kept.len().min(SHOWN) as u64).then_some(total);
         Some(Self {
             exit_code,
-            stdout: String::from_utf8_lossy(stdout).into_owned(),
-            stdout_bytes: more(stdout, stdout_total),
-            stderr: String::from_utf8_lossy(stderr).into_owned(),
-            stderr_bytes: more(stderr, stderr_total),
+            stdout: text(head(&stdout, stdout_total, secrets)),
+            stdout_bytes: more(&stdout, stdout_total),
+            stderr: text(tail(&stderr, stderr_total, secrets)),
+            stderr_bytes: more(&stderr, stderr_total),
         })
     }
+}
+
+/// The first bytes that are shown of a stream of `total` bytes.
+fn head<'a>(kept: &'a [u8], total: u64, secrets: &Secrets) -> Cow<'a, [u8]> {
+    let window = kept.len().min(SHOWN + secrets.longest());
+    let cut = Cut { before: false, after: total > window as u64 };
+    match secrets.scrub(&kept[..window], cut) {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(SHOWN)]),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(SHOWN);
+            Cow::Owned(bytes)
+        }
+    }
+}
+
+/// The last bytes that are shown of a stream of `total` bytes.
+fn tail<'a>(kept: &'a [u8], total: u64, secrets: &Secrets) -> Cow<'a, [u8]> {
+    let start = kept.len().saturating_sub(SHOWN + secrets.longest());
+    let cut = Cut { before: total > (kept.len() - start) as u64, after: false };
+    match secrets.scrub(&kept[start..], cut) {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[bytes.len().saturating_sub(SHOWN)..]),
+        Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(bytes.len().saturating_sub(SHOWN))),
+    }
+}
+
+fn text(bytes: Cow<'_, [u8]>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Seconds with as many decimals as they need.
@@ -330,7 +375,8 @@ mod tests {
 
     fn line(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> String {
         let outcome = outcome(exit, limit, stdout);
-        Envelope::of("t", &Limits::default(), outcome).to_json(Layout::Compact).expect("JSON")
+        let envelope = Envelope::of("t", &Limits::default(), outcome, &Secrets::default());
+        envelope.to_json(Layout::Compact).expect("JSON")
     }
 
     #[test]
@@ -384,6 +430,38 @@ mod tests {
         let line = line(Exit::Code(1), None, &vec![b'x'; SHOWN + 7]);
         assert!(line.contains(&format!("\"stdout_bytes\":{}", SHOWN + 7)), "{}", &line[..200]);
         assert!(!line.contains("stderr_bytes"));
+    }
+
+    #[test]
+    fn no_part_of_a_failure_holds_a_granted_value() {
+        let value = "8024613579642";
+        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        // Whole, across the cut of what is shown, and across that of what was kept.
+        let heads = [0, SHOWN - 20, SHOWN - 13, SHOWN - 12, SHOWN - 1, SHOWN, SHOWN + 1];
+        for before in heads {
+            let mut stdout = vec![b'x'; before];
+            stdout.extend_from_slice(value.as_bytes());
+            stdout.resize(2 * SHOWN, b'x');
+            let mut outcome = outcome(Exit::Trap(format!("at {value}")), None, &stdout);
+            let mut stderr: Vec<u8> = stdout.iter().rev().copied().collect();
+            let at = stderr.len() - before - value.len();
+            stderr[at..at + value.len()].copy_from_slice(value.as_bytes());
+            outcome.stderr.total = stderr.len() as u64;
+            outcome.stderr.bytes = stderr.split_off(SHOWN);
+            let envelope = Envelope::of("t", &Limits::default(), outcome, &secrets);
+            let Envelope::Failure(Failure { error, remains: Some(remains), .. }) = envelope else {
+                panic!("it ran");
+            };
+            assert!(error.ends_with(": at [redacted: KEY]"), "{error}");
+            // The streams are of one letter, so that any part of the value would be seen.
+            for stream in [&remains.stdout, &remains.stderr] {
+                let told = stream.find(|character: char| value.contains(character));
+                assert_eq!(told, None, "with {before} bytes before it");
+            }
+            assert!(remains.stdout.len() <= SHOWN && remains.stderr.len() <= SHOWN);
+            assert_eq!(remains.stdout_bytes, Some(2 * SHOWN as u64));
+            assert_eq!(remains.stderr_bytes, Some(2 * SHOWN as u64));
+        }
     }
 
     #[test]

@@ -108,12 +108,19 @@ impl Host {
         self.write(Path::new("system-tools").join(file), bytes, 0o644)
     }
 
-    /// Every file beneath the host's directories but the cache, with its size:
-    /// what a test compares before and after.
+    /// Where this host keeps its audit log, beneath `XDG_STATE_HOME`.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.scratch.path().join("state/ikigai")
+    }
+
+    /// Every file beneath the host's directories but the cache and the audit log, with
+    /// its size: what a test compares before and after.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let mut files = Vec::new();
-        collect(self.scratch.path(), &self.cache, &mut files);
+        let state = self.scratch.path().join("state");
+        collect(self.scratch.path(), &[&self.cache, &state], &mut files);
         files.sort();
         files
     }
@@ -155,11 +162,11 @@ fn give(path: &Path) {
     }
 }
 
-fn collect(dir: &Path, without: &Path, files: &mut Vec<(PathBuf, u64)>) {
+fn collect(dir: &Path, without: &[&Path], files: &mut Vec<(PathBuf, u64)>) {
     for entry in fs::read_dir(dir).expect("readable").flatten() {
         let path = entry.path();
         let metadata = entry.metadata().expect("there");
-        if path == without {
+        if without.contains(&path.as_path()) {
             continue;
         }
         if metadata.is_dir() {

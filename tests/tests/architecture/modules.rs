@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["digest", "limits", "places"],
     &["policy"],
     &["exec"],
-    &["registry"],
+    &["audit", "registry"],
     &["assets"],
     &["provider"],
     &["host"],

@@ -1,0 +1,226 @@
+//! The audit log: one line for each call, whatever came of it.
+//!
+//! Owns the form of a [`Record`], the file that it is appended to, and how that is
+//! read back. Does not decide what a call is or what it may touch, and stops none:
+//! a log that cannot be written is said once.
+
+mod log;
+mod reader;
+mod record;
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use ikigai_protocol::EnvelopeCode;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+pub use log::{NAME, ROTATED_AT, ROTATED_KEPT};
+pub use reader::{Batch, Line, Reader};
+pub use record::{Arguments, Granted, OK, Program, Record, Via};
+
+use crate::digest::Digest;
+use crate::exec::Outcome;
+use crate::exec::envelope;
+use crate::exec::scrub::Secrets;
+use crate::policy::{Backend, Grant};
+use log::Log;
+
+/// How much of the text of arguments is recorded where that is asked for, in bytes.
+const ARGUMENTS_KEPT: usize = 64 * 1024;
+
+/// How much of an error is recorded, in bytes.
+const ERROR_KEPT: usize = 4 * 1024;
+
+/// How much of a name that no tool has is recorded, in bytes.
+const NAME_KEPT: usize = 128;
+
+/// Where one host records its calls.
+pub struct Audit {
+    log: Option<Log>,
+    workspace: String,
+    /// Whether the text of arguments is recorded too.
+    arguments: bool,
+}
+
+impl Audit {
+    /// A log in `dir`; without one, nothing is recorded.
+    #[must_use]
+    pub fn new(dir: Option<PathBuf>, workspace: &Path) -> Self {
+        let workspace = workspace.to_string_lossy().into_owned();
+        Self { log: dir.map(Log::new), workspace, arguments: false }
+    }
+
+    /// Records the text of arguments as well, without the values of variables that were granted by name.
+    pub fn record_arguments(&mut self) {
+        self.arguments = true;
+    }
+
+    /// The log's path, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.log.as_ref().map(Log::path)
+    }
+
+    /// Begins the record of a call. It is written when the [`Entry`] ends, or is
+    /// dropped.
+    #[must_use]
+    pub fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
+        let now = Timestamp::now();
+        let record = Record {
+            time: now,
+            id: Uuid::now_v7().to_string(),
+            via,
+            tool: beginning(tool, NAME_KEPT).to_owned(),
+            workspace: self.workspace.clone(),
+            ..Record::default()
+        };
+        Entry {
+            audit: self,
+            begun: Instant::now(),
+            record,
+            secrets: Secrets::default(),
+            ended: false,
+        }
+    }
+
+    fn write(&self, record: &Record) {
+        static ONCE: Once = Once::new();
+        let Some(log) = &self.log else {
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "calls are not recorded: set HOME or XDG_STATE_HOME to say where to keep the \
+                     audit log"
+                );
+            });
+            return;
+        };
+        let written =
+            serde_json::to_vec(record).map_err(std::io::Error::from).and_then(|mut line| {
+                line.push(b'\n');
+                log.append(&line)
+            });
+        if let Err(error) = written {
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "calls are not recorded in the audit log `{}`: {error}; `ikigai doctor` says \
+                     what to do",
+                    log.path().display()
+                );
+            });
+        }
+    }
+}
+
+/// The record of a call that has not ended. One that is dropped was not waited for.
+pub struct Entry<'a> {
+    audit: &'a Audit,
+    begun: Instant,
+    record: Record,
+    secrets: Secrets,
+    ended: bool,
+}
+
+impl Entry<'_> {
+    /// What runs, or would.
+    pub fn program(&mut self, program: Program) {
+        self.record.program = Some(program);
+    }
+
+    /// What it is called with.
+    pub fn arguments(&mut self, bytes: &[u8]) {
+        let text = || {
+            // A value that is cut in two would not be found.
+            let text = String::from_utf8_lossy(bytes);
+            beginning(&self.secrets.scrub_text(&text), ARGUMENTS_KEPT).to_owned()
+        };
+        let text = self.audit.arguments.then(text);
+        let sha256 = Digest::of(bytes);
+        self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text });
+    }
+
+    /// What it may touch, and where that is said. From now on no text of this record
+    /// holds one of the `secrets`.
+    pub fn granted(
+        &mut self,
+        grant: &Grant,
+        backend: Backend,
+        sources: Vec<String>,
+        secrets: Secrets,
+    ) {
+        self.secrets = secrets;
+        self.record.grant = Some(summary(grant, backend, sources));
+        if let Some(Arguments { text: Some(text), .. }) = &mut self.record.arguments {
+            *text = self.secrets.scrub_text(text).into_owned();
+        }
+    }
+
+    /// The values that no text about this call may hold.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// What came of it.
+    pub fn ran(&mut self, outcome: &Outcome) {
+        let record = &mut self.record;
+        record.level.clone_from(&outcome.level);
+        record.exit_code = envelope::exit_code(&outcome.exit);
+        record.limit = outcome.limit.map(|limit| limit.as_str().to_owned());
+        record.cancelled = outcome.cancelled;
+        if record.exit_code.is_some() {
+            record.duration_us = Some(microseconds(outcome.usage.duration));
+            record.fuel = outcome.usage.fuel;
+            record.peak_memory = outcome.usage.peak_memory;
+            record.stdout_bytes = Some(outcome.stdout.total);
+            record.stderr_bytes = Some(outcome.stderr.total);
+        }
+    }
+
+    /// Writes the record of a call that failed, or went well if there is no failure.
+    pub fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
+        self.finish(failure);
+    }
+
+    fn finish(&mut self, failure: Option<(EnvelopeCode, &str)>) {
+        self.ended = true;
+        self.record.outcome = failure.map_or(OK, |(code, _)| code.as_str()).to_owned();
+        self.record.error = failure
+            .map(|(_, error)| beginning(&self.secrets.scrub_text(error), ERROR_KEPT).to_owned());
+        self.record.total_us = microseconds(self.begun.elapsed());
+        self.audit.write(&self.record);
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.record.cancelled = true;
+            self.finish(Some((EnvelopeCode::ToolCrashed, "nobody waited for the end of the call")));
+        }
+    }
+}
+
+fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
+    let dirs = grant.dirs.iter();
+    let dirs = dirs.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
+    let peers = grant.net.peers.iter().map(ToString::to_string);
+    let names = grant.env.iter().map(|(name, _)| name.to_string_lossy().into_owned());
+    Granted {
+        dirs: dirs.collect(),
+        net: grant.net.any.then(|| "*".to_owned()).into_iter().chain(peers).collect(),
+        env: if grant.inherits_env { vec!["*".to_owned()] } else { names.collect() },
+        sandbox: (backend == Backend::Native).then(|| grant.sandbox.as_str().to_owned()),
+        sources,
+    }
+}
+
+/// At most so many bytes of a text, cut between two characters.
+fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,386 @@
+//! The file that records are appended to, by many hosts at once.
+//!
+//! Every append holds a lock on the file that it has found under the log's name, so
+//! that whoever rotates does it between two lines. No append syncs: what the kernel
+//! took survives the host, not a power failure.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::places;
+
+/// The log's name in its directory. Older records are in `audit.jsonl.1`, and older
+/// ones yet in those with higher numbers.
+pub const NAME: &str = "audit.jsonl";
+
+/// What the log grows to before it is rotated, in bytes: some ten thousand calls.
+pub const ROTATED_AT: u64 = 8 << 20;
+
+/// How many rotated files are kept.
+pub const ROTATED_KEPT: u32 = 4;
+
+/// An append takes microseconds. Who holds the lock for so long is stuck.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How often the file is looked for anew because it is another one by the time it
+/// is locked.
+const ATTEMPTS: usize = 16;
+
+/// The name of a file that was rotated so often.
+pub(super) fn rotated(number: u32) -> String {
+    format!("{NAME}.{number}")
+}
+
+/// The log as one host writes it.
+pub(super) struct Log {
+    dir: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Open>,
+    /// Somebody held the lock past all patience, and nobody waits for it any more
+    /// until it was seen free.
+    stuck: bool,
+}
+
+/// The file under the log's name, when it was opened.
+struct Open {
+    dir: OwnedFd,
+    file: File,
+    id: (u64, u64),
+    /// Whether its last line may be without an end.
+    unread: bool,
+}
+
+impl Log {
+    /// The log in `dir`, which is made when the first record comes.
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, state: Mutex::default() }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.join(NAME)
+    }
+
+    /// Appends one line, which ends in its newline.
+    pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            let mut open = match state.open.take() {
+                Some(open) => open,
+                None => Open::in_dir(&self.dir)?,
+            };
+            let locked = lock(&open.file, &mut state.stuck)?;
+            if !locked {
+                self.say_stuck();
+            }
+            let done = self.append_to(&mut open, line, locked);
+            if locked {
+                // Said explicitly: a process that is being spawned may hold a copy.
+                rustix::fs::flock(&open.file, FlockOperation::Unlock)?;
+            }
+            if let Some(written) = done {
+                state.open = Some(open);
+                return written;
+            }
+        }
+        Err(io::Error::other("it is replaced again and again"))
+    }
+
+    /// Nothing if the file is no longer the log.
+    fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
+        let size = open.current_size()?;
+        if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
+            match rotate(&open.dir) {
+                Ok(()) => return None,
+                // Better a log that grows than none.
+                Err(error) => self.say_unrotated(&error),
+            }
+        }
+        if locked && std::mem::take(&mut open.unread) && !ends_a_line(&open.file, size) {
+            return Some(write(&open.file, &[b"\n", line].concat(), size, locked));
+        }
+        Some(write(&open.file, line, size, locked))
+    }
+
+    fn say_stuck(&self) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "the audit log `{}` is locked by another process; it is written to without the \
+                 lock, and not rotated",
+                self.path().display()
+            );
+        });
+    }
+
+    fn say_unrotated(&self, error: &io::Error) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let path = self.path();
+            tracing::warn!(
+                "the audit log `{}` cannot be rotated, and grows: {error}",
+                path.display()
+            );
+        });
+    }
+}
+
+impl Open {
+    fn in_dir(path: &Path) -> io::Result<Self> {
+        places::make_private(path)?;
+        let dir = places::open_trusted_dir(path, places::is_own)?;
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            // Never waits for the other end of a FIFO, nor becomes a session's terminal.
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&dir, NAME, flags, Mode::RUSR | Mode::WUSR);
+        let file = match file {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP) => return Err(io::Error::other("it is a link")),
+            Err(error) => return Err(error.into()),
+        };
+        let metadata = file.metadata()?;
+        places::check_trusted(&metadata, places::is_own)?;
+        Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
+    }
+
+    /// How large the log is; nothing if this file is not the log any more.
+    fn current_size(&self) -> Option<u64> {
+        let found = rustix::fs::statat(&self.dir, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        // Unsigned everywhere but on some 32-bit platforms.
+        let size = u64::try_from(found.st_size).ok()?;
+        ((found.st_dev, found.st_ino) == self.id).then_some(size)
+    }
+}
+
+/// Whether the lock was got. Waits for it for a while, once.
+fn lock(file: &File, stuck: &mut bool) -> io::Result<bool> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_micros(20);
+    loop {
+        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                *stuck = false;
+                return Ok(true);
+            }
+            Err(Errno::WOULDBLOCK) if *stuck => return Ok(false),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() > PATIENCE => *stuck = true,
+            Err(Errno::WOULDBLOCK) => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Appends a line in one write, so that no reader and no other writer sees a part
+/// of it, and takes back what is no whole line.
+fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
+    let written = loop {
+        match rustix::io::write(file, line) {
+            Err(Errno::INTR) => {}
+            written => break written?,
+        }
+    };
+    if written == line.len() {
+        return Ok(());
+    }
+    // Only what this host wrote: without the lock somebody else may have gone on.
+    if locked && file.metadata()?.len() == size + written as u64 {
+        file.set_len(size)?;
+    }
+    Err(Errno::NOSPC.into())
+}
+
+fn ends_a_line(file: &File, size: u64) -> bool {
+    let Some(last) = size.checked_sub(1) else { return true };
+    let mut byte = [0];
+    // What cannot be read gets an empty line, which is no harm.
+    file.read_exact_at(&mut byte, last).is_ok() && byte == *b"\n"
+}
+
+/// Renames the log and the older files before it. Whoever calls holds the lock of
+/// the log; the name is free afterwards.
+fn rotate(dir: &OwnedFd) -> io::Result<()> {
+    let exists =
+        |number| rustix::fs::statat(dir, rotated(number), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    // A host that ended half-way left a gap, and what is behind it need not move.
+    let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
+    for number in (1..free).rev() {
+        rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;
+    }
+    Ok(rustix::fs::renameat(dir, NAME, dir, rotated(1))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn log() -> (tempfile::TempDir, Log) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let log = Log::new(scratch.path().join("state/ikigai"));
+        (scratch, log)
+    }
+
+    fn names(log: &Log) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&log.dir)
+            .expect("readable")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn lines_are_appended_to_a_file_that_is_private() {
+        let (_scratch, log) = log();
+        for line in ["one\n", "two\n"] {
+            log.append(line.as_bytes()).expect("appended");
+        }
+        assert_eq!(fs::read_to_string(log.path()).expect("read"), "one\ntwo\n");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&log.path()), mode(&log.dir)), (0o600, 0o700));
+    }
+
+    #[test]
+    fn a_line_that_another_host_left_unfinished_is_ended_first() {
+        let (_scratch, log) = log();
+        fs::create_dir_all(&log.dir).expect("made");
+        fs::write(log.path(), "torn").expect("written");
+        log.append(b"one\n").expect("appended");
+        log.append(b"two\n").expect("appended");
+        assert_eq!(fs::read_to_string(log.path()).expect("read"), "torn\none\ntwo\n");
+    }
+
+    #[test]
+    fn a_full_log_is_rotated_and_the_oldest_file_goes() {
+        let (_scratch, log) = log();
+        let full = |number: u32| {
+            let mut text = format!("{number}\n");
+            text.push_str(&"x".repeat(ROTATED_AT as usize - text.len() - 1));
+            text + "\n"
+        };
+        for number in 0..=ROTATED_KEPT + 1 {
+            log.append(full(number).as_bytes()).expect("appended");
+        }
+        let first = |name: String| {
+            let text = fs::read_to_string(log.dir.join(name)).expect("read");
+            text.lines().next().map(str::to_owned)
+        };
+        let names_now = names(&log);
+        assert_eq!(names_now.len() as u32, ROTATED_KEPT + 1, "{names_now:?}");
+        assert_eq!(first(NAME.to_owned()), Some((ROTATED_KEPT + 1).to_string()));
+        for number in 1..=ROTATED_KEPT {
+            assert_eq!(first(rotated(number)), Some((ROTATED_KEPT + 1 - number).to_string()));
+        }
+        // Half-way: `.1` has become `.2`, and there is no `.1`.
+        fs::remove_file(log.dir.join(rotated(1))).expect("removed");
+        let kept = first(rotated(ROTATED_KEPT));
+        log.append(b"next\n").expect("appended");
+        assert_eq!(first(rotated(ROTATED_KEPT)), kept, "what is behind the gap stays");
+        assert_eq!(first(NAME.to_owned()).as_deref(), Some("next"));
+    }
+
+    #[test]
+    fn a_log_that_was_moved_or_taken_away_begins_anew() {
+        let (_scratch, log) = log();
+        log.append(b"one\n").expect("appended");
+        fs::rename(log.path(), log.dir.join("elsewhere")).expect("moved");
+        log.append(b"two\n").expect("appended");
+        assert_eq!(fs::read_to_string(log.path()).expect("read"), "two\n");
+        fs::remove_dir_all(&log.dir).expect("removed");
+        log.append(b"three\n").expect("appended");
+        assert_eq!(fs::read_to_string(log.path()).expect("read"), "three\n");
+    }
+
+    #[test]
+    fn a_lock_that_is_never_given_back_holds_nobody() {
+        let (_scratch, log) = log();
+        log.append(b"one\n").expect("appended");
+        let holder = File::open(log.path()).expect("opened");
+        rustix::fs::flock(&holder, FlockOperation::LockExclusive).expect("locked");
+        let begun = Instant::now();
+        for _ in 0..200 {
+            log.append(b"two\n").expect("appended");
+        }
+        // Each of them waiting would be 50 s.
+        assert!(begun.elapsed() < PATIENCE * 100, "{:?}", begun.elapsed());
+        assert!(log.state.lock().expect("not poisoned").stuck);
+        drop(holder);
+        log.append(b"three\n").expect("appended");
+        assert!(!log.state.lock().expect("not poisoned").stuck);
+        assert_eq!(fs::read_to_string(log.path()).expect("read").lines().count(), 202);
+    }
+
+    #[test]
+    fn what_is_no_file_of_our_own_is_refused() {
+        for (make, said) in [
+            (
+                &(|path: &Path| std::os::unix::fs::symlink("/dev/null", path))
+                    as &dyn Fn(&Path) -> _,
+                "a link",
+            ),
+            (
+                &|path: &Path| {
+                    let mode = Mode::RUSR | Mode::WUSR;
+                    Ok(rustix::fs::mknodat(
+                        rustix::fs::CWD,
+                        path,
+                        rustix::fs::FileType::Fifo,
+                        mode,
+                        0,
+                    )?)
+                },
+                "no regular file",
+            ),
+            (&|path: &Path| fs::create_dir(path), "directory"),
+            (
+                &|path: &Path| {
+                    fs::write(path, "")?;
+                    fs::set_permissions(path, fs::Permissions::from_mode(0o622))
+                },
+                "somebody else",
+            ),
+        ] {
+            let (_scratch, log) = log();
+            fs::create_dir_all(&log.dir).expect("made");
+            make(&log.path()).expect("made");
+            let error = log.append(b"line\n").expect_err("refused").to_string();
+            assert!(error.to_lowercase().contains(said), "{error}");
+        }
+        let (scratch, log) = log();
+        fs::create_dir_all(&log.dir).expect("made");
+        fs::set_permissions(&log.dir, fs::Permissions::from_mode(0o777)).expect("permitted");
+        let error = log.append(b"line\n").expect_err("refused").to_string();
+        assert!(error.contains("somebody else"), "{error}");
+        drop(scratch);
+    }
+
+    #[test]
+    fn a_device_that_is_full_is_an_error_and_a_part_of_a_line_is_taken_back() {
+        let full = File::options().write(true).open("/dev/full").expect("opened");
+        let error = write(&full, b"line\n", 0, true).expect_err("full");
+        assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    }
+}

@@ -1,0 +1,272 @@
+//! Takes the values of variables that were granted by name out of a text before it
+//! leaves the host.
+//!
+//! This is against accidents: a tool that fails and prints its environment, or the
+//! address it could not reach. A tool that means to give a secret away writes it
+//! backwards.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
+
+/// Shorter values occur in texts by chance, and are guessed anyway. In bytes.
+const SHORTEST: usize = 8;
+
+/// The values that are taken out.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// Names and values.
+    variables: Vec<(OsString, OsString)>,
+    /// Made for the first text only: most calls go well and print nothing.
+    words: OnceLock<Words>,
+}
+
+/// Where a text was cut, so that it may begin or end inside a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// What came before was let go.
+    pub before: bool,
+    /// What came after was let go.
+    pub after: bool,
+}
+
+/// Every form of every value, and how they are found.
+#[derive(Clone, Default)]
+struct Words {
+    /// Each form with the name of its variable.
+    forms: Vec<(Vec<u8>, String)>,
+    matcher: Option<AhoCorasick>,
+}
+
+impl Secrets {
+    /// The values of these variables, each with its name.
+    #[must_use]
+    pub fn of(variables: Vec<(OsString, OsString)>) -> Self {
+        Self { variables, words: OnceLock::new() }
+    }
+
+    /// The text without the values, each replaced by a mark with the name of its
+    /// variable.
+    #[must_use]
+    pub fn scrub<'a>(&self, bytes: &'a [u8], cut: Cut) -> Cow<'a, [u8]> {
+        let words = self.words();
+        let found = words.find(bytes, cut);
+        if found.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut scrubbed = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        for (range, form) in found {
+            scrubbed.extend_from_slice(&bytes[at..range.start]);
+            scrubbed.extend_from_slice(format!("[redacted: {}]", words.forms[form].1).as_bytes());
+            at = range.end;
+        }
+        scrubbed.extend_from_slice(&bytes[at..]);
+        Cow::Owned(scrubbed)
+    }
+
+    /// The same for a text that is whole.
+    #[must_use]
+    pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.scrub(text.as_bytes(), Cut::default()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+
+    /// How much of a text beyond what is shown has to be looked at, in bytes, so that
+    /// no value is cut in two.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.words().forms.iter().map(|(form, _)| form.len()).max().unwrap_or_default()
+    }
+
+    fn words(&self) -> &Words {
+        self.words.get_or_init(|| Words::of(&self.variables))
+    }
+}
+
+impl Words {
+    fn of(variables: &[(OsString, OsString)]) -> Self {
+        let mut forms = BTreeMap::new();
+        for (name, value) in variables {
+            for form in forms_of(value.as_encoded_bytes()) {
+                forms.entry(form).or_insert_with(|| name.to_string_lossy().into_owned());
+            }
+        }
+        let forms: Vec<(Vec<u8>, String)> = forms.into_iter().collect();
+        if forms.is_empty() {
+            return Self::default();
+        }
+        match AhoCorasick::new(forms.iter().map(|(form, _)| form)) {
+            Ok(matcher) => Self { forms, matcher: Some(matcher) },
+            Err(error) => {
+                // Only for more than 2 GiB of values, which no environment holds.
+                tracing::error!("values of granted variables cannot be looked for: {error}");
+                Self::default()
+            }
+        }
+    }
+
+    /// Where values are, in order and without overlap; each with one of its forms.
+    fn find(&self, bytes: &[u8], cut: Cut) -> Vec<(Range<usize>, usize)> {
+        let Some(matcher) = &self.matcher else { return Vec::new() };
+        // Also those that overlap: what is left of the second would be told.
+        let mut found: Vec<(Range<usize>, usize)> = matcher
+            .find_overlapping_iter(bytes)
+            .map(|found| (found.range(), found.pattern().as_usize()))
+            .collect();
+        for (index, (form, _)) in self.forms.iter().enumerate() {
+            let parts = 1..form.len().min(bytes.len() + 1);
+            if cut.before {
+                let begins = |length: &usize| bytes.starts_with(&form[form.len() - length..]);
+                found.extend(parts.clone().rev().find(begins).map(|length| (0..length, index)));
+            }
+            if cut.after {
+                let ends = |length: &usize| bytes.ends_with(&form[..*length]);
+                let start = parts.rev().find(ends).map(|length| bytes.len() - length);
+                found.extend(start.map(|start| (start..bytes.len(), index)));
+            }
+        }
+        found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
+        let mut merged: Vec<(Range<usize>, usize)> = Vec::new();
+        for (range, form) in found {
+            match merged.last_mut() {
+                Some((last, _)) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => merged.push((range, form)),
+            }
+        }
+        merged
+    }
+}
+
+/// A value as it is, each long line of it, and all of these as they stand inside a
+/// string in JSON.
+fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
+    let lines = value.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let mut forms: Vec<Vec<u8>> = Vec::new();
+    for plain in lines.map(<[u8]>::trim_ascii).chain([value, value.trim_ascii()]) {
+        if plain.len() < SHORTEST {
+            continue;
+        }
+        forms.push(plain.to_owned());
+        // As it stands in a text that had to be made UTF-8, such as an error.
+        let text = String::from_utf8_lossy(plain);
+        for form in [text.as_bytes().to_vec(), in_json(&text, false), in_json(&text, true)] {
+            if form.len() >= SHORTEST {
+                forms.push(form);
+            }
+        }
+    }
+    forms
+}
+
+/// What stands between the quotes of a JSON string; some writers escape everything
+/// that is not ASCII.
+fn in_json(text: &str, only_ascii: bool) -> Vec<u8> {
+    let quoted = serde_json::Value::from(text).to_string();
+    let inner = &quoted[1..quoted.len() - 1];
+    if !only_ascii {
+        return inner.as_bytes().to_vec();
+    }
+    let mut units = [0; 2];
+    let escaped = inner.chars().map(|character| {
+        if character.is_ascii() {
+            return character.to_string();
+        }
+        let units = character.encode_utf16(&mut units);
+        units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    });
+    escaped.collect::<String>().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    fn secrets(values: &[(&str, &[u8])]) -> Secrets {
+        let variable =
+            |(name, value): &(&str, &[u8])| (name.into(), OsString::from_vec(value.to_vec()));
+        Secrets::of(values.iter().map(variable).collect())
+    }
+
+    const BOTH: Cut = Cut { before: true, after: true };
+
+    fn scrubbed(secrets: &Secrets, text: impl AsRef<[u8]>, cut: Cut) -> String {
+        String::from_utf8_lossy(&secrets.scrub(text.as_ref(), cut)).into_owned()
+    }
+
+    #[test]
+    fn values_of_eight_bytes_are_taken_out_and_shorter_ones_are_not() {
+        let secrets = secrets(&[("KEY", b"12345678"), ("PIN", b"1234567")]);
+        let text = "a 12345678, 12345678\n1234567";
+        let expected = "a [redacted: KEY], [redacted: KEY]\n1234567";
+        assert_eq!(scrubbed(&secrets, text, Cut::default()), expected);
+        assert_eq!(secrets.scrub_text(text), expected);
+        assert!(matches!(secrets.scrub(b"nothing here", BOTH), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn values_that_overlap_leave_nothing_of_either() {
+        let both = secrets(&[("A", b"abcdefgh"), ("B", b"efghijkl")]);
+        assert_eq!(scrubbed(&both, "-abcdefghijkl-", Cut::default()), "-[redacted: A]-");
+        // One that contains the other, and one that overlaps itself.
+        let inner = secrets(&[("URL", b"sql://password@db"), ("PASSWORD", b"password")]);
+        assert_eq!(scrubbed(&inner, "sql://password@db", Cut::default()), "[redacted: URL]");
+        assert_eq!(scrubbed(&inner, "password@db", Cut::default()), "[redacted: PASSWORD]@db");
+        let itself = secrets(&[("A", b"abababab")]);
+        assert_eq!(scrubbed(&itself, "xabababababy", Cut::default()), "x[redacted: A]y");
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_found_whole_by_line_and_in_json() {
+        let key = "-----BEGIN KEY-----\nMIIBVwIBADANBg\"\n-----END KEY-----\n";
+        let secrets = secrets(&[("PEM", key.as_bytes())]);
+        let once = |text: &str| {
+            let clean = scrubbed(&secrets, text, Cut::default());
+            assert!(!clean.contains("MIIB") && !clean.contains("BEGIN"), "{clean}");
+            clean
+        };
+        assert_eq!(once(&format!("<{key}>")), "<[redacted: PEM]>");
+        assert_eq!(
+            once(&serde_json::json!({ "key": key }).to_string()),
+            r#"{"key":"[redacted: PEM]"}"#
+        );
+        once(&key.replace('\n', "\n  | "));
+    }
+
+    #[test]
+    fn escapes_of_json_and_bytes_that_are_no_text_hide_nothing() {
+        let quoted = secrets(&[("A", "p\"ä\\😀\tword".as_bytes())]);
+        for text in [r#"p\"ä\\😀\tword"#, r#"p\"\u00e4\\\ud83d\ude00\tword"#, "p\"ä\\😀\tword"]
+        {
+            assert_eq!(scrubbed(&quoted, text, Cut::default()), "[redacted: A]", "{text}");
+        }
+        let raw = secrets(&[("B", b"\xff\xfe12345678")]);
+        assert_eq!(scrubbed(&raw, b"<\xff\xfe12345678>", Cut::default()), "<[redacted: B]>");
+        assert_eq!(raw.scrub_text("<\u{fffd}\u{fffd}12345678>"), "<[redacted: B]>");
+    }
+
+    #[test]
+    fn what_a_cut_left_of_a_value_is_taken_out_too() {
+        let secrets = secrets(&[("A", b"abcdefgh")]);
+        let before = Cut { before: true, after: false };
+        let after = Cut { before: false, after: true };
+        for length in 1..8 {
+            let tail = format!("{} and", &"abcdefgh"[8 - length..]);
+            assert_eq!(scrubbed(&secrets, &tail, before), "[redacted: A] and");
+            assert_eq!(scrubbed(&secrets, &tail, Cut::default()), tail);
+            let head = format!("and {}", &"abcdefgh"[..length]);
+            assert_eq!(scrubbed(&secrets, &head, after), "and [redacted: A]");
+        }
+        assert_eq!(scrubbed(&secrets, "fgh", BOTH), "[redacted: A]");
+        assert_eq!(scrubbed(&secrets, "", BOTH), "");
+        assert_eq!(secrets.longest(), 8);
+    }
+}

@@ -1,0 +1,178 @@
+//! `ikigai audit`: which calls it shows, and how.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+use ikigai_tests::host::Host;
+use serde_json::{Value, json};
+
+use super::{audit, script};
+
+/// A host with a log of five calls in two files and a damaged line.
+fn five() -> Host {
+    let host = script("echo 1");
+    let record = |time: &str, tool: &str, outcome: &str| {
+        let record = json!({
+            "time": time, "id": "00000000-0000-7000-8000-000000000000", "via": "call",
+            "tool": tool, "workspace": "/w", "outcome": outcome, "total_us": 1500,
+            "of_the_future": {"unknown": true},
+        });
+        format!("{record}\n")
+    };
+    let old = record("2026-01-01T00:00:00.000Z", "a", "ok")
+        + &record("2026-01-02T00:00:00.000Z", "b", "TOOL_TIMEOUT");
+    let new = record("2026-01-03T00:00:00.000Z", "a", "TOOL_CRASHED")
+        + "damage\n"
+        + &record("2026-01-04T00:00:00.000Z", "a", "ok")
+        + &everything("2026-01-05T00:00:00.000Z");
+    host.write("state/ikigai/audit.jsonl.1", old, 0o600);
+    host.write("state/ikigai/audit.jsonl", new, 0o600);
+    host
+}
+
+/// A record with every field there is.
+fn everything(time: &str) -> String {
+    let hold = |state: &str, reason: &str| json!({ "state": state, "reason": reason });
+    let record = json!({
+        "time": time, "id": "00000000-0000-7000-8000-000000000005", "via": "run", "tool": "c",
+        "origin": "user", "path": "/tools/c", "digest": "0".repeat(64), "backend": "native",
+        "backend_reason": "it has no component",
+        "grant": {
+            "dirs": ["rw:/w", "ro:/data"], "net": ["db.internal:5432"], "env": ["DB", "PATH"],
+            "sandbox": "prefer", "sources": ["/policy.toml:12"],
+        },
+        "level": {
+            "fs": {"state": "enforced"}, "net": {"state": "enforced"},
+            "processes": {"state": "enforced"}, "memory": hold("partial", "no cgroup"),
+            "kill_tree": {"state": "enforced"}, "privileges": hold("none", "no seccomp"),
+        },
+        "workspace": "/w",
+        "arguments": { "bytes": 8, "sha256": "1".repeat(64), "text": "{\"a\": 1}" },
+        "outcome": "TOOL_TIMEOUT", "error": "Tool 'c' timed out after 2s", "exit_code": 137,
+        "limit": "wall_clock", "cancelled": false, "denied": ["net 10.0.0.1:80"],
+        "duration_us": 2_000_000, "total_us": 2_150_000, "fuel": 1000, "peak_memory": 1_048_576,
+        "stdout_bytes": 2048, "stderr_bytes": 0, "of_the_future": {"unknown": true},
+    });
+    format!("{record}\n")
+}
+
+#[test]
+fn calls_are_chosen_by_tool_outcome_and_time() {
+    let host = five();
+    for (args, days) in [
+        (&[][..], &[1, 2, 3, 4, 5][..]),
+        (&["--tool", "a"], &[1, 3, 4]),
+        (&["--tool", "a", "--tool", "c"], &[1, 3, 4, 5]),
+        (&["--tool", "none"], &[]),
+        (&["--outcome", "ok"], &[1, 4]),
+        (&["--outcome", "failed"], &[2, 3, 5]),
+        (&["--outcome", "TOOL_TIMEOUT"], &[2, 5]),
+        (&["--outcome", "tool-crashed"], &[3]),
+        (&["--since", "2026-01-03T00:00:00Z"], &[3, 4, 5]),
+        (&["--until", "2026-01-03T00:00:00Z"], &[1, 2]),
+        (&["--since", "2026-01-02T01:00:00+01:00", "--until", "2026-01-04T00:00:00Z"], &[2, 3]),
+        (&["--since", "10m"], &[]),
+        (&["--until", "10m"], &[1, 2, 3, 4, 5]),
+        (&["--tail", "2"], &[4, 5]),
+        (&["--tail", "4"], &[2, 3, 4, 5]),
+        (&["--tail", "2", "--tool", "a"], &[3, 4]),
+        (&["--tail", "0"], &[]),
+        (&["--tail", "100", "--outcome", "failed"], &[2, 3, 5]),
+    ] {
+        let ran = audit(&host, &[&["--json"], args].concat()).expect_code(0);
+        let day = |line: &str| -> i32 {
+            let record: Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(record["of_the_future"]["unknown"], true, "as it was written");
+            record["time"].as_str().expect("text")[8..10].parse().expect("a number")
+        };
+        let found: Vec<i32> = ran.stdout().lines().map(day).collect();
+        assert_eq!(found, days, "{args:?}\n{ran}");
+        assert_eq!(days.is_empty(), ran.stderr().contains("no such calls"), "{args:?}\n{ran}");
+    }
+    let ran = audit(&host, &["--json"]);
+    assert!(ran.stderr().contains("1 line of the audit log is damaged"), "{ran}");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_said() {
+    let host = five();
+    for (args, said) in [
+        (["--outcome", "bad"], "TOOL_NOT_FOUND"),
+        (["--since", "soon"], "10m"),
+        (["--tail", "-1"], "-1"),
+    ] {
+        let ran = audit(&host, &args).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{ran}");
+    }
+    let ran = audit(&script("echo 1"), &[]).expect_code(0);
+    assert!(ran.stderr().contains("no such calls") && ran.stdout().is_empty(), "{ran}");
+}
+
+#[test]
+fn many_are_a_table_and_one_is_told() {
+    let host = five();
+    let utc = |args: &[&str]| {
+        let mut command = host.command();
+        command.env("TZ", "UTC").arg("audit").args(args);
+        ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout()
+    };
+    insta::assert_snapshot!("table", utc(&[]));
+    insta::assert_snapshot!("story", utc(&["--tail", "1"]));
+    let long = utc(&["--long", "--tool", "a"]);
+    assert_eq!(long.matches("\n outcome").count(), 3, "{long}");
+    // Another zone, and it is said which.
+    let mut command = host.command();
+    command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
+    let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
+    assert!(there.contains("2026-01-05 02:00:00.000+02:00"), "{there}");
+}
+
+#[test]
+fn one_call_is_told_from_end_to_end() {
+    let host = Host::new();
+    host.write("workspace/file", "text", 0o644);
+    let call = ["--audit-arguments", "tool", "call", "file_read", r#"{"file_path":"file"}"#];
+    host.run(call).expect_code(0);
+    let told = audit(&host, &["--tail", "1"]).expect_code(0).stdout();
+    for part in [
+        "file_read, a system tool",
+        "took ",
+        "(`tool call`)",
+        "ok",
+        "wasm: ",
+        "sha256 ",
+        r#"{"file_path":"file"}"#,
+        "ro:/",
+        "network",
+        "none",
+        "enforced",
+        "fuel",
+    ] {
+        assert!(told.contains(part), "{part}:\n{told}");
+    }
+}
+
+#[test]
+fn a_terminal_is_not_told_what_to_do() {
+    let host = script("echo 1");
+    host.run(["tool", "call", "evil\u{1b}]0;title\u{7}\u{202e}name"]).expect_code(1);
+    for args in [&[][..], &["--tail", "1"]] {
+        let ran = audit(&host, args).expect_code(0);
+        let bad = |character: char| {
+            (character.is_control() && character != '\n') || character == '\u{202e}'
+        };
+        assert!(!ran.stdout().contains(bad) && ran.stdout().contains("\\u{1b}"), "{ran}");
+    }
+}
+
+#[test]
+fn a_file_of_old_is_read_where_the_log_itself_is_gone() {
+    let host = five();
+    std::fs::remove_file(host.state().join("audit.jsonl")).expect("removed");
+    assert_eq!(audit(&host, &["--json"]).expect_code(0).stdout().lines().count(), 2);
+    let mut log = OpenOptions::new();
+    let mut log = log.append(true).open(host.state().join("audit.jsonl.1")).expect("opened");
+    log.write_all(b"{\"torn").expect("written");
+    let ran = audit(&host, &["--json"]).expect_code(0);
+    assert!(ran.stderr().contains("1 line of the audit log is damaged"), "{ran}");
+}
