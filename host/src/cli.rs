@@ -6,6 +6,7 @@
 mod audit;
 mod call;
 mod check;
+mod doctor;
 mod error;
 mod list;
 mod options;
@@ -58,6 +59,10 @@ enum Command {
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. A table of all of
     /// them, the oldest first, unless asked for less; times are of this machine's zone.
     Audit(audit::Arguments),
+    /// Look at this machine and say what is missing
+    ///
+    /// Exits 1 if policy requires what the machine does not give.
+    Doctor(doctor::Arguments),
     /// Print completions for a shell
     Completions {
         /// The shell to complete for
@@ -126,6 +131,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
+        Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);

@@ -69,6 +69,22 @@ impl ComponentError {
     }
 }
 
+/// What this machine gives to components.
+pub struct Capability {
+    /// Whether they run at all, or why not.
+    pub engine: Result<(), String>,
+    /// Whether places for them can be made in advance, or why not.
+    pub pool: Result<(), String>,
+    /// Whether the kernel can say which pages of a place were written, or why not.
+    pub pagemap_scan: Result<(), String>,
+}
+
+/// Tries what the components of one process need, and gives it back.
+#[must_use]
+pub fn capability() -> Capability {
+    engine::capability()
+}
+
 /// Everything that the components of one process share.
 pub struct Runtime {
     engine: GuestEngine,

@@ -7,6 +7,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::Capability;
+use wasmtime::component::Component;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
 };
@@ -76,6 +78,19 @@ impl GuestEngine {
     /// Keeps the epoch advancing while the value lives.
     pub(super) fn ticking(&self) -> Ticking {
         self.ticker.enter()
+    }
+}
+
+/// What of the above this machine gives.
+pub(super) fn capability() -> Capability {
+    /// The smallest component: its header (the component model's binary format).
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+    let text = |error: wasmtime::Error| format!("{error:#}");
+    let compiles = |engine: Engine| Component::from_binary(&engine, EMPTY).map(drop);
+    Capability {
+        engine: Engine::new(&base()).and_then(compiles).map_err(text),
+        pool: pooled(POOLED_FROM, Enabled::No).map(drop).map_err(text),
+        pagemap_scan: pooled(POOLED_FROM, Enabled::Yes).map(drop).map_err(text),
     }
 }
 

@@ -1,0 +1,151 @@
+//! `ikigai doctor`: what this machine gives, what is in force, and what to do about
+//! each gap.
+
+mod machine;
+mod places;
+mod runtime;
+mod tools;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use serde::Serialize;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::print;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    section: &'static str,
+    what: String,
+    status: Status,
+    detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Less than there could be; everything that is asked for still holds.
+    Warn,
+    /// Policy asks for what this machine does not give.
+    Fail,
+}
+
+impl Check {
+    fn new(section: &'static str, what: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (what, detail) = (what.into(), detail.into());
+        Self { section, what, status: Status::Ok, detail, advice: None }
+    }
+
+    fn warn(self, advice: impl Into<String>) -> Self {
+        Self { status: Status::Warn, advice: Some(advice.into()), ..self }
+    }
+
+    fn fail(self, advice: impl Into<String>) -> Self {
+        Self { status: Status::Fail, advice: Some(advice.into()), ..self }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let places = host.registry.places();
+    let mut checks = machine::checks();
+    checks.extend(runtime::checks());
+    checks.extend(tools::checks(host).await);
+    checks.extend(places::checks(places));
+    checks.extend(keys());
+    let good = checks.iter().all(|check| check.status != Status::Fail);
+    let text = if arguments.json {
+        let value = serde_json::json!({ "good": good, "checks": checks });
+        format!("{}\n", serde_json::to_string_pretty(&value)?)
+    } else {
+        as_text(&checks, colour())
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
+}
+
+/// The keys of model providers, and whether they are there. Never their values.
+fn keys() -> Vec<Check> {
+    let state = |name: &&str| match std::env::var_os(name) {
+        Some(value) if !value.is_empty() => "set, and kept from tools",
+        _ => "not set",
+    };
+    crate::policy::PROVIDER_KEYS
+        .iter()
+        .map(|name| Check::new("keys of model providers", *name, state(name)))
+        .collect()
+}
+
+/// Whether stdout is a terminal that wants colours.
+fn colour() -> bool {
+    AutoStream::choice(&std::io::stdout()) != ColorChoice::Never
+}
+
+fn as_text(checks: &[Check], colour: bool) -> String {
+    let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or_default();
+    let paint = |style: Style, text: &str| match colour {
+        true => format!("{style}{text}{style:#}"),
+        false => text.to_owned(),
+    };
+    let mut text = String::new();
+    let mut section = "";
+    for check in checks {
+        if check.section != section {
+            let gap = if section.is_empty() { "" } else { "\n" };
+            section = check.section;
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "{gap}{}", paint(Style::new().bold(), section));
+        }
+        let (mark, hue) = match check.status {
+            Status::Ok => ("ok  ", AnsiColor::Green),
+            Status::Warn => ("warn", AnsiColor::Yellow),
+            Status::Fail => ("FAIL", AnsiColor::Red),
+        };
+        let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
+        let _ = writeln!(text, "  {mark}  {:width$}  {}", check.what, check.detail);
+        if let Some(advice) = &check.advice {
+            let _ = writeln!(text, "  {:4}  {:width$}  to do: {advice}", "", "");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_colours_are_for_terminals() {
+        let checks = [
+            Check::new("one", "short", "fine"),
+            Check::new("one", "rather long", "meagre").warn("feed it"),
+            Check::new("two", "x", "missing").fail("find it"),
+        ];
+        let expected = "one\n  ok    short        fine\n  warn  rather long  meagre\n                     \
+                        to do: feed it\n\ntwo\n  FAIL  x            missing\n                     \
+                        to do: find it\n";
+        assert_eq!(as_text(&checks, false), expected);
+        let coloured = as_text(&checks, true);
+        assert!(coloured.contains("\x1b[31mFAIL\x1b[0m"), "{coloured:?}");
+        assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), expected);
+    }
+}

@@ -1,0 +1,62 @@
+//! The directories of tools, and what was found in them.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::Check;
+use crate::host::Host;
+use crate::places;
+use crate::policy::{Backend, Origin};
+use crate::registry::{Depth, Snapshot};
+
+const SECTION: &str = "tools";
+
+pub(super) async fn checks(host: &Host) -> Vec<Check> {
+    let snapshot = host.registry.scan(Depth::Failed).await;
+    let dirs = host.registry.places();
+    let mut checks = vec![
+        directory(dirs.system_tools.as_deref(), Origin::System, &snapshot),
+        directory(dirs.user_tools.as_deref(), Origin::User, &snapshot),
+    ];
+    checks.push(match snapshot.skipped().len() {
+        0 => Check::new(SECTION, "skipped", "none"),
+        count => Check::new(SECTION, "skipped", count.to_string())
+            .warn("`ikigai tool list --all` says why"),
+    });
+    for warning in snapshot.warnings() {
+        checks.push(Check::new(SECTION, "discovery", warning).warn("remove one of the two"));
+    }
+    checks
+}
+
+fn directory(dir: Option<&Path>, origin: Origin, snapshot: &Snapshot) -> Check {
+    let what = format!("{} tools", origin.as_str());
+    let Some(dir) = dir else {
+        return Check::new(SECTION, what, "no directory").warn("set HOME");
+    };
+    let shown = dir.display();
+    let metadata = match dir.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
+            return Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
+        }
+        Err(error) => {
+            return Check::new(SECTION, what, format!("`{shown}`: {error}"))
+                .warn("install them with `cargo xtask install`, or name them with --system-tools");
+        }
+    };
+    let tools: Vec<_> = snapshot.tools().filter(|tool| tool.origin == origin).collect();
+    let native = tools.iter().filter(|tool| tool.build.backend() == Backend::Native).count();
+    let count = tools.len();
+    let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
+    let check = Check::new(SECTION, what, text);
+    let owner = metadata.uid();
+    let known = owner == 0 || places::is_own(owner) || places::program_owner() == Some(owner);
+    if !known {
+        return check.warn(format!("`{shown}` belongs to another user, who can change every tool"));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return check.warn(format!("others can install tools there: chmod go-w '{shown}'"));
+    }
+    check
+}

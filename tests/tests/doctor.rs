@@ -1,0 +1,113 @@
+//! `ikigai doctor`: what it says of this machine, what it advises, and when it fails.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use ikigai_tests::host::{Host, Ran};
+use serde_json::Value;
+
+/// What it says of one thing.
+#[track_caller]
+fn check(ran: &Ran, what: &str) -> Value {
+    let report = ran.json();
+    let checks = report["checks"].as_array().expect("checks");
+    let found = checks.iter().find(|check| check["what"] == what);
+    found.unwrap_or_else(|| panic!("nothing of `{what}`\n{ran}")).clone()
+}
+
+fn doctor(host: &Host) -> Ran {
+    host.run(["doctor", "--json"])
+}
+
+#[test]
+fn a_machine_that_is_well_is_said_to_be() {
+    let host = Host::new();
+    host.script("tool", "echo 1");
+    let ran = doctor(&host).expect_code(0);
+    assert_eq!(ran.json()["good"], true);
+    for check in ran.json()["checks"].as_array().expect("checks") {
+        for member in ["section", "what", "detail"] {
+            assert!(check[member].as_str().is_some_and(|text| !text.is_empty()), "{check}");
+        }
+        let status = check["status"].as_str().expect("text");
+        // Everything that is not as it should be comes with what to do.
+        assert_eq!(check.get("advice").is_some(), status != "ok", "{check}");
+    }
+    assert_eq!(check(&ran, "runtime")["status"], "ok");
+    let tools = |what| check(&ran, what)["detail"].as_str().expect("text").to_owned();
+    assert!(tools("system tools").starts_with("6 in `"), "{ran}");
+    assert!(tools("user tools").starts_with("1 in `"), "{ran}");
+    assert!(tools("user tools").ends_with("0 components, 1 native"), "{ran}");
+    assert!(!host.state().exists(), "it only looks\n{ran}");
+    let told = host.run(["doctor"]).expect_code(0).stdout();
+    assert!(told.contains("machine\n  ok    ikigai") && !told.contains('\x1b'), "{told}");
+}
+
+#[test]
+fn keys_are_told_by_their_names_alone() {
+    let host = Host::new().env("OPENAI_API_KEY", "sk-of-the-test").env("GEMINI_API_KEY", "");
+    for args in [&["doctor"][..], &["doctor", "--json"]] {
+        let ran = host.run(args).expect_code(0);
+        assert!(!ran.stdout().contains("sk-of-the-test"), "{ran}");
+        assert!(!ran.stderr().contains("sk-of-the-test"), "{ran}");
+    }
+    let ran = doctor(&host);
+    assert!(check(&ran, "OPENAI_API_KEY")["detail"].as_str().expect("text").starts_with("set"));
+    for name in ["GEMINI_API_KEY", "ANTHROPIC_API_KEY"] {
+        assert_eq!(check(&ran, name)["detail"], "not set");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_place_comes_with_the_way_out() {
+    let mode = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
+    };
+    let host = Host::new();
+    mode(&host.user_tools(), 0o777);
+    host.write("state/ikigai/audit.jsonl", "", 0o666);
+    fs::create_dir_all(host.cache()).expect("made");
+    mode(&host.cache(), 0o777);
+    host.script("broken", "exit 1").metadata().expect("there");
+    host.program("broken", "#!/bin/sh\nexit 1\n");
+    let ran = doctor(&host).expect_code(0);
+    for (what, detail, advice) in [
+        ("user tools", "0 in `", "chmod go-w "),
+        ("audit log", "calls are not recorded", "nobody else can write to"),
+        ("cache", "each run compiles and asks anew", "nobody else can write to"),
+        ("skipped", "1", "ikigai tool list --all"),
+    ] {
+        let check = check(&ran, what);
+        assert_eq!(check["status"], "warn", "{check}");
+        assert!(check["detail"].as_str().expect("text").contains(detail), "{check}");
+        assert!(check["advice"].as_str().expect("text").contains(advice), "{check}");
+    }
+    let host = Host::new().env("IKIGAI_SYSTEM_TOOLS", "/nowhere");
+    assert_eq!(check(&doctor(&host).expect_code(0), "system tools")["status"], "warn");
+    let host = Host::new().as_nobody();
+    host.write("state", "no directory", 0o644);
+    assert_eq!(check(&doctor(&host), "audit log")["status"], "warn");
+    let host = Host::without_system_tools();
+    fs::create_dir(host.scratch().join("state")).expect("made");
+    mode(&host.scratch().join("state"), 0o555);
+    let ran = doctor(&host.as_nobody());
+    assert!(check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be made"));
+}
+
+#[test]
+fn recorded_calls_are_seen() {
+    let host = Host::without_system_tools();
+    let before = doctor(&host);
+    assert!(
+        check(&before, "audit log")["detail"]
+            .as_str()
+            .expect("text")
+            .ends_with("nothing recorded yet")
+    );
+    host.run(["tool", "call", "absent"]).expect_code(1);
+    let after = doctor(&host);
+    assert!(
+        check(&after, "audit log")["detail"].as_str().expect("text").contains(" B "),
+        "{after}"
+    );
+}
