@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use ikigai_protocol::EnvelopeCode;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -80,6 +81,7 @@ impl Audit {
             audit: self,
             begun: Instant::now(),
             record,
+            text: None,
             secrets: Secrets::default(),
             ended: false,
         }
@@ -118,6 +120,9 @@ pub struct Entry<'a> {
     audit: &'a Audit,
     begun: Instant,
     record: Record,
+    /// The arguments, where their text is recorded: at the end, when it is known what
+    /// must not be in it.
+    text: Option<Bytes>,
     secrets: Secrets,
     ended: bool,
 }
@@ -129,15 +134,10 @@ impl Entry<'_> {
     }
 
     /// What it is called with.
-    pub fn arguments(&mut self, bytes: &[u8]) {
-        let text = || {
-            // A value that is cut in two would not be found.
-            let text = String::from_utf8_lossy(bytes);
-            beginning(&self.secrets.scrub_text(&text), ARGUMENTS_KEPT).to_owned()
-        };
-        let text = self.audit.arguments.then(text);
-        let sha256 = Digest::of(bytes);
-        self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text });
+    pub fn arguments(&mut self, bytes: Bytes) {
+        let sha256 = Digest::of(&bytes);
+        self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });
+        self.text = self.audit.arguments.then_some(bytes);
     }
 
     /// What it may touch, and where that is said. From now on no text of this record
@@ -151,9 +151,6 @@ impl Entry<'_> {
     ) {
         self.secrets = secrets;
         self.record.grant = Some(summary(grant, backend, sources));
-        if let Some(Arguments { text: Some(text), .. }) = &mut self.record.arguments {
-            *text = self.secrets.scrub_text(text).into_owned();
-        }
     }
 
     /// The values that no text about this call may hold.
@@ -188,6 +185,10 @@ impl Entry<'_> {
         self.record.outcome = failure.map_or(OK, |(code, _)| code.as_str()).to_owned();
         self.record.error = failure
             .map(|(_, error)| beginning(&self.secrets.scrub_text(error), ERROR_KEPT).to_owned());
+        if let (Some(bytes), Some(arguments)) = (&self.text, &mut self.record.arguments) {
+            let text = self.secrets.head(bytes, arguments.bytes, ARGUMENTS_KEPT);
+            arguments.text = Some(String::from_utf8_lossy(&text).into_owned());
+        }
         self.record.total_us = microseconds(self.begun.elapsed());
         self.audit.write(&self.record);
     }
@@ -223,4 +224,72 @@ fn beginning(text: &str, bytes: usize) -> &str {
 
 fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Exit;
+
+    struct Trail {
+        audit: Audit,
+        scratch: tempfile::TempDir,
+    }
+
+    impl Trail {
+        fn new() -> Self {
+            let scratch = tempfile::tempdir().expect("a directory");
+            let mut audit = Audit::new(Some(scratch.path().join("log")), Path::new("/w"));
+            audit.record_arguments();
+            Self { audit, scratch }
+        }
+
+        /// The only record, and its line.
+        fn only(&self) -> (Record, String) {
+            let mut reader = Reader::open(&self.scratch.path().join("log")).expect("a log");
+            let batch = reader.back().expect("a file").expect("read");
+            let [line] = &batch.lines[..] else { panic!("{batch:?}") };
+            (line.record.clone(), String::from_utf8(line.text.clone()).expect("UTF-8"))
+        }
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_is_recorded_too() {
+        let trail = Trail::new();
+        drop(trail.audit.begin(Via::Call, "tool"));
+        let (record, _) = trail.only();
+        assert!(record.cancelled && record.exit_code.is_none());
+        assert_eq!(record.outcome, "TOOL_CRASHED");
+    }
+
+    #[test]
+    fn no_text_of_a_record_holds_a_granted_value() {
+        let trail = Trail::new();
+        let value = "se\"cr\net-of-the-test";
+        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        let mut entry = trail.audit.begin(Via::Call, "tool");
+        let arguments = serde_json::json!({ "key": value }).to_string();
+        entry.arguments(arguments.into());
+        entry.granted(&Grant::default(), Backend::Wasm, Vec::new(), secrets);
+        entry.ran(&Outcome { exit: Exit::Trap(value.into()), ..Outcome::not_started("") });
+        entry.end(Some((EnvelopeCode::ToolCrashed, &format!("it said {value}"))));
+        let (record, line) = trail.only();
+        assert!(!line.contains("et-of-the-test"), "{line}");
+        assert_eq!(record.error.as_deref(), Some("it said [redacted: KEY]"));
+        let arguments = record.arguments.expect("arguments").text;
+        assert_eq!(arguments.as_deref(), Some(r#"{"key":"[redacted: KEY]"}"#));
+    }
+
+    #[test]
+    fn what_others_wrote_takes_no_more_than_its_room() {
+        let trail = Trail::new();
+        let mut entry = trail.audit.begin(Via::Call, &"ä".repeat(1000));
+        entry.arguments("ä".repeat(100_000).into());
+        entry.end(Some((EnvelopeCode::ToolNotFound, &"ä".repeat(10_000))));
+        let (record, _) = trail.only();
+        let text = record.arguments.expect("arguments").text.expect("asked for");
+        assert_eq!(record.tool.len(), NAME_KEPT);
+        assert_eq!(text.len(), ARGUMENTS_KEPT);
+        assert_eq!(record.error.expect("an error").len(), ERROR_KEPT);
+    }
 }

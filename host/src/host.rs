@@ -96,7 +96,7 @@ impl Host {
         cancel: CancellationToken,
     ) -> Envelope {
         let mut entry = self.audit.begin(Via::Call, name);
-        entry.arguments(&arguments);
+        entry.arguments(arguments.clone());
         let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel).await;
         entry.end(envelope.failure());
         envelope
@@ -139,9 +139,9 @@ impl Host {
         entry.program(program(subject));
         let line: Vec<&[u8]> = args.iter().map(|arg| arg.as_encoded_bytes()).collect();
         match &streams.stdin {
-            Stdin::Bytes(bytes) => entry.arguments(bytes),
+            Stdin::Bytes(bytes) => entry.arguments(bytes.clone()),
             Stdin::Inherit if line.is_empty() => {}
-            Stdin::Inherit => entry.arguments(&line.join(&0)),
+            Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
         let mut outcome = self.attempt(&mut entry, subject, args, streams, cancel).await;
         if let Exit::Trap(text) | Exit::NotStarted(text) = &mut outcome.exit {

@@ -216,7 +216,8 @@ fn the_text_of_arguments_is_recorded_if_it_is_asked_for() {
     let records = records(&asked);
     let text = |index: usize| records[index]["arguments"]["text"].as_str().expect("text");
     assert_eq!((text(0), text(2)), (r#"{"a":"b"}"#, r#"{"c":1}"#));
-    assert!(long.starts_with(text(1)) && text(1).len() > 65_000 && text(1).len() <= 65_536);
+    let cut = text(1).trim_end_matches('\u{fffd}');
+    assert!(long.starts_with(cut) && cut.len() > 65_000 && cut.len() <= 65_536);
     assert_eq!(records[1]["arguments"]["bytes"], long.len());
 }
 

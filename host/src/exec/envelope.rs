@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::output::Captured;
-use super::scrub::{Cut, Secrets};
+use super::scrub::Secrets;
 use super::{Exit, Outcome};
 use crate::limits::{Limit, Limits};
 
@@ -228,34 +228,11 @@ impl Remains {
         let more = |kept: &[u8], total| (total > kept.len().min(SHOWN) as u64).then_some(total);
         Some(Self {
             exit_code,
-            stdout: text(head(&stdout, stdout_total, secrets)),
+            stdout: text(secrets.head(&stdout, stdout_total, SHOWN)),
             stdout_bytes: more(&stdout, stdout_total),
-            stderr: text(tail(&stderr, stderr_total, secrets)),
+            stderr: text(secrets.tail(&stderr, stderr_total, SHOWN)),
             stderr_bytes: more(&stderr, stderr_total),
         })
-    }
-}
-
-/// The first bytes that are shown of a stream of `total` bytes.
-fn head<'a>(kept: &'a [u8], total: u64, secrets: &Secrets) -> Cow<'a, [u8]> {
-    let window = kept.len().min(SHOWN + secrets.longest());
-    let cut = Cut { before: false, after: total > window as u64 };
-    match secrets.scrub(&kept[..window], cut) {
-        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(SHOWN)]),
-        Cow::Owned(mut bytes) => {
-            bytes.truncate(SHOWN);
-            Cow::Owned(bytes)
-        }
-    }
-}
-
-/// The last bytes that are shown of a stream of `total` bytes.
-fn tail<'a>(kept: &'a [u8], total: u64, secrets: &Secrets) -> Cow<'a, [u8]> {
-    let start = kept.len().saturating_sub(SHOWN + secrets.longest());
-    let cut = Cut { before: total > (kept.len() - start) as u64, after: false };
-    match secrets.scrub(&kept[start..], cut) {
-        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[bytes.len().saturating_sub(SHOWN)..]),
-        Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(bytes.len().saturating_sub(SHOWN))),
     }
 }
 

@@ -78,10 +78,36 @@ impl Secrets {
         }
     }
 
+    /// The first `most` bytes of a text of `total` bytes whose beginning is `kept`,
+    /// without the values.
+    #[must_use]
+    pub fn head<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
+        let window = kept.len().min(most + self.longest());
+        let cut = Cut { before: false, after: total > window as u64 };
+        match self.scrub(&kept[..window], cut) {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(most)]),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(most);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    /// The last `most` bytes of a text of `total` bytes whose end is `kept`, without
+    /// the values.
+    #[must_use]
+    pub fn tail<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
+        let start = kept.len().saturating_sub(most + self.longest());
+        let cut = Cut { before: total > (kept.len() - start) as u64, after: false };
+        match self.scrub(&kept[start..], cut) {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[bytes.len().saturating_sub(most)..]),
+            Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(bytes.len().saturating_sub(most))),
+        }
+    }
+
     /// How much of a text beyond what is shown has to be looked at, in bytes, so that
     /// no value is cut in two.
-    #[must_use]
-    pub fn longest(&self) -> usize {
+    fn longest(&self) -> usize {
         self.words().forms.iter().map(|(form, _)| form.len()).max().unwrap_or_default()
     }
 
