@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, DirsError, GrantedDir, encode_dirs};
 
-pub use net::{Net, Peer, PeerHost};
+pub use net::{Net, Peer, PeerHost, is_public};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

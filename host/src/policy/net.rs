@@ -1,15 +1,22 @@
 //! Which peers a tool may connect to.
+//!
+//! Owns what the entries of a `net` list say of names and addresses. Resolves nothing
+//! and connects to nothing: who does asks here, for each address.
+
+mod public;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
+
+pub use public::is_public;
 
 /// What a tool may reach over the network. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// Every public address (`*`).
+    /// Every public address (`*`), see [`is_public`].
     pub any: bool,
     /// Named peers.
     pub peers: Vec<Peer>,
@@ -30,7 +37,8 @@ pub struct Peer {
 pub enum PeerHost {
     /// A name of the DNS, in lower case, without a dot at its end.
     Name(String),
-    /// A network; one address is a network of itself.
+    /// A network; one address is a network of itself. Private addresses in it are
+    /// named by it.
     Range(IpNet),
 }
 
@@ -71,11 +79,24 @@ impl Net {
     /// Whether an address is named itself, by a network that holds it.
     #[must_use]
     pub fn names_address(&self, address: SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
+        self.names_ip(address.ip(), Some(address.port()))
+    }
+
+    /// The same of an address on `port`; on any port if none.
+    #[must_use]
+    pub fn names_ip(&self, ip: IpAddr, port: Option<u16>) -> bool {
+        let ip = ip.to_canonical();
         self.peers.iter().any(|peer| {
             matches!(&peer.host, PeerHost::Range(range) if range.contains(&ip))
-                && peer.allows_port(Some(address.port()))
+                && peer.allows_port(port)
         })
+    }
+
+    /// Whether an address may be connected to for itself, under whatever name it was
+    /// found.
+    #[must_use]
+    pub fn allows_address(&self, address: SocketAddr) -> bool {
+        self.names_address(address) || (self.any && is_public(address.ip()))
     }
 }
 
@@ -111,7 +132,7 @@ impl FromStr for Peer {
         let host = bracketed.unwrap_or(host);
         let range = host
             .parse::<IpNet>()
-            .map(|range| range.trunc())
+            .map(|range| canonical(range.trunc()))
             .or_else(|_| host.parse::<IpAddr>().map(|ip| IpNet::from(ip.to_canonical())));
         let host = match range {
             Ok(range) => PeerHost::Range(range),
@@ -119,6 +140,16 @@ impl FromStr for Peer {
             Err(_) => PeerHost::Name(host_name(host)?),
         };
         Ok(Self { host, port })
+    }
+}
+
+/// A network of IPv4 addresses that is written in IPv6 (`::ffff:10.0.0.0/104`).
+fn canonical(range: IpNet) -> IpNet {
+    let IpAddr::V6(addr) = range.addr() else { return range };
+    let inner = addr.to_ipv4_mapped().zip(range.prefix_len().checked_sub(96));
+    match inner.map(|(addr, bits)| Ipv4Net::new(addr, bits)) {
+        Some(Ok(inner)) => inner.into(),
+        _ => range,
     }
 }
 
@@ -167,6 +198,8 @@ mod tests {
         {
             assert_eq!(text.parse::<Peer>().expect(text).to_string(), text);
         }
+        let mapped: Peer = "[::ffff:10.0.0.0/104]:80".parse().expect("a network");
+        assert_eq!(mapped.to_string(), "10.0.0.0/8:80");
         assert_eq!("Example.COM.:1".parse::<Peer>().expect("a name").to_string(), "example.com:1");
         for text in [
             "host",
@@ -192,5 +225,10 @@ mod tests {
         let names = |text: &str| net.names_address(text.parse().expect("an address"));
         assert!(names("10.1.2.3:80") && names("[::ffff:10.1.2.3]:80"));
         assert!(!names("11.0.0.1:80"));
+        let any = Net::parse(["*", "127.0.0.1:80"]).expect("a list");
+        let allows = |text: &str| any.allows_address(text.parse().expect("an address"));
+        assert!(allows("1.1.1.1:9") && allows("127.0.0.1:80") && any.allows_name("x.y", None));
+        assert!(!allows("127.0.0.1:81") && !allows("10.0.0.1:80") && !allows("[::1]:80"));
+        assert!(any.names_ip("127.0.0.1".parse().expect("an address"), None));
     }
 }
