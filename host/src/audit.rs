@@ -166,6 +166,9 @@ impl Entry<'_> {
         record.exit_code = envelope::exit_code(&outcome.exit);
         record.limit = outcome.limit.map(|limit| limit.as_str().to_owned());
         record.cancelled = outcome.cancelled;
+        // The program named these, and may have put into a name what it was granted.
+        let denied = outcome.denied.first.iter();
+        record.denied = denied.map(|what| self.secrets.scrub_text(what).into_owned()).collect();
         if record.exit_code.is_some() {
             record.duration_us = Some(microseconds(outcome.usage.duration));
             record.fuel = outcome.usage.fuel;

@@ -101,6 +101,32 @@ pub struct Outcome {
     pub usage: Usage,
     /// What held while the program ran; none where it never did.
     pub level: Option<Level>,
+    /// What the program reached for and was refused.
+    pub denied: Denied,
+}
+
+/// What a program reached for and was refused, as far as the lane sees it: a component's
+/// network, and nothing of a native tool, which is refused by the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. What
+    /// is named there was chosen by the program; it holds no control characters.
+    pub first: Vec<String>,
+    /// How often the program was refused something, repetitions included.
+    pub count: u64,
+}
+
+impl Denied {
+    /// How many are told apart.
+    pub const KEPT: usize = 16;
+
+    /// Notes one refusal.
+    pub fn note(&mut self, what: String) {
+        self.count += 1;
+        if self.first.len() < Self::KEPT && !self.first.contains(&what) {
+            self.first.push(what);
+        }
+    }
 }
 
 /// What a call used.
@@ -133,6 +159,22 @@ impl Outcome {
             stderr: Captured::default(),
             usage: Usage::default(),
             level: None,
+            denied: Denied::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_apart_up_to_a_bound_and_counted_beyond_it() {
+        let mut denied = Denied::default();
+        for port in (0..100).chain(0..100) {
+            denied.note(format!("net host:{port}"));
+        }
+        assert_eq!((denied.first.len(), denied.count), (Denied::KEPT, 200));
+        assert_eq!(denied.first[15], "net host:15");
     }
 }

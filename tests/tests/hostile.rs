@@ -61,8 +61,9 @@ fn every_mode_of_every_guest_is_called_by_a_test() {
         include_str!("builds.rs"),
         include_str!("cancel.rs"),
         include_str!("cli.rs"),
+        include_str!("network.rs"),
     ];
-    for guest in ["greedy", "trespass", "replacer"] {
+    for guest in ["greedy", "trespass", "replacer", "caller"] {
         let path = host.guest(guest);
         let asked = host.run([Path::new("tool"), "run".as_ref(), &path, "--schema".as_ref()]);
         let schema = asked.expect_code(0).json();

@@ -335,7 +335,7 @@ fn new_line(text: &mut String, depth: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::Usage;
+    use crate::exec::{Denied, Usage};
 
     fn outcome(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> Outcome {
         let captured = |bytes: &[u8]| Captured { bytes: bytes.to_vec(), total: bytes.len() as u64 };
@@ -347,6 +347,7 @@ mod tests {
             stderr: captured(b"why\xff"),
             usage: Usage::default(),
             level: None,
+            denied: Denied::default(),
         }
     }
 

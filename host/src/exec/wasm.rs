@@ -7,6 +7,8 @@
 pub mod cache;
 mod engine;
 mod guest;
+mod net;
+mod preopens;
 mod state;
 mod stdio;
 mod threads;
@@ -25,13 +27,16 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use self::cache::Cache;
 use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
+use self::net::Reach;
 use self::state::{MemoryBudget, State};
-use self::threads::{GuestThreads, ThreadError};
+use self::threads::{GuestThreads, ThreadError, Waits};
 use super::level::Level;
 use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
+
+pub use self::net::{Network, Resolve};
 
 /// Why a component cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +97,7 @@ pub struct Runtime {
     threads: GuestThreads,
     places: Arc<Semaphore>,
     budget: MemoryBudget,
+    network: Arc<Network>,
 }
 
 impl Runtime {
@@ -105,7 +111,16 @@ impl Runtime {
     ///
     /// wasmtime does not run on this machine.
     pub fn new(guests: u32, memory: u64) -> Result<Arc<Self>, String> {
-        let build = || -> wasmtime::Result<Self> {
+        Self::with_network(guests, memory, Network::default())
+    }
+
+    /// The same, with a network other than the operating system's.
+    ///
+    /// # Errors
+    ///
+    /// wasmtime does not run on this machine.
+    pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
+        let build = move || -> wasmtime::Result<Self> {
             let engine = GuestEngine::new(guests)?;
             let linker = guest::linker(&engine)?;
             Ok(Self {
@@ -114,6 +129,7 @@ impl Runtime {
                 threads: GuestThreads::default(),
                 places: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
+                network: Arc::new(network),
             })
         };
         build().map(Arc::new).map_err(|error| format!("{error:#}"))
@@ -215,6 +231,8 @@ impl GuestProgram {
             return Outcome::cancelled();
         };
         let limits = call.limits;
+        let reach = Arc::new(Reach::new(Arc::clone(&call.grant), Arc::clone(&runtime.network)));
+        let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
         let guest = Guest {
@@ -223,6 +241,7 @@ impl GuestProgram {
             stdout: stdout.clone(),
             stderr: stderr.clone(),
             budget: runtime.budget.clone(),
+            reach: Arc::clone(&reach),
             cancel: cancel.clone(),
         };
         let ticking = runtime.engine.ticking();
@@ -242,7 +261,7 @@ impl GuestProgram {
             // The guest's own thread sees its deadline itself, unless it is blocked.
             tokio::time::sleep(2 * engine::EPOCH_TICK).await;
         };
-        let finished = match runtime.threads.run(job, over).await {
+        let finished = match runtime.threads.run(waits, job, over).await {
             Ok(finished) => finished,
             Err(ThreadError::Abandoned) => Finished {
                 exit: guest::ended_by_host(),
@@ -260,6 +279,7 @@ impl GuestProgram {
             stderr: stderr.take(),
             usage: finished.usage,
             level: Some(Level::of_a_component()),
+            denied: reach.denied(),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
 use crate::exec::output::{Pipe, Sink};
-use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
+use crate::exec::{Call, Denied, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 
 /// How long after the wall clock the host itself ends a call that its supervisor
@@ -140,7 +140,16 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
         fuel: None,
         peak_memory: ending.report.map(|report| report.peak_memory).filter(|peak| *peak > 0),
     };
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, level: None }
+    Outcome {
+        exit,
+        limit,
+        cancelled,
+        stdout,
+        stderr,
+        usage,
+        level: None,
+        denied: Denied::default(),
+    }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.

@@ -1,24 +1,24 @@
 //! One run of one component, on the thread that is its own.
 
+use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::Resource;
+use wasmtime::component::{Linker, Resource};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
-use wasmtime_wasi::{FsPerms, I32Exit, WasiCtx, WasiCtxBuilder};
-
-use ikigai_protocol::Access;
-use wasmtime::component::Linker;
+use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::engine::GuestEngine;
+use super::net::{Reach, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
-use super::workspace;
+use super::{preopens, workspace};
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
 use crate::limits::{Limit, Limits};
@@ -32,6 +32,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
     limit_open_files(&mut linker)?;
+    sockets::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 
@@ -76,6 +77,7 @@ pub(super) struct Guest {
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
     pub(super) budget: MemoryBudget,
+    pub(super) reach: Arc<Reach>,
     /// Cancelled when nobody waits for the outcome any more.
     pub(super) cancel: CancellationToken,
 }
@@ -116,7 +118,7 @@ impl Guest {
         let limits = self.call.limits;
         let wasi = self.wasi()?;
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
-        let state = State::new(wasi, memory, limits.handles);
+        let state = State::new(wasi, Arc::clone(&self.reach), memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
         // The copy of one argument from guest to host; `workspace.replace` takes
@@ -140,26 +142,12 @@ impl Guest {
             wasi.arg(arg);
         }
         for (name, value) in &grant.env {
-            if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
-                wasi.env(name, value);
-            }
+            let (name, value) = variable(name, value)?;
+            wasi.env(name, value);
         }
+        sockets::permit(&mut wasi, &self.reach);
         for dir in &grant.dirs {
-            let perms = match dir.access {
-                Access::ReadOnly => FsPerms::ReadOnly,
-                Access::ReadWrite => FsPerms::ReadWrite,
-            };
-            let name = dir.path.to_str().ok_or_else(|| {
-                format!("the directory `{}` has no name in UTF-8", dir.path.display())
-            })?;
-            let open = |error: wasmtime::Error| {
-                format!("cannot open the granted directory `{name}`: {error:#}")
-            };
-            wasi.preopened_dir(&dir.path, name, perms).map_err(open)?;
-            // Components from Python and others resolve relative paths against `.`.
-            if *dir.path == *self.call.workspace {
-                wasi.preopened_dir(&dir.path, ".", perms).map_err(open)?;
-            }
+            preopens::add(&mut wasi, dir, &self.call.workspace)?;
         }
         match &self.call.stdin {
             Stdin::Bytes(bytes) => wasi.stdin(Input::new(bytes.clone())),
@@ -193,6 +181,18 @@ impl Guest {
         let limit = (exit != Exit::Code(0) && memory_refused).then_some(Limit::Memory);
         (exit, limit)
     }
+}
+
+/// A granted variable. Left out where it is not in UTF-8, it would look to the tool as if
+/// it had not been granted. The value is not shown: it may be a secret.
+fn variable<'a>(name: &'a OsStr, value: &'a OsStr) -> Result<(&'a str, &'a str), String> {
+    name.to_str().zip(value.to_str()).ok_or_else(|| {
+        format!(
+            "the granted variable `{}` is not in UTF-8, and a component takes no other; set it \
+             to text in UTF-8, or take it out of the grant",
+            name.display()
+        )
+    })
 }
 
 /// A component that the host stops ends as one that trapped.
@@ -230,5 +230,22 @@ impl Finished {
     fn not_started(reason: String) -> Self {
         let exit = Exit::NotStarted(reason);
         Self { exit, limit: None, cancelled: false, usage: Usage::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_not_text_is_named_and_its_value_kept_to_itself() {
+        let bad = OsStr::from_bytes(b"secret\xff");
+        let good = OsStr::new("NAME");
+        assert_eq!(variable(good, OsStr::new("v")), Ok(("NAME", "v")));
+        let error = variable(good, bad).expect_err("no text");
+        assert!(error.contains("`NAME`") && !error.contains("secret"), "{error}");
+        assert!(variable(bad, good).is_err());
     }
 }

@@ -8,9 +8,12 @@ use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
+use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::engine::MAX_TABLE_ELEMENTS;
+use super::net::Reach;
 
 /// Streams and pollables that come with a file, beside its own handle.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
@@ -19,23 +22,31 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 4;
 pub(super) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
+    pub(super) reach: Arc<Reach>,
     pub(super) memory: MemoryLimit,
     handles: usize,
 }
 
 impl State {
-    pub(super) fn new(wasi: WasiCtx, memory: MemoryLimit, handles: usize) -> Self {
+    pub(super) fn new(
+        wasi: WasiCtx,
+        reach: Arc<Reach>,
+        memory: MemoryLimit,
+        handles: usize,
+    ) -> Self {
         let mut table = ResourceTable::new();
         // Opening files is refused with an error at `handles`; this is the wall
         // behind it, for streams and pollables, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
-        Self { wasi, table, memory, handles }
+        Self { wasi, table, reach, memory, handles }
     }
 
-    /// Whether the guest may open one file or directory more.
+    /// Whether the guest may open one file, directory or socket more.
     pub(super) fn may_open(&mut self) -> bool {
-        let open = self.table.iter_mut().filter(|entry| entry.is::<Descriptor>()).count();
-        open < self.handles
+        let descriptors = self.table.iter_mut().filter(|entry| {
+            entry.is::<Descriptor>() || entry.is::<TcpSocket>() || entry.is::<UdpSocket>()
+        });
+        descriptors.count() < self.handles
     }
 }
 

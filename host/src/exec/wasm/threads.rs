@@ -40,9 +40,23 @@ type Work = (Job, Arc<Running>);
 /// Gives a thread its next call.
 type Worker = mpsc::Sender<Work>;
 
+/// Name lookups of one guest at once. Each takes a thread while the operating system's
+/// resolver waits, which may be longer than the call.
+const LOOKUPS: usize = 4;
+
+/// What a job may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// Time.
+    Timers,
+    /// Time, sockets, and the operating system's resolver.
+    Sockets,
+}
+
 /// A pool of threads, each with a runtime of its own that has timers and no I/O
 /// driver: a driver costs three descriptors, and a thousand guests may run at once.
-/// Grows as needed; idle threads are used again, the latest first.
+/// A job with sockets gets a runtime that is made for it, so that whatever it left
+/// behind ends with it. Grows as needed; idle threads are used again, the latest first.
 #[derive(Clone, Default)]
 pub(super) struct GuestThreads(Arc<Pool>);
 
@@ -70,6 +84,9 @@ pub(super) enum ThreadError {
     /// The operating system gives no more threads.
     #[error("cannot start a thread for the call: {0}")]
     Spawn(std::io::Error),
+    /// The operating system has no descriptors left to wait for sockets with.
+    #[error("cannot wait for the network: {0}")]
+    Driver(std::io::Error),
     /// The job stayed blocked in the kernel after it was over.
     #[error("blocked inside the operating system")]
     Abandoned,
@@ -83,6 +100,7 @@ impl GuestThreads {
     /// the job does not follow.
     pub(super) async fn run<T, F>(
         &self,
+        waits: Waits,
         job: impl FnOnce() -> F + Send + 'static,
         over: impl Future<Output = ()>,
     ) -> Result<T, ThreadError>
@@ -97,21 +115,28 @@ impl GuestThreads {
         let running = Arc::new(Running::default());
         let (sender, mut result) = oneshot::channel();
         let job: Job = Box::new(move |runtime, over| {
-            let result = runtime.block_on(job());
+            let result = match waits {
+                Waits::Timers => Ok(runtime.block_on(job())),
+                Waits::Sockets => with_sockets(job),
+            };
             over();
             // A receiver that is gone has abandoned this call.
             let _ = sender.send(result);
         });
+        let told = |result: Result<std::io::Result<T>, _>| match result {
+            Ok(result) => result.map_err(ThreadError::Driver),
+            Err(_) => Err(ThreadError::Lost),
+        };
         self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
         tokio::select! {
             biased;
-            result = &mut result => return result.map_err(|_| ThreadError::Lost),
+            result = &mut result => return told(result),
             () = over => {}
         }
         for _ in 0..INTERRUPTIONS {
             tokio::select! {
                 biased;
-                result = &mut result => return result.map_err(|_| ThreadError::Lost),
+                result = &mut result => return told(result),
                 () = tokio::time::sleep(INTERRUPT_EVERY) => running.interrupt(),
             }
         }
@@ -139,6 +164,18 @@ impl GuestThreads {
             .spawn(move || pool.serve(&runtime, &sender, &receiver))?;
         Ok(())
     }
+}
+
+fn with_sockets<F: Future>(job: impl FnOnce() -> F) -> std::io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(LOOKUPS)
+        .build()?;
+    let result = runtime.block_on(job());
+    // Connections are closed with it. A lookup that the resolver still works on is not
+    // waited for.
+    runtime.shutdown_background();
+    Ok(result)
 }
 
 impl Pool {
@@ -251,7 +288,8 @@ mod tests {
                 let threads = threads.clone();
                 // Over once all of them have begun, however slow the machine.
                 let over = tokio::time::sleep(Duration::from_secs(1));
-                let call = async move { threads.run(move || stuck(released), over).await };
+                let call =
+                    async move { threads.run(Waits::Timers, move || stuck(released), over).await };
                 (release, tokio::spawn(call))
             })
             .unzip();
@@ -259,7 +297,7 @@ mod tests {
             let outcome = call.await.expect("no panic");
             assert!(matches!(outcome, Err(ThreadError::Abandoned)), "{outcome:?}");
         }
-        let refused = threads.run(|| ready(()), std::future::pending()).await;
+        let refused = threads.run(Waits::Timers, || ready(()), std::future::pending()).await;
         let Err(error @ ThreadError::TooManyAbandoned(MAX_ABANDONED)) = refused else {
             panic!("{refused:?}")
         };
@@ -267,7 +305,7 @@ mod tests {
 
         drop(releases);
         let begun = Instant::now();
-        while threads.run(|| ready(()), std::future::pending()).await.is_err() {
+        while threads.run(Waits::Timers, || ready(()), std::future::pending()).await.is_err() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the stuck threads never came back");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -276,10 +314,14 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_panics_is_said_and_costs_no_other() {
         let threads = GuestThreads::default();
-        let broken = threads.run(|| async { panic!("as it was told to") }, std::future::pending());
+        let broken = threads.run(
+            Waits::Timers,
+            || async { panic!("as it was told to") },
+            std::future::pending(),
+        );
         let broken: Result<(), ThreadError> = broken.await;
         assert!(matches!(broken, Err(ThreadError::Lost)), "{broken:?}");
-        let next = threads.run(|| ready(7), std::future::pending()).await;
+        let next = threads.run(Waits::Timers, || ready(7), std::future::pending()).await;
         assert!(matches!(next, Ok(7)), "{next:?}");
     }
 }

@@ -1,0 +1,292 @@
+//! The network of guests: which peers a call may reach, by way of [`sockets`].
+//!
+//! They ask one [`Reach`], which knows the grant of the call. A name is resolved here and
+//! nowhere else, only if it is granted, and only what may be connected to is handed on;
+//! every connection and every datagram is checked by its address again.
+
+pub(super) mod sockets;
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use url::Host;
+
+use crate::exec::Denied;
+use crate::policy::{Grant, is_public};
+
+/// Addresses that names of one call may lead to, all together. More than any tool needs,
+/// and little memory.
+const MAX_RESOLVED: usize = 1024;
+
+/// Turns the name of a host into addresses.
+pub trait Resolve: Send + Sync {
+    /// The addresses of `name`, in the order in which they are to be tried. `name` is in
+    /// lower case and ASCII.
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+}
+
+/// The resolver of the operating system: `/etc/hosts`, DNS, and whatever else it asks.
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// What all guests of a process share of the network.
+pub struct Network {
+    resolver: Box<dyn Resolve>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { resolver: Box::new(SystemResolver) }
+    }
+}
+
+impl Network {
+    /// With another resolver than the operating system's.
+    #[must_use]
+    pub fn resolving_with(self, resolver: impl Resolve + 'static) -> Self {
+        Self { resolver: Box::new(resolver) }
+    }
+}
+
+/// What one call may reach, and what it was refused.
+pub(super) struct Reach {
+    grant: Arc<Grant>,
+    network: Arc<Network>,
+    /// Public addresses, by the granted names that resolved to them in this call.
+    resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
+    denied: Mutex<Denied>,
+}
+
+/// Why a name leads nowhere.
+#[derive(Debug)]
+pub(super) enum NoAddress {
+    /// It is not granted.
+    NotGranted,
+    /// It resolves, but to addresses that would have to be named themselves.
+    NotPublic,
+    /// It does not resolve.
+    Unresolved(io::Error),
+    /// The call has looked up too much.
+    TooMany,
+}
+
+impl Reach {
+    pub(super) fn new(grant: Arc<Grant>, network: Arc<Network>) -> Self {
+        Self { grant, network, resolved: Mutex::default(), denied: Mutex::default() }
+    }
+
+    /// Whether nothing is granted: the guest then gets no socket at all.
+    pub(super) fn is_none(&self) -> bool {
+        self.grant.net.is_none()
+    }
+
+    /// Notes that the guest was refused `what`.
+    pub(super) fn deny(&self, what: impl AsRef<str>) {
+        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        denied.note(format!("net {}", what.as_ref()));
+    }
+
+    /// What the guest was refused so far.
+    pub(super) fn denied(&self) -> Denied {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The addresses of a name that may be connected to on `port`, or on some port if
+    /// none is known yet; never empty.
+    pub(super) async fn resolve(
+        &self,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<Vec<IpAddr>, NoAddress> {
+        let peer = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        if !self.grant.net.allows_name(name, port) {
+            self.deny(peer);
+            return Err(NoAddress::NotGranted);
+        }
+        let found = self.network.resolver.resolve(name).await.map_err(NoAddress::Unresolved)?;
+        let may_reach = |ip: &IpAddr| is_public(*ip) || self.grant.net.names_ip(*ip, port);
+        let (usable, refused): (Vec<IpAddr>, Vec<IpAddr>) =
+            found.iter().map(IpAddr::to_canonical).partition(may_reach);
+        for ip in &refused {
+            self.deny(format!("{peer} ({ip})"));
+        }
+        if usable.is_empty() {
+            let nothing = || NoAddress::Unresolved(io::ErrorKind::NotFound.into());
+            return Err(if refused.is_empty() { nothing() } else { NoAddress::NotPublic });
+        }
+        self.remember(name, &usable)?;
+        Ok(usable)
+    }
+
+    fn remember(&self, name: &str, found: &[IpAddr]) -> Result<(), NoAddress> {
+        // With `*` every public address is granted as it is.
+        if self.grant.net.any {
+            return Ok(());
+        }
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        for ip in found.iter().filter(|ip| is_public(**ip)) {
+            if resolved.len() >= MAX_RESOLVED && !resolved.contains_key(ip) {
+                return Err(NoAddress::TooMany);
+            }
+            resolved.entry(*ip).or_default().insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether the guest may connect or send to an address.
+    pub(super) fn allows(&self, address: SocketAddr) -> bool {
+        let net = &self.grant.net;
+        if net.allows_address(address) {
+            return true;
+        }
+        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        resolved.get(&address.ip().to_canonical()).is_some_and(|names| {
+            names.iter().any(|name| net.allows_name(name, Some(address.port())))
+        })
+    }
+
+    /// The same, and notes a refusal.
+    pub(super) fn check(&self, address: SocketAddr) -> bool {
+        let allowed = self.allows(address);
+        if !allowed {
+            self.deny(SocketAddr::new(address.ip().to_canonical(), address.port()).to_string());
+        }
+        allowed
+    }
+}
+
+/// A host as a guest writes it: an address, or a name in its normal form. None if it is
+/// neither.
+pub(super) fn parse_host(text: &str) -> Option<Host> {
+    // Without brackets this is not the URL syntax, but what sockets are given.
+    if let Ok(ip) = text.parse() {
+        return Some(Host::Ipv6(ip));
+    }
+    match Host::parse(text).ok()? {
+        Host::Domain(name) => {
+            let name = name.trim_end_matches('.');
+            let is_name = !name.is_empty() && name.len() <= 253;
+            is_name.then(|| Host::Domain(name.to_owned()))
+        }
+        ip => Some(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::policy::Net;
+
+    /// Answers with one list after the other, then with the last for ever.
+    struct Answers(Vec<&'static [&'static str]>, AtomicUsize);
+
+    impl Resolve for Answers {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a str,
+        ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+            let at = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
+            Box::pin(ready(Ok(self.0[at]
+                .iter()
+                .map(|ip| ip.parse().expect("an address"))
+                .collect())))
+        }
+    }
+
+    fn reach(net: &[&str], answers: Vec<&'static [&'static str]>) -> Reach {
+        let net = Net::parse(net.iter().copied()).expect("a list");
+        let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
+        Reach::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network))
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[tokio::test]
+    async fn an_address_is_reached_by_the_name_that_led_to_it_on_its_port_alone() {
+        let reach = reach(&["a.test:443", "b.test:80"], vec![&["1.1.1.1", "2606:4700::1111"]]);
+        assert!(!reach.allows(address("1.1.1.1:443")));
+        let found = reach.resolve("a.test", None).await.expect("found");
+        assert_eq!(found.len(), 2);
+        assert!(
+            reach.allows(address("1.1.1.1:443")) && reach.allows(address("[2606:4700::1111]:443"))
+        );
+        assert!(reach.allows(address("[::ffff:1.1.1.1]:443")));
+        assert!(!reach.check(address("1.1.1.1:80")) && !reach.check(address("1.0.0.1:443")));
+        assert_eq!(reach.denied().first, ["net 1.1.1.1:80", "net 1.0.0.1:443"]);
+        // Once the other name leads there too, its port is open as well.
+        reach.resolve("b.test", None).await.expect("found");
+        assert!(reach.allows(address("1.1.1.1:80")) && !reach.allows(address("1.1.1.1:81")));
+    }
+
+    #[tokio::test]
+    async fn a_name_never_leads_to_an_address_that_would_have_to_be_named() {
+        let inside: &[&str] = &["127.0.0.1", "10.0.0.1", "::ffff:169.254.169.254", "fe80::1"];
+        let own = reach(&["a.test:80"], vec![inside, &["10.0.0.1", "1.1.1.1"]]);
+        assert!(matches!(own.resolve("a.test", Some(80)).await, Err(NoAddress::NotPublic)));
+        assert_eq!(own.denied().count, 4);
+        assert_eq!(own.denied().first[2], "net a.test:80 (169.254.169.254)");
+        assert!(!own.allows(address("10.0.0.1:80")));
+        // The second answer differs, as that of an attacker's name server may.
+        let found = own.resolve("a.test", Some(80)).await.expect("found");
+        assert_eq!(found, ["1.1.1.1".parse::<IpAddr>().expect("an address")]);
+        assert!(!own.allows(address("10.0.0.1:80")) && own.allows(address("1.1.1.1:80")));
+
+        let named = reach(&["a.test:80", "10.0.0.0/8:80"], vec![inside]);
+        assert_eq!(named.resolve("a.test", Some(80)).await.expect("found").len(), 1);
+        let elsewhere = reach(&["a.test:80", "10.0.0.0/8:81"], vec![inside]);
+        assert!(elsewhere.resolve("a.test", Some(80)).await.is_err());
+        let any = reach(&["*"], vec![inside]);
+        assert!(matches!(any.resolve("b.test", Some(80)).await, Err(NoAddress::NotPublic)));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_granted_is_never_asked_for() {
+        let reach = reach(&["a.test:80"], vec![&["1.1.1.1"]]);
+        for (name, port) in [("b.test", None), ("secret.a.test", Some(80)), ("a.test", Some(81))] {
+            let found = reach.resolve(name, port).await;
+            assert!(matches!(found, Err(NoAddress::NotGranted)), "{name}: {found:?}");
+        }
+        let denied = reach.denied();
+        assert_eq!(denied.first, ["net b.test", "net secret.a.test:80", "net a.test:81"]);
+    }
+
+    #[test]
+    fn hosts_are_read_in_their_normal_form() {
+        let read = |text: &str| parse_host(text).map(|host| host.to_string());
+        assert_eq!(read("Example.COM.").as_deref(), Some("example.com"));
+        assert_eq!(read("bücher.example").as_deref(), Some("xn--bcher-kva.example"));
+        for loopback in ["127.0.0.1", "0x7f.1", "2130706433", "127.1"] {
+            assert_eq!(read(loopback).as_deref(), Some("127.0.0.1"), "{loopback}");
+        }
+        assert_eq!(
+            (read("::1").as_deref(), read("[::1]").as_deref()),
+            (Some("[::1]"), Some("[::1]"))
+        );
+        for text in ["", ".", "a b", "a/b", "a:80", "user@a", "a\0b", &"x.".repeat(200)] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `wasi:sockets`: which of it a guest may use.
+//!
+//! TCP and UDP are wasmtime's, asked to check every address. Looking names up is the
+//! host's own: wasmtime's lookup has one switch for all names, and a guest that may ask
+//! for any name can tell its secrets to whoever answers for it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::vec;
+
+use url::Host;
+use wasmtime::component::{HasSelf, Linker, Resource};
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::p2::bindings::sockets::network::{
+    ErrorCode, IpAddress, IpAddressFamily, Network,
+};
+use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
+use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket::Host as _;
+use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
+use wasmtime_wasi::p2::bindings::sockets::udp_create_socket::Host as _;
+use wasmtime_wasi::p2::{DynPollable, Pollable, SocketError, subscribe};
+use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, poll_noop, spawn};
+use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsView as _};
+use wasmtime_wasi::{WasiCtxBuilder, WasiView as _};
+
+use super::{NoAddress, Reach, parse_host};
+use crate::exec::wasm::state::State;
+
+mod bindings {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package ikigai:lookup;
+            world imports {
+                import wasi:sockets/ip-name-lookup@0.2.12;
+            }
+        ",
+        world: "ikigai:lookup/imports",
+        with: {
+            "wasi:io": wasmtime_wasi::p2::bindings::io,
+            "wasi:sockets/network": wasmtime_wasi::p2::bindings::sockets::network,
+            "wasi:sockets/ip-name-lookup.resolve-address-stream": super::Lookup,
+        },
+        imports: { default: trappable },
+        require_store_data_send: true,
+    });
+}
+
+use bindings::wasi::sockets::ip_name_lookup;
+
+/// Puts the host's own functions in place of wasmtime's, which are linked already.
+pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    ip_name_lookup::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
+    linker
+        .instance("wasi:sockets/tcp-create-socket@0.2.12")?
+        .func_wrap("create-tcp-socket", |mut store, (family,): (IpAddressFamily,)| {
+            Ok((create_tcp(store.data_mut(), family)?,))
+        })?;
+    linker.instance("wasi:sockets/udp-create-socket@0.2.12")?.func_wrap_async(
+        "create-udp-socket",
+        |mut store, (family,): (IpAddressFamily,)| {
+            Box::new(async move { Ok((create_udp(store.data_mut(), family).await?,)) })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Says of every address that a guest's sockets come to whether they may use it.
+pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach>) {
+    if reach.is_none() {
+        // No socket is made, wasmtime refuses every address, and the thread of the guest
+        // has nothing that would wait for one.
+        wasi.allow_tcp(false).allow_udp(false);
+        return;
+    }
+    wasi.allow_tcp(true).allow_udp(true);
+    let reach = Arc::clone(reach);
+    wasi.socket_addr_check(move |address, usage| {
+        let allowed = is_allowed(&reach, address, usage);
+        Box::pin(std::future::ready(allowed))
+    });
+}
+
+fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) -> bool {
+    match usage {
+        SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => reach.check(address),
+        // What comes from elsewhere is dropped; nobody asked for it.
+        SocketAddrUse::UdpReceive => reach.allows(address),
+        // Also asked of a socket that is not bound before it is connected.
+        SocketAddrUse::TcpBind | SocketAddrUse::UdpBind => {
+            let unbound = address.ip().is_unspecified() && address.port() == 0;
+            if !unbound {
+                reach.deny(format!("bind {address}"));
+            }
+            unbound
+        }
+        SocketAddrUse::TcpListen | SocketAddrUse::TcpAccept => {
+            reach.deny(format!("listen {address}"));
+            false
+        }
+    }
+}
+
+fn create_tcp(
+    state: &mut State,
+    family: IpAddressFamily,
+) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
+    if let Err(refused) = may_create(state, "tcp") {
+        return Ok(Err(refused));
+    }
+    told(state.sockets().create_tcp_socket(family))
+}
+
+async fn create_udp(
+    state: &mut State,
+    family: IpAddressFamily,
+) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
+    if let Err(refused) = may_create(state, "udp") {
+        return Ok(Err(refused));
+    }
+    told(state.sockets().create_udp_socket(family).await)
+}
+
+fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
+    if state.reach.is_none() {
+        state.reach.deny(what);
+        return Err(ErrorCode::AccessDenied);
+    }
+    if state.may_open() { Ok(()) } else { Err(ErrorCode::NewSocketLimit) }
+}
+
+fn told<T>(result: Result<T, SocketError>) -> wasmtime::Result<Result<T, ErrorCode>> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(error) => Ok(Err(error.downcast()?)),
+    }
+}
+
+/// The addresses of one name, or the wait for them.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub enum Lookup {
+    Pending(AbortOnDropJoinHandle<Found>),
+    Ready(Found),
+}
+
+#[allow(unreachable_pub, reason = "it is a part of `Lookup`")]
+pub type Found = Result<vec::IntoIter<IpAddr>, ErrorCode>;
+
+impl ip_name_lookup::Host for State {
+    fn resolve_addresses(
+        &mut self,
+        _: Resource<Network>,
+        name: String,
+    ) -> wasmtime::Result<Result<Resource<Lookup>, ErrorCode>> {
+        let literal = |ip: IpAddr| Lookup::Ready(Ok(vec![ip].into_iter()));
+        let lookup = match parse_host(&name) {
+            None => return Ok(Err(ErrorCode::InvalidArgument)),
+            // The lookup asks nobody; connecting is checked.
+            Some(Host::Ipv4(ip)) => literal(ip.into()),
+            Some(Host::Ipv6(ip)) => literal(IpAddr::from(ip).to_canonical()),
+            Some(Host::Domain(name)) => {
+                let reach = Arc::clone(&self.reach);
+                Lookup::Pending(spawn(async move {
+                    let found = reach.resolve(&name, None).await;
+                    found.map(Vec::into_iter).map_err(|error| error_code(&error))
+                }))
+            }
+        };
+        Ok(Ok(self.ctx().table.push(lookup)?))
+    }
+}
+
+impl ip_name_lookup::HostResolveAddressStream for State {
+    fn resolve_next_address(
+        &mut self,
+        lookup: Resource<Lookup>,
+    ) -> wasmtime::Result<Result<Option<IpAddress>, ErrorCode>> {
+        let lookup = self.ctx().table.get_mut(&lookup)?;
+        if let Lookup::Pending(pending) = lookup
+            && let Some(found) = poll_noop(Pin::new(pending))
+        {
+            *lookup = Lookup::Ready(found);
+        }
+        Ok(match lookup {
+            Lookup::Pending(_) => Err(ErrorCode::WouldBlock),
+            Lookup::Ready(Ok(found)) => Ok(found.next().map(IpAddress::from)),
+            Lookup::Ready(Err(error)) => Err(*error),
+        })
+    }
+
+    fn subscribe(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<Resource<DynPollable>> {
+        subscribe(self.ctx().table, lookup)
+    }
+
+    fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
+        self.ctx().table.delete(lookup)?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Pollable for Lookup {
+    async fn ready(&mut self) {
+        if let Self::Pending(pending) = self {
+            *self = Self::Ready(pending.await);
+        }
+    }
+}
+
+fn error_code(error: &NoAddress) -> ErrorCode {
+    match error {
+        NoAddress::NotGranted | NoAddress::NotPublic => ErrorCode::AccessDenied,
+        NoAddress::TooMany => ErrorCode::TemporaryResolverFailure,
+        // The system's resolver tells no more in a portable way.
+        NoAddress::Unresolved(error) => {
+            tracing::debug!("a name did not resolve: {error}");
+            ErrorCode::NameUnresolvable
+        }
+    }
+}

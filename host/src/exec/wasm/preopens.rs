@@ -1,0 +1,142 @@
+//! The granted directories of a guest, as handles.
+//!
+//! A grant names directories by paths that were resolved when it was read. What a tool
+//! that may write beside one of them puts in its place since then is not followed: the
+//! grant would lead wherever that tool likes.
+
+use std::fs::canonicalize;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::{Access, GrantedDir};
+use rustix::io::Errno;
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+
+/// Preopens a directory under its own path, and as `.` if it is the workspace.
+///
+/// # Errors
+///
+/// What is wrong with the directory, and what to do.
+pub(super) fn add(
+    wasi: &mut WasiCtxBuilder,
+    dir: &GrantedDir,
+    workspace: &Path,
+) -> Result<(), String> {
+    let perms = match dir.access {
+        Access::ReadOnly => FsPerms::ReadOnly,
+        Access::ReadWrite => FsPerms::ReadWrite,
+    };
+    let name = dir
+        .path
+        .to_str()
+        .ok_or_else(|| format!("the directory `{}` has no name in UTF-8", dir.path.display()))?;
+    let handle = Handle::open(&dir.path).map_err(|error| explain(name, &error))?;
+    let failed =
+        |error: wasmtime::Error| format!("cannot open the granted directory `{name}`: {error:#}");
+    wasi.preopened_dir(handle.path(), name, perms).map_err(failed)?;
+    // Components from Python and others resolve relative paths against `.`.
+    if *dir.path == *workspace {
+        wasi.preopened_dir(handle.path(), ".", perms).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A directory that was reached without following a link.
+struct Handle {
+    /// Keeps `path` good, where it leads to this.
+    _open: Option<OwnedFd>,
+    /// What wasmtime, which takes paths only, finds it by.
+    path: PathBuf,
+}
+
+impl Handle {
+    fn open(path: &Path) -> io::Result<Self> {
+        if let Some(open) = open_following_nothing(path)? {
+            let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+            return Ok(Self { _open: Some(open), path });
+        }
+        // Between this look and the opening a link can still be put there.
+        if canonicalize(path)? != path {
+            return Err(Errno::LOOP.into());
+        }
+        Ok(Self { _open: None, path: path.to_owned() })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// None where the kernel cannot: before Linux 5.6, or in a container that hides the call.
+#[cfg(target_os = "linux")]
+fn open_following_nothing(path: &Path) -> io::Result<Option<OwnedFd>> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(open) => Ok(Some(open)),
+        Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_following_nothing(_: &Path) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
+}
+
+fn explain(name: &str, error: &io::Error) -> String {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => "does not exist; create it, or take it out of the grant".to_owned(),
+        Some(Errno::NOTDIR) => "is no directory; grant the directory that it lies in".to_owned(),
+        Some(Errno::LOOP) => {
+            "is or lies behind a symbolic link, which is not followed; grant the directory that \
+             it leads to"
+                .to_owned()
+        }
+        _ => format!("cannot be opened: {error}"),
+    };
+    format!("the granted directory `{name}` {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Preopens `path`, and says what is wrong if that fails.
+    fn preopen(path: &Path) -> Result<(), String> {
+        let dir = GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
+        add(&mut WasiCtxBuilder::new(), &dir, Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn a_granted_directory_that_is_none_is_said_with_the_reason() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = canonicalize(place.path()).expect("a path");
+        let inner = place.join("granted/inner");
+        fs::create_dir_all(&inner).expect("made");
+        fs::write(place.join("file"), "").expect("written");
+        assert_eq!(preopen(&inner), Ok(()));
+
+        // What was granted is taken away, and a link out put in its place.
+        fs::rename(place.join("granted"), place.join("moved")).expect("moved");
+        let missing = preopen(&inner).expect_err("not there");
+        assert!(missing.contains(&format!("`{}` does not exist", inner.display())), "{missing}");
+        symlink("/etc", place.join("granted")).expect("linked");
+        fs::create_dir(place.join("inner")).expect("made");
+        symlink("/etc", place.join("inner/link")).expect("linked");
+        for path in ["granted", "granted/apt", "inner/link", "inner/../granted"] {
+            let link = preopen(&place.join(path)).expect_err("a link");
+            assert!(link.contains("behind a symbolic link"), "{path}: {link}");
+        }
+        let file = preopen(&place.join("file")).expect_err("a file");
+        assert!(file.contains("is no directory"), "{file}");
+        // The system's own links are links as well.
+        assert!(preopen(Path::new("/proc/self/root")).is_err());
+        assert!(preopen(Path::new("/proc/self/cwd")).is_err());
+    }
+}

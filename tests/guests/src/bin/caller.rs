@@ -1,0 +1,129 @@
+//! A guest that reaches for the network, in honest ways and in others. What it may reach is the tests' to grant.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::time::Duration;
+
+use ikigai_test_guests::{Attempts, Order};
+
+const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network",
+"parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
+"tcp","udp","udp_strays","udp_listens","listen","lookup","sockets","hang"]}}}}"#;
+
+fn main() {
+    let order = Order::read(SCHEMA);
+    let mut attempts = Attempts::default();
+    // Each of the targets, separated by blanks.
+    let targets: Vec<&str> = order.path.split(' ').collect();
+    match order.mode.as_str() {
+        "tcp" => targets.iter().for_each(|it| attempts.note(it, tcp(it))),
+        "udp" => targets.iter().for_each(|it| attempts.note(it, udp(it))),
+        "udp_strays" => udp_strays(&mut attempts, &targets),
+        "udp_listens" => udp_listens(&mut attempts, &targets),
+        "listen" => listen(&mut attempts, &targets),
+        "lookup" => targets.iter().for_each(|it| lookup(&mut attempts, it)),
+        "sockets" => sockets(&mut attempts, targets[0]),
+        "hang" => hang(&mut attempts, targets[0]),
+        other => attempts.tell("error", &format!("there is no mode '{other}'")),
+    }
+    attempts.say();
+}
+
+/// Connects, and wants to be greeted.
+fn tcp(target: &str) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(target)?;
+    stream.write_all(b"hello")?;
+    stream.read_exact(&mut [0; 5])
+}
+
+/// Sends a datagram, and wants an answer.
+fn udp(target: &str) -> std::io::Result<()> {
+    let socket = UdpSocket::bind(anywhere(target))?;
+    socket.send_to(b"hello", target)?;
+    socket.recv_from(&mut [0; 64]).map(drop)
+}
+
+/// The unspecified address of the family of `target`.
+fn anywhere(target: &str) -> SocketAddr {
+    let any = if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+    any.parse().expect("an address")
+}
+
+/// Connects a socket to the first target and sends to the others with it; then sends to
+/// each in turn with one that is not connected.
+fn udp_strays(attempts: &mut Attempts, targets: &[&str]) {
+    let connected = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect(targets[0])?;
+        socket.send(b"hello")?;
+        Ok(socket)
+    });
+    for target in &targets[1..] {
+        let sent = connected.as_ref().map_err(ToString::to_string);
+        let sent = sent.and_then(|it| it.send_to(b"stray", target).map_err(|it| it.to_string()));
+        attempts.note(&format!("connected {target}"), sent);
+    }
+    attempts.note("connected", connected);
+    match UdpSocket::bind("0.0.0.0:0") {
+        Ok(socket) => {
+            for target in targets {
+                attempts.note(&format!("free {target}"), socket.send_to(b"hello", target));
+            }
+        }
+        Err(error) => attempts.note::<(), _>("free", Err(error)),
+    }
+}
+
+/// Tells the first target its port, then waits for the first datagram that it is let have.
+fn udp_listens(attempts: &mut Attempts, targets: &[&str]) {
+    let heard = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.send_to(socket.local_addr()?.port().to_string().as_bytes(), targets[0])?;
+        let mut datagram = [0; 64];
+        let length = socket.recv(&mut datagram)?;
+        Ok(String::from_utf8_lossy(&datagram[..length]).into_owned())
+    });
+    attempts.tell("heard", &heard.unwrap_or_else(|error| error.to_string()));
+}
+
+/// Each target, as a place to listen on and one to send from.
+fn listen(attempts: &mut Attempts, targets: &[&str]) {
+    for target in targets {
+        attempts.note(&format!("tcp {target}"), TcpListener::bind(target));
+        attempts.note(&format!("udp {target}"), UdpSocket::bind(target));
+    }
+}
+
+fn lookup(attempts: &mut Attempts, name: &str) {
+    let found = (name, 0).to_socket_addrs().map(|found| {
+        let found: Vec<String> = found.map(|address| address.ip().to_string()).collect();
+        found.join(" ")
+    });
+    match found {
+        Ok(found) => attempts.tell(name, &format!("found {found}")),
+        Err(error) => attempts.tell(name, &error.to_string()),
+    }
+}
+
+/// Connects until that is refused.
+fn sockets(attempts: &mut Attempts, target: &str) {
+    let mut open = Vec::new();
+    let refused = loop {
+        match TcpStream::connect(target) {
+            Ok(stream) => open.push(stream),
+            Err(error) => break error,
+        }
+    };
+    attempts.tell("open", &open.len().to_string());
+    attempts.tell("refused", &refused.to_string());
+    drop(open);
+    attempts.note("again", TcpStream::connect(target));
+}
+
+/// Waits for what never comes.
+fn hang(attempts: &mut Attempts, target: &str) {
+    let read = TcpStream::connect(target).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(3600)))?;
+        stream.write_all(b"hello")?;
+        stream.read(&mut [0; 1])
+    });
+    attempts.note("read", read);
+}

@@ -1,0 +1,281 @@
+//! What the cases of `network` stand on: calls of the guest `caller` with a grant, names
+//! that resolve to what a case says, and servers that tell what reached them.
+
+use std::collections::HashMap;
+use std::future::{Future, ready};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai::digest::Digest;
+use ikigai::exec::output::Sink;
+use ikigai::exec::wasm::cache::Cache;
+use ikigai::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
+use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
+use ikigai::limits::Limits;
+use ikigai::policy::{Grant, Net};
+use ikigai_tests::places;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// Far more than any case takes on a busy machine; a case that reaches it hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The guest `caller`, compiled, in a network.
+pub(crate) struct Rig {
+    program: GuestProgram,
+}
+
+impl Rig {
+    /// In the network of this machine.
+    pub(crate) fn new() -> Self {
+        Self::within(Network::default())
+    }
+
+    pub(crate) fn within(network: Network) -> Self {
+        let runtime = Runtime::with_network(8, u64::MAX, network).expect("a runtime");
+        let bytes = std::fs::read(places::guests().join("caller.wasm")).expect("the guest");
+        let program = runtime.compile(&bytes, &Digest::of(&bytes), &Cache::default());
+        Self { program: program.expect("compiled") }
+    }
+
+    /// Calls the guest with these entries of `net` granted.
+    pub(crate) fn run(&self, net: &[&str], mode: &str, targets: &str) -> Seen {
+        self.run_with(net, mode, targets, |_| {})
+    }
+
+    pub(crate) fn run_with(
+        &self,
+        net: &[&str],
+        mode: &str,
+        targets: &str,
+        adjust: impl FnOnce(&mut Call),
+    ) -> Seen {
+        let mut call = call(net, mode, targets);
+        adjust(&mut call);
+        let outcome = one_thread().block_on(async {
+            tokio::time::timeout(PATIENCE, self.program.run(call)).await.expect("the call ends")
+        });
+        Seen { outcome }
+    }
+
+    /// Calls the guest, and cancels the call once `event` has come.
+    pub(crate) fn run_until(
+        &self,
+        net: &[&str],
+        mode: &str,
+        targets: &str,
+        event: &Receiver<String>,
+    ) -> Seen {
+        let call = call(net, mode, targets);
+        let cancel = call.cancel.clone();
+        let running = self.program.run(call);
+        let running = thread::spawn(move || one_thread().block_on(running));
+        event.recv_timeout(PATIENCE).expect("the event");
+        cancel.cancel();
+        Seen { outcome: running.join().expect("an outcome") }
+    }
+}
+
+fn one_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+}
+
+fn call(net: &[&str], mode: &str, targets: &str) -> Call {
+    let net = Net::parse(net.iter().copied()).expect("a list");
+    Call {
+        args: vec![mode.into(), targets.into()],
+        stdin: Stdin::Bytes(Bytes::new()),
+        stdout: Sink::Head,
+        stderr: Sink::Tail(64 << 10),
+        grant: Arc::new(Grant { net, ..Grant::default() }),
+        workspace: std::env::temp_dir().into(),
+        limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// What came of a call.
+pub(crate) struct Seen {
+    pub(crate) outcome: Outcome,
+}
+
+impl Seen {
+    /// What came of one attempt.
+    #[track_caller]
+    pub(crate) fn of(&self, what: &str) -> String {
+        assert_eq!(self.outcome.exit, Exit::Code(0), "{:?}", self.outcome);
+        let seen: Value = serde_json::from_slice(&self.outcome.stdout.bytes).expect("JSON");
+        let came = seen.get(what).and_then(Value::as_str);
+        came.unwrap_or_else(|| panic!("`{what}` was not tried: {seen:#}")).to_owned()
+    }
+
+    /// Which of the attempts went well, in their order.
+    #[track_caller]
+    pub(crate) fn reached(&self, of: &[&str]) -> Vec<bool> {
+        of.iter().map(|what| self.of(what) == "REACHED").collect()
+    }
+
+    pub(crate) fn denied(&self) -> Vec<&str> {
+        self.outcome.denied.first.iter().map(String::as_str).collect()
+    }
+}
+
+/// Names, and what they resolve to: the first answer the first time, and so on, the last
+/// one for ever.
+#[derive(Clone, Default)]
+pub(crate) struct Names(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    answers: HashMap<String, Vec<Vec<IpAddr>>>,
+    asked: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn with(self, name: &str, answers: &[&[&str]]) -> Self {
+        let ips = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().expect("an IP")).collect();
+        let answers = answers.iter().map(ips).rev().collect();
+        self.0.lock().expect("locked").answers.insert(name.to_owned(), answers);
+        self
+    }
+
+    pub(crate) fn network(&self) -> Network {
+        Network::default().resolving_with(self.clone())
+    }
+
+    /// What was asked for until now.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.0.lock().expect("locked").asked.clone()
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        let mut state = self.0.lock().expect("locked");
+        state.asked.push(name.to_owned());
+        let answer = state.answers.get_mut(name).map(|answers| {
+            if answers.len() > 1 { answers.pop() } else { answers.first().cloned() }
+        });
+        Box::pin(ready(answer.flatten().ok_or_else(|| io::ErrorKind::NotFound.into())))
+    }
+}
+
+/// A server on a port that the system picked. It runs until the test ends.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    /// Who connected, in this order.
+    accepted: Receiver<SocketAddr>,
+    /// What was heard: of TCP when the server gets to it, of UDP in its order.
+    pub(crate) events: Receiver<String>,
+}
+
+impl Server {
+    /// Greets whoever connects and says something.
+    pub(crate) fn greeting(ip: &str) -> Self {
+        Self::start(ip, |mut stream, events| {
+            let mut heard = [0; 5];
+            stream.read_exact(&mut heard)?;
+            let _ = events.send(String::from_utf8_lossy(&heard).into_owned());
+            stream.write_all(b"hello")?;
+            // Until the other side closes.
+            stream.read_to_end(&mut Vec::new()).map(drop)
+        })
+    }
+
+    /// Never says anything; an event tells what it heard, and another that it was left.
+    pub(crate) fn silent(ip: &str) -> Self {
+        Self::start(ip, |mut stream, events| {
+            let mut heard = [0; 1024];
+            loop {
+                let length = stream.read(&mut heard).unwrap_or(0);
+                if length == 0 {
+                    let _ = events.send("left".to_owned());
+                    return Ok(());
+                }
+                let _ = events.send(String::from_utf8_lossy(&heard[..length]).into_owned());
+            }
+        })
+    }
+
+    pub(crate) fn start(
+        ip: &str,
+        serve: impl Fn(TcpStream, Sender<String>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((ip, 0)).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let (accepting, accepted) = channel();
+        let (sender, events) = channel();
+        let serve = Arc::new(serve);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let (serve, sender) = (Arc::clone(&serve), sender.clone());
+                let peer = stream.peer_addr();
+                if let Ok(peer) = peer
+                    && accepting.send(peer).is_err()
+                {
+                    return;
+                }
+                // A guest may leave at any time.
+                thread::spawn(move || drop(serve(stream, sender)));
+            }
+        });
+        Self { address, accepted, events }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// How often it was connected to since the last time this was asked.
+    pub(crate) fn connections(&self) -> usize {
+        // Connections are accepted in the order in which they were made, and this is the
+        // last of them.
+        let own = TcpStream::connect(self.address).expect("connected");
+        let own = own.local_addr().expect("an address");
+        let next = || self.accepted.recv_timeout(PATIENCE).expect("it accepts");
+        std::iter::repeat_with(next).take_while(|peer| *peer != own).count()
+    }
+
+    /// The datagrams that it got since the last time this was asked.
+    pub(crate) fn datagrams(&self) -> Vec<String> {
+        let own = UdpSocket::bind((self.address.ip(), 0)).expect("bound");
+        own.send_to(b"the last", self.address).expect("sent");
+        let next = || self.next();
+        std::iter::repeat_with(next).take_while(|datagram| datagram != "the last").collect()
+    }
+
+    /// The next thing that it hears.
+    pub(crate) fn next(&self) -> String {
+        self.events.recv_timeout(PATIENCE).expect("something")
+    }
+}
+
+/// Answers every datagram with another, and tells of it.
+pub(crate) fn udp_echo(ip: &str) -> Server {
+    let socket = UdpSocket::bind((ip, 0)).expect("bound");
+    let address = socket.local_addr().expect("an address");
+    let (sender, events) = channel();
+    thread::spawn(move || {
+        let mut datagram = [0; 1024];
+        while let Ok((length, from)) = socket.recv_from(&mut datagram) {
+            let _ = sender.send(String::from_utf8_lossy(&datagram[..length]).into_owned());
+            let _ = socket.send_to(&datagram[..length], from);
+        }
+    });
+    // Datagrams have no connections.
+    Server { address, accepted: channel().1, events }
+}
