@@ -6,11 +6,19 @@
 #[path = "network/rig.rs"]
 mod rig;
 
+use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ikigai::exec::wasm::Network;
 use ikigai::limits::Limit;
-use rig::{Names, PATIENCE, Rig, Server, udp_echo};
+use ikigai_tests::host::Host;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rig::{Names, Never, PATIENCE, ReadWrite, Rig, Server, ok, udp_echo};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Every address of this machine's loopback, on every port.
 const LOOPBACK: &str = "127.0.0.0/8:*";
@@ -116,7 +124,10 @@ fn a_name_that_is_not_granted_is_never_looked_up() {
     assert_eq!(seen.of("A.TEST."), "found 127.0.0.1");
     assert_eq!(names.asked()[5..], ["a.test", "a.test"]);
     assert_eq!(seen.denied(), ["net secret.b.test", "net x.a.test", "net localhost"]);
+    // By way of HTTP neither.
+    rig.run(&["a.test:80"], "get", "http://secret.b.test/ https://a.test/ http://a.test:81/");
     rig.run(&[], "lookup", tried);
+    rig.run(&[], "get", "http://a.test/");
     assert_eq!(names.asked().len(), 7);
 }
 
@@ -200,13 +211,286 @@ fn sockets_are_counted_with_files() {
 fn a_peer_that_is_silent_is_waited_for_no_longer_than_the_call_lasts() {
     let rig = Rig::new();
     let server = Server::silent("127.0.0.1");
-    let seen = rig.run_with(&[LOOPBACK], "hang", &server.target(), |call| {
-        call.limits.wall_clock = Duration::from_millis(700);
+    for (mode, target) in [("hang", server.target()), ("get", server.url("/"))] {
+        let seen = rig.run_with(&[LOOPBACK], mode, &target, |call| {
+            call.limits.wall_clock = Duration::from_millis(700);
+        });
+        assert_eq!(seen.outcome.limit, Some(Limit::WallClock), "{:?}", seen.outcome);
+        // Nothing of the call is left: its connection is closed.
+        while server.next() != "left" {}
+        let seen = rig.run_until(&[LOOPBACK], mode, &target, &server.events);
+        assert!(seen.outcome.cancelled, "{:?}", seen.outcome);
+        while server.next() != "left" {}
+    }
+}
+
+#[test]
+fn a_name_that_nobody_answers_for_is_waited_for_no_longer_than_the_call_lasts() {
+    let rig = Rig::within(Network::default().resolving_with(Never));
+    for (mode, target) in [("lookup", "a.test"), ("get", "http://a.test/")] {
+        let seen = rig.run_with(&["a.test:80"], mode, target, |call| {
+            call.limits.wall_clock = Duration::from_millis(500);
+        });
+        assert_eq!(seen.outcome.limit, Some(Limit::WallClock), "{:?}", seen.outcome);
+    }
+}
+
+#[test]
+fn requests_reach_the_granted_peers_alone() {
+    let rig = Rig::new();
+    let servers = ["127.0.0.1", "127.0.0.1", "127.0.0.2"]
+        .map(|ip| Server::http(ip, |stream, path| ok(stream, path)));
+    let urls = servers.each_ref().map(|server| server.url("/a?b"));
+    let get = |net: &[&str]| {
+        let seen = rig.run(net, "get", &urls.join(" "));
+        let came: Vec<String> = urls.iter().map(|url| seen.of(url)).collect();
+        let connected: Vec<bool> = servers.iter().map(|it| it.connections() > 0).collect();
+        assert_eq!(connected, came.iter().map(|it| it == "200 /a?b").collect::<Vec<_>>());
+        (came, seen)
+    };
+    assert_eq!(get(&[LOOPBACK]).0, ["200 /a?b"; 3]);
+    let head = servers[0].next();
+    assert!(head.starts_with("GET /a?b HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("host: {}\r\n", servers[0].address)), "{head}");
+    let (came, seen) = get(&[&servers[0].target()]);
+    assert_eq!(came[1..], ["ErrorCode::HttpRequestDenied"; 2]);
+    let refused = servers[1..].iter().map(|it| format!("net {}", it.address));
+    assert_eq!(seen.denied(), refused.collect::<Vec<_>>());
+    assert_eq!(get(&["*"]).0, ["ErrorCode::HttpRequestDenied"; 3]);
+    assert_eq!(get(&[]).0, ["ErrorCode::HttpRequestDenied"; 3]);
+}
+
+#[test]
+fn a_redirection_leads_nowhere_that_is_not_granted() {
+    let rig = Rig::new();
+    let secret = Server::http("127.0.0.2", |stream, _| ok(stream, "secret"));
+    let inside = secret.url("/");
+    let server = Server::http("127.0.0.1", {
+        let inside = inside.clone();
+        move |stream, _| {
+            write!(stream, "HTTP/1.1 302 Found\r\nlocation: {inside}\r\ncontent-length: 0\r\n\r\n")
+        }
     });
-    assert_eq!(seen.outcome.limit, Some(Limit::WallClock), "{:?}", seen.outcome);
-    // Nothing of the call is left: its connection is closed.
-    while server.next() != "left" {}
-    let seen = rig.run_until(&[LOOPBACK], "hang", &server.target(), &server.events);
-    assert!(seen.outcome.cancelled, "{:?}", seen.outcome);
-    while server.next() != "left" {}
+    let seen = rig.run(&[LOOPBACK], "follow", &server.url("/"));
+    assert_eq!(seen.of(&inside), "200 secret");
+    assert_eq!(secret.connections(), 1);
+    let seen = rig.run(&[&server.target()], "follow", &server.url("/"));
+    assert_eq!(
+        (seen.of(&server.url("/")), seen.of(&inside)),
+        ("302".into(), "ErrorCode::HttpRequestDenied".into())
+    );
+    assert_eq!(secret.connections(), 0);
+    assert_eq!(seen.denied(), [format!("net {}", secret.address)]);
+}
+
+#[test]
+fn a_name_that_changes_its_address_takes_nobody_inside() {
+    let servers = ["127.0.0.1", "127.0.0.2"];
+    let [server, inside] = servers.map(|ip| Server::http(ip, move |stream, _| ok(stream, ip)));
+    // The same port on the other address, as an attacker would have it.
+    let inside_at = |port: u16| std::net::TcpListener::bind(("127.0.0.2", port));
+    let second = inside_at(server.port()).expect("bound");
+    drop(inside);
+    let url = format!("http://a.test:{}/", server.port());
+    let answers: &[&[&str]] = &[&["127.0.0.1"], &["127.0.0.2"]];
+    let name = format!("a.test:{}", server.port());
+    let get_twice = |net: &[&str]| {
+        let names = Names::default().with("a.test", answers);
+        let rig = Rig::within(names.network());
+        let first = rig.run(net, "get", &url).of(&url);
+        assert_eq!((first.as_str(), names.asked().len()), ("200 127.0.0.1", 1));
+        (rig, names)
+    };
+    // What is connected to is what was looked at: one question a request. The second
+    // answer, which leads inside, is looked at as well.
+    let (rig, names) = get_twice(&[&name, &server.target()]);
+    let seen = rig.run(&[&name, &server.target()], "get", &url);
+    assert_eq!(seen.of(&url), "ErrorCode::DestinationIpProhibited");
+    assert_eq!(
+        (names.asked().len(), seen.denied()),
+        (2, vec![format!("net {name} (127.0.0.2)").as_str()])
+    );
+    second.set_nonblocking(true).expect("set");
+    assert!(second.accept().is_err());
+    second.set_nonblocking(false).expect("set");
+    // It would have been reached.
+    let (rig, _) = get_twice(&[&name, LOOPBACK]);
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = second.accept().expect("connected");
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = ok(&mut stream, "inside");
+    });
+    assert_eq!(rig.run(&[&name, LOOPBACK], "get", &url).of(&url), "200 inside");
+    answering.join().expect("answered");
+}
+
+#[test]
+fn a_request_says_whom_it_is_for_and_cannot_say_otherwise() {
+    let rig = Rig::new();
+    let server = Server::http("127.0.0.1", |stream, path| ok(stream, path));
+    let other = Server::http("127.0.0.2", |stream, path| ok(stream, path));
+    let seen = rig.run(&[LOOPBACK], "forge", &server.url("/"));
+    let forged = [
+        "host",
+        "Host",
+        "transfer-encoding",
+        "connection",
+        "upgrade",
+        "proxy-connection",
+        "a header in a header",
+        "connect",
+        "connect by name",
+        "a method with a line in it",
+        "another URL as the path",
+        "a path with a line in it",
+        "no authority",
+        "no scheme",
+    ];
+    assert!(!seen.reached(&forged).contains(&true), "{:?}", seen.outcome);
+    assert_eq!(server.connections(), 0);
+    // Which of the two is the host?
+    let tricks = [
+        format!("http://{}@{}/", server.address, other.address),
+        format!("http://user:secret@{}/", other.address),
+        format!("http://{}:{}/", server.address, other.port()),
+        "http://:80/".to_owned(),
+    ];
+    let seen = rig.run(&[LOOPBACK], "get", &tricks.join(" "));
+    for trick in &tricks {
+        assert_eq!(seen.of(trick), "ErrorCode::HttpRequestUriInvalid");
+    }
+    assert_eq!((server.connections(), other.connections()), (0, 0));
+}
+
+#[test]
+fn what_a_server_sends_is_bounded() {
+    let rig = Rig::new();
+    let server = Server::http("127.0.0.1", |stream, path| match path {
+        "/headers" => {
+            write!(stream, "HTTP/1.1 200 OK\r\n")?;
+            (0..).try_for_each(|n| write!(stream, "x{n}: {}\r\n", "y".repeat(1000)))
+        }
+        "/header" => {
+            write!(stream, "HTTP/1.1 200 OK\r\nx: ")?;
+            (0..).try_for_each(|_: u64| write!(stream, "{}", "y".repeat(1000)))
+        }
+        "/flood" => {
+            write!(stream, "HTTP/1.1 200 OK\r\n\r\n")?;
+            (0..).try_for_each(|_: u64| stream.write_all(&[b'y'; 1 << 16]))
+        }
+        "/short" => write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort"),
+        "/nonsense" => write!(stream, "nonsense\r\n\r\n"),
+        "/nothing" => Ok(()),
+        other => ok(stream, other),
+    });
+    let get = |path: &str| rig.run(&[LOOPBACK], "get", &server.url(path)).of(&server.url(path));
+    assert_eq!(get("/headers"), "ErrorCode::HttpResponseHeaderSectionSize(None)");
+    assert_eq!(get("/header"), "ErrorCode::HttpResponseHeaderSectionSize(None)");
+    assert_eq!(get("/nonsense"), "ErrorCode::HttpProtocolError");
+    assert_eq!(get("/nothing"), "ErrorCode::HttpResponseIncomplete");
+    assert!(get("/short").starts_with("200 broken"));
+    let seen = rig.run_with(&[LOOPBACK], "hoard", &server.url("/flood"), |call| {
+        call.limits.wasm_memory = 32 << 20;
+    });
+    assert_eq!(seen.outcome.limit, Some(Limit::Memory), "{:?}", seen.outcome);
+    assert_eq!(get("/after"), "200 /after");
+}
+
+#[test]
+fn a_guest_may_be_less_patient_than_its_call() {
+    let rig = Rig::new();
+    // Until the guest goes away.
+    let wait = |stream: &mut dyn ReadWrite| stream.read(&mut [0; 1]).map(drop);
+    let server = Server::http("127.0.0.1", move |stream, path| {
+        if path == "/halfway" {
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort")?;
+            stream.flush()?;
+        }
+        wait(stream)
+    });
+    let seen = rig.run(&[LOOPBACK], "impatient", &server.url("/"));
+    assert_eq!(seen.of("first"), "ErrorCode::ConnectionReadTimeout");
+    assert!(seen.of("between").starts_with("200 broken"), "{:?}", seen.outcome);
+}
+
+#[test]
+fn connections_of_one_guest_are_counted() {
+    let rig = Rig::new();
+    let server = Server::http("127.0.0.1", |stream, _| {
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n")?;
+        stream.flush()?;
+        stream.read(&mut [0; 1]).map(drop)
+    });
+    let seen = rig.run(&[LOOPBACK], "connections", &server.url("/"));
+    let came = ["open", "refused", "again"].map(|it| seen.of(it));
+    assert_eq!(came, ["32", "ErrorCode::ConnectionLimitReached", "200"]);
+}
+
+/// An authority, and a server that it vouches for under the name `a.test`.
+fn tls_server(ip: &str) -> (Vec<u8>, Server) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let authority = params.self_signed(&key).expect("signed").der().to_vec();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+    let leaf = leaf.signed_by(&key, &issuer).expect("signed").der().clone();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf], key)
+        .expect("a certificate");
+    let config = Arc::new(config);
+    let server = Server::start(ip, move |stream, events| {
+        let tls = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+        let mut stream = StreamOwned::new(tls, stream);
+        rig::serve(&mut stream, &events, &|stream, path| ok(stream, path))?;
+        stream.conn.send_close_notify();
+        stream.flush()
+    });
+    (authority, server)
+}
+
+#[test]
+fn a_server_must_prove_its_name() {
+    let (authority, server) = tls_server("127.0.0.1");
+    let (other_authority, _) = tls_server("127.0.0.1");
+    let names =
+        Names::default().with("a.test", &[&["127.0.0.1"]]).with("b.test", &[&["127.0.0.1"]]);
+    let get = |network: Network, url: &str| {
+        Rig::within(network).run(&["*", LOOPBACK], "get", url).of(url)
+    };
+    let url = |host: &str| format!("https://{host}:{}/", server.port());
+    let trusted = || names.network().trusting(vec![authority.clone()]);
+    assert_eq!(get(trusted(), &url("a.test")), "200 /");
+    // It is the server's name, and not its address, that is vouched for.
+    assert_eq!(get(trusted(), &url("b.test")), "ErrorCode::TlsCertificateError");
+    assert_eq!(get(trusted(), &url("127.0.0.1")), "ErrorCode::TlsCertificateError");
+    let other = names.network().trusting(vec![other_authority]);
+    assert_eq!(get(other, &url("a.test")), "ErrorCode::TlsCertificateError");
+    let none = get(names.network().trusting(Vec::new()), &url("a.test"));
+    assert!(none.contains("no certificates to trust"), "{none}");
+    // What speaks no TLS.
+    let plain = Server::greeting("127.0.0.1");
+    let plain = format!("https://a.test:{}/", plain.port());
+    assert_eq!(get(trusted(), &plain), "ErrorCode::TlsProtocolError");
+}
+
+#[test]
+fn a_tool_with_http_is_listed_and_refused_before_anything_is_granted() {
+    let host = Host::without_system_tools();
+    host.guest("caller");
+    let listed = host.run(["tool", "list"]).expect_code(0);
+    assert!(listed.stdout().contains("_caller"), "{listed}");
+    let server = Server::http("127.0.0.1", |stream, path| ok(stream, path));
+    let url = server.url("/");
+    let arguments = format!("{{\"mode\":\"get\",\"path\":\"{url}\"}}");
+    let ran = host.run(["tool", "call", "_caller", &arguments]).expect_code(0);
+    assert_eq!(ran.json()["result"][&url], "ErrorCode::HttpRequestDenied", "{ran}");
+    assert_eq!(server.connections(), 0);
+    let told = host.run(["audit", "--tail", "1", "--json"]).expect_code(0).json();
+    assert_eq!(told["denied"], serde_json::json!([format!("net {}", server.address)]), "{told}");
 }

@@ -16,7 +16,7 @@ mod workspace;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -94,6 +94,8 @@ pub fn capability() -> Capability {
 pub struct Runtime {
     engine: GuestEngine,
     linker: Linker<State>,
+    /// Made when the first component imports `wasi:http`: most never do.
+    with_http: OnceLock<Result<Linker<State>, String>>,
     threads: GuestThreads,
     places: Arc<Semaphore>,
     budget: MemoryBudget,
@@ -126,6 +128,7 @@ impl Runtime {
             Ok(Self {
                 engine,
                 linker,
+                with_http: OnceLock::new(),
                 threads: GuestThreads::default(),
                 places: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
@@ -188,16 +191,30 @@ impl Runtime {
         Ok(program)
     }
 
+    /// What a component is linked to depends on what it imports, and never on a grant,
+    /// which is not known yet: without one it is linked to refusals.
+    fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
+        if !imports(component, &self.engine.engine).iter().any(|name| name.starts_with(HTTP)) {
+            return Ok(&self.linker);
+        }
+        let make = || guest::with_http(&self.linker).map_err(|error| format!("{error:#}"));
+        let made = self.with_http.get_or_init(make);
+        made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
+    }
+
     fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
         // wasmtime's text names the import that is missing or of another type.
         let instance = self
-            .linker
+            .linker_for(component)?
             .instantiate_pre(component)
             .map_err(|error| ComponentError::Link(format!("{error:#}")))?;
         let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
         Ok(GuestProgram { runtime: Arc::clone(self), component })
     }
 }
+
+/// Names of interfaces that begin so are of `wasi:http`.
+const HTTP: &str = "wasi:http/";
 
 fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
     component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Needs Node.js 20 or newer with npm. WIT is the path of ikigai's `wit` folder.
-# Disabled is what needs `wasi:http`, which the host does not offer.
+# Disabled is what would import `wasi:http`, for which this tool has no use.
 set -eu
 npm install --no-audit --no-fund --no-package-lock
 npx componentize-js regex-test.js --wit "$WIT" --world-name wasi:cli/command@0.2.12 \

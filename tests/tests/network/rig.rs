@@ -169,6 +169,18 @@ impl Resolve for Names {
     }
 }
 
+/// A resolver that is never done.
+pub(crate) struct Never;
+
+impl Resolve for Never {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        Box::pin(std::future::pending())
+    }
+}
+
 /// A server on a port that the system picked. It runs until the test ends.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -206,6 +218,15 @@ impl Server {
         })
     }
 
+    /// HTTP; `answer` gets the stream and the path of each request. The event of a
+    /// request is its head.
+    pub(crate) fn http(
+        ip: &str,
+        answer: impl Fn(&mut dyn ReadWrite, &str) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(ip, move |mut stream, events| serve(&mut stream, &events, &answer))
+    }
+
     pub(crate) fn start(
         ip: &str,
         serve: impl Fn(TcpStream, Sender<String>) -> io::Result<()> + Send + Sync + 'static,
@@ -240,6 +261,10 @@ impl Server {
         self.address.port()
     }
 
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
     /// How often it was connected to since the last time this was asked.
     pub(crate) fn connections(&self) -> usize {
         // Connections are accepted in the order in which they were made, and this is the
@@ -262,6 +287,35 @@ impl Server {
     pub(crate) fn next(&self) -> String {
         self.events.recv_timeout(PATIENCE).expect("something")
     }
+}
+
+/// What a server writes to and reads from, in plain or over TLS.
+pub(crate) trait ReadWrite: io::Read + io::Write {}
+
+impl<T: io::Read + io::Write> ReadWrite for T {}
+
+/// Reads one request, tells of it, and answers.
+pub(crate) fn serve(
+    stream: &mut dyn ReadWrite,
+    events: &Sender<String>,
+    answer: &dyn Fn(&mut dyn ReadWrite, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let _ = events.send(head);
+    answer(stream, &path)?;
+    stream.flush()
+}
+
+/// An answer with a body.
+pub(crate) fn ok(stream: &mut dyn ReadWrite, body: &str) -> io::Result<()> {
+    write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Answers every datagram with another, and tells of it.

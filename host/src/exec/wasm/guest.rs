@@ -26,13 +26,20 @@ use crate::limits::{Limit, Limits};
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";
 
-/// Everything a guest may import.
+/// Everything that most guests may import.
 pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(&engine.engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
     limit_open_files(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+/// The same and `wasi:http`, for those that import it.
+pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State>> {
+    let mut linker = linker.clone();
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     Ok(linker)
 }
 

@@ -1,19 +1,25 @@
-//! The network of guests: which peers a call may reach, by way of [`sockets`].
+//! The network of guests: which peers a call may reach, by way of [`sockets`] and of
+//! [`http`].
 //!
-//! They ask one [`Reach`], which knows the grant of the call. A name is resolved here and
+//! Both ask one [`Reach`], which knows the grant of the call. A name is resolved here and
 //! nowhere else, only if it is granted, and only what may be connected to is handed on;
 //! every connection and every datagram is checked by its address again.
 
+pub(super) mod http;
 pub(super) mod sockets;
+mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
 use url::Host;
+use wasmtime_wasi_http::Error;
 
 use crate::exec::Denied;
 use crate::policy::{Grant, is_public};
@@ -50,11 +56,15 @@ impl Resolve for SystemResolver {
 /// What all guests of a process share of the network.
 pub struct Network {
     resolver: Box<dyn Resolve>,
+    /// None is what the machine trusts.
+    trusted: Option<Vec<CertificateDer<'static>>>,
+    /// Made when the first guest needs it.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
 impl Default for Network {
     fn default() -> Self {
-        Self { resolver: Box::new(SystemResolver) }
+        Self { resolver: Box::new(SystemResolver), trusted: None, tls: OnceLock::new() }
     }
 }
 
@@ -62,7 +72,21 @@ impl Network {
     /// With another resolver than the operating system's.
     #[must_use]
     pub fn resolving_with(self, resolver: impl Resolve + 'static) -> Self {
-        Self { resolver: Box::new(resolver) }
+        Self { resolver: Box::new(resolver), ..self }
+    }
+
+    /// With other authorities than those that the machine trusts: certificates in DER.
+    #[must_use]
+    pub fn trusting(self, certificates: Vec<Vec<u8>>) -> Self {
+        Self { trusted: Some(certificates.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
+        let made = self.tls.get_or_init(|| match &self.trusted {
+            Some(trusted) => tls::trusting(trusted.clone()),
+            None => tls::config(),
+        });
+        made.clone().map_err(|reason| Error::InternalError(Some(reason)))
     }
 }
 

@@ -11,17 +11,27 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
 use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::engine::MAX_TABLE_ELEMENTS;
-use super::net::Reach;
+use super::net::{Reach, http::Hooks};
 
 /// Streams and pollables that come with a file, beside its own handle.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
+
+/// Requests of one guest that are under way at once. Each has a socket, and what is read
+/// ahead of the guest.
+const MAX_CONNECTIONS: usize = 32;
+
+/// One list of header fields, in bytes as the host keeps it.
+const HEADERS: usize = 64 << 10;
 
 /// The data of a store.
 pub(super) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
+    http: WasiHttpCtx,
+    hooks: Hooks,
     pub(super) reach: Arc<Reach>,
     pub(super) memory: MemoryLimit,
     handles: usize,
@@ -38,7 +48,10 @@ impl State {
         // Opening files is refused with an error at `handles`; this is the wall
         // behind it, for streams and pollables, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
-        Self { wasi, table, reach, memory, handles }
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(HEADERS);
+        let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
+        Self { wasi, table, http, hooks, reach, memory, handles }
     }
 
     /// Whether the guest may open one file, directory or socket more.
@@ -53,6 +66,12 @@ impl State {
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.hooks }
     }
 }
 

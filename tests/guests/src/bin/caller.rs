@@ -1,4 +1,5 @@
-//! A guest that reaches for the network, in honest ways and in others. What it may reach is the tests' to grant.
+//! A guest that reaches for the network, by sockets and by HTTP, in honest ways and in
+//! others. What it may reach is the tests' to grant.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket};
@@ -6,9 +7,13 @@ use std::time::Duration;
 
 use ikigai_test_guests::{Attempts, Order};
 
+#[path = "caller/http.rs"]
+mod http;
+
 const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"tcp","udp","udp_strays","udp_listens","listen","lookup","sockets","hang"]}}}}"#;
+"tcp","udp","udp_strays","udp_listens","listen","lookup","sockets","hang","get","follow","hoard",
+"forge","connections","impatient"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -24,6 +29,12 @@ fn main() {
         "lookup" => targets.iter().for_each(|it| lookup(&mut attempts, it)),
         "sockets" => sockets(&mut attempts, targets[0]),
         "hang" => hang(&mut attempts, targets[0]),
+        "get" => targets.iter().for_each(|it| attempts.tell(it, &http::get(it))),
+        "follow" => http::follow(&mut attempts, targets[0]),
+        "hoard" => http::hoard(&mut attempts, targets[0]),
+        "forge" => http::forge(&mut attempts, targets[0]),
+        "connections" => http::connections(&mut attempts, targets[0]),
+        "impatient" => http::impatient(&mut attempts, targets[0]),
         other => attempts.tell("error", &format!("there is no mode '{other}'")),
     }
     attempts.say();

@@ -1,0 +1,360 @@
+//! `wasi:http/outgoing-handler`: how a guest's request reaches its peer.
+//!
+//! One connection a request, HTTP/1.1, to an address that was checked: the name is
+//! resolved once, here, and what is connected to is what was looked at. Redirections are
+//! answers like others; a guest that follows one makes a request anew. Proxies of the
+//! environment are not used: they would be reached in the tool's name without its grant.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{PathAndQuery, Scheme};
+use http::{Method, Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsConnector;
+use url::Host;
+use wasmtime_wasi_http::io::TokioIo;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use super::{NoAddress, Reach, parse_host};
+
+/// What a response's head may take, in bytes, and what is read ahead of a guest. hyper's
+/// own default is 400 KiB.
+const READ_BUFFER: usize = 64 << 10;
+
+/// How long one of several addresses may take to answer before the next is tried.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
+
+/// Sends the requests of one guest.
+pub(in crate::exec::wasm) struct Hooks {
+    reach: Arc<Reach>,
+    /// A permit for each connection that the guest may have at once.
+    connections: Arc<Semaphore>,
+}
+
+impl Hooks {
+    pub(in crate::exec::wasm) fn new(reach: Arc<Reach>, connections: usize) -> Self {
+        Self { reach, connections: Arc::new(Semaphore::new(connections)) }
+    }
+}
+
+/// What goes on after the head of a response came: reading and writing what follows.
+type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+type Answer = Result<(Response<WasiBody>, Rest), Error>;
+
+impl WasiHttpHooks for Hooks {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _: Rest,
+    ) -> Box<dyn Future<Output = Answer> + Send> {
+        let reach = Arc::clone(&self.reach);
+        let connections = Arc::clone(&self.connections);
+        Box::new(async move {
+            // Here, because this runs after the end of connections that the guest has let
+            // go of just now.
+            let permit =
+                connections.try_acquire_owned().map_err(|_| Error::ConnectionLimitReached)?;
+            send(&reach, request, options.unwrap_or_default(), permit).await
+        })
+    }
+
+    fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
+        if error.is_parse_too_large() {
+            ErrorCode::HttpResponseHeaderSectionSize(None)
+        } else if error.is_incomplete_message() {
+            ErrorCode::HttpResponseIncomplete
+        } else if error.is_timeout() {
+            ErrorCode::HttpResponseTimeout
+        } else if error.is_closed() || error.is_canceled() || is_io(error) {
+            ErrorCode::ConnectionTerminated
+        } else {
+            ErrorCode::HttpProtocolError
+        }
+    }
+
+    fn p2_error_from_connect(&mut self, error: &io::Error) -> ErrorCode {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => ErrorCode::ConnectionRefused,
+            io::ErrorKind::TimedOut => ErrorCode::ConnectionTimeout,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                ErrorCode::DestinationUnavailable
+            }
+            _ => ErrorCode::ConnectionTerminated,
+        }
+    }
+
+    fn p2_error_from_tls(&mut self, error: &io::Error) -> ErrorCode {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+                ErrorCode::TlsCertificateError
+            }
+            Some(_) => ErrorCode::TlsProtocolError,
+            None => ErrorCode::ConnectionTerminated,
+        }
+    }
+}
+
+fn is_io(error: &hyper::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<io::Error>())
+}
+
+async fn send(
+    reach: &Reach,
+    mut request: Request<WasiBody>,
+    options: RequestOptions,
+    permit: OwnedSemaphorePermit,
+) -> Answer {
+    let peer = Peer::of(&request)?;
+    let connecting = async {
+        let stream = connect(reach, &peer).await?;
+        if !peer.tls {
+            return handshake(stream).await;
+        }
+        let connector = TlsConnector::from(reach.network.tls()?);
+        let stream = connector.connect(peer.server_name()?, stream).await.map_err(Error::Tls)?;
+        handshake(stream).await
+    };
+    let (mut sender, connection) =
+        within(options.connect_timeout, connecting).await.ok_or(Error::ConnectionTimeout)??;
+    // The request line holds a path, unless it is for a proxy.
+    *request.uri_mut() = origin_form(request.uri());
+
+    // Driven while the response is waited for, and afterwards by whoever reads it.
+    let mut connection = Box::pin(async move {
+        let end = connection.await;
+        drop(permit);
+        end
+    });
+    let mut responding = Box::pin(sender.send_request(request));
+    let mut over = false;
+    let response = poll_fn(|context| {
+        if let Poll::Ready(response) = responding.as_mut().poll(context) {
+            return Poll::Ready(response);
+        }
+        if !over {
+            // What ended it, if it was an error, the response tells as well.
+            over = connection.as_mut().poll(context).is_ready();
+        }
+        if over { responding.as_mut().poll(context) } else { Poll::Pending }
+    });
+    let response = within(options.first_byte_timeout, response)
+        .await
+        .ok_or(Error::ConnectionReadTimeout)??;
+    let rest = async move {
+        if !over && let Err(error) = connection.await {
+            // The guest sees it where it reads the body.
+            tracing::debug!("a guest's connection ended: {error}");
+        }
+        Ok(())
+    };
+    let between = options.between_bytes_timeout;
+    let response = response.map(|body| Paced::new(body, between).boxed_unsync());
+    Ok((response, Box::new(rest)))
+}
+
+/// Waits so long and no longer, or for ever: the call has its own limit.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+type Connection =
+    (http1::SendRequest<WasiBody>, Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>);
+
+async fn handshake<S>(stream: S) -> Result<Connection, Error>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(READ_BUFFER);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+    Ok((sender, Box::pin(connection)))
+}
+
+/// Whom a request is for.
+struct Peer {
+    host: Host,
+    port: u16,
+    tls: bool,
+}
+
+impl Peer {
+    fn of(request: &Request<WasiBody>) -> Result<Self, Error> {
+        // A tunnel would be to where the peer likes, and `wasi:http` has none.
+        if request.method() == Method::CONNECT {
+            return Err(Error::HttpRequestMethodInvalid);
+        }
+        let uri = request.uri();
+        let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
+        // `granted@other`: a user's name has no place in HTTP, and reads like a host.
+        if authority.as_str().contains('@') {
+            return Err(Error::HttpRequestUriInvalid);
+        }
+        let host = authority.host();
+        let tls = uri.scheme() == Some(&Scheme::HTTPS);
+        let port = match authority.as_str().strip_prefix(host) {
+            Some("") => Some(if tls { 443 } else { 80 }),
+            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()),
+            None => None,
+        };
+        let port = port.filter(|port| *port != 0).ok_or(Error::HttpRequestUriInvalid)?;
+        let host = parse_host(host).ok_or(Error::HttpRequestUriInvalid)?;
+        Ok(Self { host, port, tls })
+    }
+
+    fn server_name(&self) -> Result<ServerName<'static>, Error> {
+        match &self.host {
+            Host::Ipv4(ip) => Ok(IpAddr::from(*ip).into()),
+            Host::Ipv6(ip) => Ok(IpAddr::from(*ip).into()),
+            Host::Domain(name) => {
+                ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)
+            }
+        }
+    }
+}
+
+async fn connect(reach: &Reach, peer: &Peer) -> Result<TcpStream, Error> {
+    let address = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), peer.port);
+    let addresses: Vec<SocketAddr> = match &peer.host {
+        Host::Domain(name) => {
+            let found = reach.resolve(name, Some(peer.port)).await.map_err(error)?;
+            found.into_iter().map(address).collect()
+        }
+        Host::Ipv4(ip) => vec![address((*ip).into())],
+        Host::Ipv6(ip) => vec![address((*ip).into())],
+    };
+    let mut failed = Error::DestinationNotFound;
+    for (at, address) in addresses.iter().enumerate() {
+        if !reach.check(*address) {
+            failed = Error::HttpRequestDenied;
+            continue;
+        }
+        let last = at + 1 == addresses.len();
+        let patience = (!last).then_some(NEXT_ADDRESS_AFTER);
+        match within(patience, TcpStream::connect(address)).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => failed = Error::Connect(error),
+            None => failed = Error::ConnectionTimeout,
+        }
+    }
+    Err(failed)
+}
+
+fn error(error: NoAddress) -> Error {
+    match error {
+        NoAddress::NotGranted => Error::HttpRequestDenied,
+        NoAddress::NotPublic => Error::DestinationIpProhibited,
+        NoAddress::TooMany => Error::DnsTimeout,
+        NoAddress::Unresolved(error) => {
+            tracing::debug!("a name did not resolve: {error}");
+            Error::DnsError { rcode: Some("name not resolved".to_owned()), info_code: None }
+        }
+    }
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let path = uri.path_and_query().cloned();
+    Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+}
+
+/// A body whose pieces must not be further apart than the guest said.
+struct Paced {
+    body: Incoming,
+    between: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+impl Paced {
+    fn new(body: Incoming, between: Option<Duration>) -> Self {
+        Self { body, between: between.map(|limit| (limit, Box::pin(sleep(limit)))) }
+    }
+}
+
+impl Body for Paced {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let Some((limit, clock)) = &mut self.between else {
+            return frame.map_err(Error::from);
+        };
+        if frame.is_ready() {
+            let next = tokio::time::Instant::now() + *limit;
+            clock.as_mut().reset(next);
+            return frame.map_err(Error::from);
+        }
+        ready!(clock.as_mut().poll(context));
+        Poll::Ready(Some(Err(Error::ConnectionReadTimeout)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+
+    use super::*;
+
+    fn peer(url: &str) -> Option<(String, u16, bool)> {
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = Request::get(url).body(body).ok()?;
+        let peer = Peer::of(&request).ok()?;
+        Some((peer.host.to_string(), peer.port, peer.tls))
+    }
+
+    #[test]
+    fn the_peer_of_a_request_is_what_its_authority_says() {
+        let is = |host: &str, port, tls| Some((host.to_owned(), port, tls));
+        assert_eq!(peer("http://a.test"), is("a.test", 80, false));
+        assert_eq!(peer("https://A.test./x?y@z:1"), is("a.test", 443, true));
+        assert_eq!(peer("http://a.test:8080/"), is("a.test", 8080, false));
+        assert_eq!(peer("http://[::1]:8080/"), is("[::1]", 8080, false));
+        assert_eq!(peer("https://127.1/"), is("127.0.0.1", 443, true));
+        for url in [
+            "http://granted.test@other.test/",
+            "http://granted.test:80@other.test/",
+            "http://user:secret@a.test/",
+            "http://a.test:/",
+            "http://a.test:0/",
+            "http://a.test:65536/",
+            "http://a.test:80:80/",
+            "http://[::1]x/",
+            "http://[::1]:80:80/",
+            "http://:80/",
+            "http:///",
+            "/",
+        ] {
+            assert_eq!(peer(url), None, "{url}");
+        }
+    }
+}

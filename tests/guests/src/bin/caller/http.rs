@@ -1,0 +1,167 @@
+//! `wasi:http`, as it is.
+
+use ikigai_test_guests::Attempts;
+use wasip2::http::outgoing_handler::handle;
+use wasip2::http::types::{
+    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingRequest, RequestOptions,
+    Scheme,
+};
+use wasip2::io::streams::StreamError;
+
+/// Redirections that are followed.
+const MOST: usize = 5;
+
+/// A URL, in three parts. Nothing is checked: that is the host's to do.
+struct Target<'a> {
+    scheme: Scheme,
+    authority: &'a str,
+    path: &'a str,
+}
+
+fn target(url: &str) -> Target<'_> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let scheme = match scheme {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        other => Scheme::Other(other.to_owned()),
+    };
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    Target { scheme, authority, path }
+}
+
+fn request(url: &str, headers: Fields) -> Result<OutgoingRequest, ErrorCode> {
+    let target = target(url);
+    let request = OutgoingRequest::new(headers);
+    request
+        .set_scheme(Some(&target.scheme))
+        .and_then(|()| request.set_authority(Some(target.authority)))
+        .and_then(|()| request.set_path_with_query(Some(target.path)))
+        .map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
+    Ok(request)
+}
+
+fn send(
+    request: OutgoingRequest,
+    options: Option<RequestOptions>,
+) -> Result<IncomingResponse, ErrorCode> {
+    let waiting = handle(request, options)?;
+    waiting.subscribe().block();
+    // There once it is ready, and only once.
+    waiting.get().expect("ready").expect("once")
+}
+
+fn fetch(url: &str) -> Result<IncomingResponse, ErrorCode> {
+    send(request(url, Fields::new())?, None)
+}
+
+/// Reads a body, a piece at a time.
+fn read(body: &IncomingBody, mut each: impl FnMut(Vec<u8>)) -> Result<(), String> {
+    let stream = body.stream().expect("once");
+    loop {
+        match stream.blocking_read(64 << 10) {
+            Ok(piece) => each(piece),
+            Err(StreamError::Closed) => return Ok(()),
+            Err(StreamError::LastOperationFailed(error)) => return Err(error.to_debug_string()),
+        }
+    }
+}
+
+fn text(response: &IncomingResponse) -> String {
+    let mut text = Vec::new();
+    let read = read(&response.consume().expect("once"), |piece| text.extend(piece));
+    match read {
+        Ok(()) => format!("{} {}", response.status(), String::from_utf8_lossy(&text)),
+        Err(error) => format!("{} broken: {error}", response.status()),
+    }
+}
+
+/// The status and the body, or the error code.
+pub(crate) fn get(url: &str) -> String {
+    fetch(url).map_or_else(|error| format!("{error:?}"), |response| text(&response))
+}
+
+/// The same, with no patience for the first byte, then with none between two.
+pub(crate) fn impatient(attempts: &mut Attempts, url: &str) {
+    let options = RequestOptions::new();
+    options.set_first_byte_timeout(Some(1_000_000)).expect("supported");
+    let response = request(url, Fields::new()).and_then(|it| send(it, Some(options)));
+    attempts.tell("first", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
+    let options = RequestOptions::new();
+    options.set_between_bytes_timeout(Some(1_000_000)).expect("supported");
+    let url = format!("{url}halfway");
+    let response = request(&url, Fields::new()).and_then(|it| send(it, Some(options)));
+    attempts.tell("between", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
+}
+
+/// Follows redirections, as a client does.
+pub(crate) fn follow(attempts: &mut Attempts, url: &str) {
+    let mut url = url.to_owned();
+    for _ in 0..MOST {
+        let response = match fetch(&url) {
+            Ok(response) => response,
+            Err(error) => return attempts.tell(&url, &format!("{error:?}")),
+        };
+        let location = response.headers().get("location");
+        let Some(location) = location.first() else {
+            return attempts.tell(&url, &text(&response));
+        };
+        attempts.tell(&url, &response.status().to_string());
+        url = String::from_utf8_lossy(location).into_owned();
+    }
+}
+
+/// Keeps all that comes, twice over.
+pub(crate) fn hoard(attempts: &mut Attempts, url: &str) {
+    let mut kept = Vec::new();
+    match fetch(url) {
+        Ok(response) => {
+            let end = read(&response.consume().expect("once"), |piece| kept.push(piece));
+            attempts.tell("end", &format!("{end:?}"));
+        }
+        Err(error) => attempts.tell("end", &format!("{error:?}")),
+    }
+    attempts.tell("kept", &kept.iter().map(Vec::len).sum::<usize>().to_string());
+}
+
+/// Requests that say another host, or another kind of request, than is connected to.
+pub(crate) fn forge(attempts: &mut Attempts, url: &str) {
+    for name in ["host", "Host", "transfer-encoding", "connection", "upgrade", "proxy-connection"] {
+        attempts
+            .note(name, Fields::new().append(name, b"other.test").map_err(|it| format!("{it:?}")));
+    }
+    let split = Fields::new().append("x", b"y\r\nhost: other.test");
+    attempts.note("a header in a header", split.map_err(|it| format!("{it:?}")));
+    let forged = |change: &dyn Fn(&OutgoingRequest) -> Result<(), ()>| {
+        let request = request(url, Fields::new())?;
+        change(&request).map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
+        send(request, None)
+    };
+    let mut forge = |what: &str, change: &dyn Fn(&OutgoingRequest) -> Result<(), ()>| {
+        attempts.note(what, forged(change).map_err(|error| format!("{error:?}")));
+    };
+    forge("connect", &|it| it.set_method(&Method::Connect));
+    forge("connect by name", &|it| it.set_method(&Method::Other("CONNECT".into())));
+    forge("a method with a line in it", &|it| {
+        it.set_method(&Method::Other("GET / HTTP/1.1\r\nx:".into()))
+    });
+    forge("another URL as the path", &|it| it.set_path_with_query(Some("http://other.test/")));
+    forge("a path with a line in it", &|it| it.set_path_with_query(Some("/ HTTP/1.1\r\nx: y")));
+    forge("no authority", &|it| it.set_authority(None));
+    forge("no scheme", &|it| it.set_scheme(Some(&Scheme::Other("file".into()))));
+}
+
+/// Begins requests until that is refused, and keeps them all.
+pub(crate) fn connections(attempts: &mut Attempts, url: &str) {
+    let mut open = Vec::new();
+    let refused = loop {
+        match fetch(url) {
+            Ok(response) => open.push(response),
+            Err(error) => break error,
+        }
+    };
+    attempts.tell("open", &open.len().to_string());
+    attempts.tell("refused", &format!("{refused:?}"));
+    drop(open);
+    let again = fetch(url).map(|response| response.status().to_string());
+    attempts.tell("again", &again.unwrap_or_else(|error| format!("{error:?}")));
+}
