@@ -6,6 +6,7 @@
 mod audit;
 mod call;
 mod check;
+mod decided;
 mod doctor;
 mod error;
 mod list;
@@ -199,17 +200,6 @@ fn say(text: &str) {
             return;
         }
     }
-}
-
-/// The heading of a value that a person chooses by name.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    /// Below this similarity a suggestion is noise.
-    const SIMILAR: f64 = 0.7;
-    names
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity > SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 fn log_to_stderr(verbose: bool) {

@@ -82,6 +82,8 @@ pub enum Exit {
     Ended,
     /// It never ran; the text says why.
     NotStarted(String),
+    /// It was not allowed to run; the text says by whom, and what would allow it.
+    Denied(String),
 }
 
 /// What came of a call.
@@ -146,6 +148,12 @@ impl Outcome {
     #[must_use]
     pub fn cancelled() -> Self {
         Self { cancelled: true, ..Self::not_started("cancelled") }
+    }
+
+    /// A call that policy forbids.
+    #[must_use]
+    pub fn denied(reason: impl Into<String>) -> Self {
+        Self { exit: Exit::Denied(reason.into()), ..Self::not_started(String::new()) }
     }
 
     /// A call that never became one.

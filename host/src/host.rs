@@ -1,33 +1,31 @@
-//! The one path of a call: look the tool up, resolve its grant, run it, tell what
-//! came of it. Every front end goes through here.
+//! The one path of a call: look the tool up, decide what it may touch, run it, tell
+//! what came of it. Every front end goes through here.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use ikigai_protocol::{Access, DirsError, EnvelopeCode};
+use ikigai_protocol::EnvelopeCode;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Via};
+use crate::digest::Digest;
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
-use crate::policy::{self, Backend, Grant, Origin};
+use crate::policy::{Authority, Backend, Decision, Denial, Origin, Request};
 use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED};
 
-/// Tools, and what a call of one may use.
+/// Tools, who decides what a call of one may use, and the record of calls.
 pub struct Host {
     /// The tools that can be called.
     pub registry: Registry,
     workspace: Arc<Path>,
-    limits: Limits,
     audit: Audit,
-    /// What any tool may do in the workspace at most.
-    most: Access,
 }
 
 /// What is run: a tool, or a program that is named by its path.
@@ -41,13 +39,15 @@ pub struct Subject<'a> {
     pub build: &'a Build,
     /// Why this build, for a person.
     pub reason: &'a str,
+    /// Whether it runs only because its component cannot be used on this host.
+    pub fell_back: bool,
 }
 
 impl<'a> Subject<'a> {
     /// A program that is named by its path.
     #[must_use]
     pub fn at_path(build: &'a Build) -> Self {
-        Self { name: None, origin: Origin::User, build, reason: WAS_NAMED }
+        Self { name: None, origin: Origin::User, build, reason: WAS_NAMED, fell_back: false }
     }
 
     /// Its name, or its path.
@@ -58,8 +58,8 @@ impl<'a> Subject<'a> {
 
 impl<'a> From<&'a Tool> for Subject<'a> {
     fn from(tool: &'a Tool) -> Self {
-        let Tool { origin, build, reason, .. } = tool;
-        Self { name: Some(tool.name()), origin: *origin, build, reason }
+        let Tool { origin, build, reason, fell_back, .. } = tool;
+        Self { name: Some(tool.name()), origin: *origin, build, reason, fell_back: *fell_back }
     }
 }
 
@@ -74,12 +74,12 @@ pub struct Streams {
 }
 
 impl Host {
-    /// A host over a registry. `workspace` is absolute and canonical.
+    /// A host over a registry, in the workspace of its authority.
     #[must_use]
-    pub fn new(registry: Registry, workspace: Arc<Path>, limits: Limits) -> Self {
-        let most = policy::most_in(&workspace, &registry.places().own());
+    pub fn new(registry: Registry) -> Self {
+        let workspace: Arc<Path> = registry.authority().workspace().into();
         let audit = Audit::new(registry.places().state.clone(), &workspace);
-        Self { registry, workspace, limits, audit, most }
+        Self { registry, workspace, audit }
     }
 
     /// Records the text of arguments as well, not only their digest.
@@ -121,8 +121,8 @@ impl Host {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
-        let outcome = self.attempt(entry, subject, Vec::new(), streams, cancel).await;
-        Envelope::of(name, &self.limits, outcome, entry.secrets())
+        let (outcome, limits) = self.attempt(entry, subject, Vec::new(), streams, cancel).await;
+        Envelope::of(name, &limits, outcome, entry.secrets())
     }
 
     /// Runs a program by the bare protocol, with the grant that it has as a tool.
@@ -143,11 +143,12 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let mut outcome = self.attempt(&mut entry, subject, args, streams, cancel).await;
-        if let Exit::Trap(text) | Exit::NotStarted(text) = &mut outcome.exit {
+        let (mut outcome, limits) =
+            self.attempt(&mut entry, subject, args, streams, cancel).await;
+        if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
-        let failure = envelope::failure(&title, &self.limits, &outcome);
+        let failure = envelope::failure(&title, &limits, &outcome);
         entry.end(failure.as_ref().map(|(code, error)| (*code, error.as_str())));
         outcome
     }
@@ -157,6 +158,7 @@ impl Host {
         self.audit.begin(via, name).end(Envelope::not_found(name).failure());
     }
 
+    /// The outcome, and the limits that held for it.
     async fn attempt(
         &self,
         entry: &mut Entry<'_>,
@@ -164,14 +166,15 @@ impl Host {
         args: Vec<OsString>,
         streams: Streams,
         cancel: CancellationToken,
-    ) -> Outcome {
-        let backend = subject.build.backend();
-        let grant = match self.resolve(&subject.title(), subject.origin, backend) {
-            Ok(grant) => grant,
-            Err(error) => return Outcome::not_started(error.to_string()),
+    ) -> (Outcome, Limits) {
+        let decision = match self.decide_now(subject).await {
+            Ok(Ok(decision)) => decision,
+            Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
+            Err(reason) => return (Outcome::not_started(reason), Limits::default()),
         };
-        // Nothing is granted by name yet that could be a secret.
-        entry.granted(&grant, backend, Vec::new(), Secrets::default());
+        let (backend, limits) = (subject.build.backend(), decision.limits);
+        let secrets = Secrets::of(decision.granted_values());
+        entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         // A component may be compiled first, for many seconds.
         let program = match cancel.run_until_cancelled(subject.build.program()).await {
             None => Err(Outcome::cancelled()),
@@ -186,46 +189,66 @@ impl Host {
                     stdin: streams.stdin,
                     stdout: streams.stdout,
                     stderr: streams.stderr,
-                    grant: Arc::new(grant),
+                    grant: Arc::new(decision.grant),
                     workspace: Arc::clone(&self.workspace),
-                    limits: self.limits,
+                    limits,
                     cancel,
                 };
                 program.run(call).await
             }
         };
         entry.ran(&outcome);
-        outcome
+        (outcome, limits)
     }
 
-    /// What a tool may touch.
+    /// What a tool may touch and use up, by what its file held when it was found.
     ///
     /// # Errors
     ///
-    /// The workspace cannot be granted; the text says why.
-    pub fn grant(&self, tool: &Tool) -> Result<Grant, String> {
-        self.resolve(tool.name(), tool.origin, tool.build.backend())
-            .map_err(|error| error.to_string())
+    /// Policy forbids to call it.
+    pub fn decide(&self, subject: Subject<'_>) -> Result<Decision, Denial> {
+        self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
-    fn resolve(&self, name: &str, origin: Origin, backend: Backend) -> Result<Grant, DirsError> {
-        if self.most == Access::ReadOnly && policy::writes(name, origin) {
-            static ONCE: Once = Once::new();
-            ONCE.call_once(|| {
-                tracing::warn!(
-                    "the workspace `{}` holds ikigai's own files, so tools may only read it; \
-                     choose a directory beneath it with --workspace",
-                    self.workspace.display()
-                );
-            });
+    /// The same by what its file holds now; fails where that cannot be read.
+    async fn decide_now(&self, subject: Subject<'_>) -> Result<Result<Decision, Denial>, String> {
+        let found = subject.build.digest;
+        if !self.authority().looks_at_content(subject.name) {
+            return Ok(self.authority().decide(&request(subject, &[found])));
         }
-        policy::standard(name, origin, backend, &self.workspace, self.most)
+        let present = self.registry.present_digest(subject.build).await?;
+        // A native tool is started from its file. A component was compiled from what
+        // was found, so both must be granted.
+        let contents = match subject.build.backend() {
+            Backend::Native => vec![present],
+            Backend::Wasm => vec![found, present],
+        };
+        Ok(self.authority().decide(&request(subject, &contents)))
     }
 
-    /// What every call may use up.
+    /// What a call may use up, the defaults where it is not allowed.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.limits
+    pub fn limits(&self, subject: Subject<'_>) -> Limits {
+        self.decide(subject).map_or_else(|_| Limits::default(), |decision| decision.limits)
+    }
+
+    /// Who decides.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        self.registry.authority()
+    }
+}
+
+/// What an authority is asked of a subject.
+#[must_use]
+pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> {
+    Request {
+        name: subject.name,
+        origin: subject.origin,
+        backend: subject.build.backend(),
+        fell_back: subject.fell_back,
+        path: &subject.build.path,
+        contents,
     }
 }
 

@@ -1,7 +1,8 @@
 //! ikigai: a host for tools that language models call.
 //!
 //! docs/architecture.md says who may depend on whom. From low to high: `digest`,
-//! `limits` and `places`, `policy`, `exec`, `audit` and `registry`, `host`, `cli`.
+//! `limits`, `nearest` and `places`, `policy`, `exec`, `audit` and `registry`, `host`,
+//! `cli`.
 
 pub mod audit;
 pub mod cli;
@@ -9,6 +10,7 @@ pub mod digest;
 pub mod exec;
 pub mod host;
 pub mod limits;
+pub mod nearest;
 pub mod places;
 pub mod policy;
 pub mod registry;

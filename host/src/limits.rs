@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use bytesize::ByteSize;
+
 /// One mebibyte.
 const MIB: u64 = 1 << 20;
 
@@ -14,6 +16,38 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much of stderr is kept: its last 64 KiB.
 pub const STDERR_KEPT: usize = 64 * 1024;
+
+/// No call is allowed to last forever, and a duration must fit a timer.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Reads a wall clock as flags and policy files write it.
+///
+/// # Errors
+///
+/// It is none, or no time that a call may have; the text says what is expected.
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = humantime::parse_duration(text)
+        .map_err(|error| format!("is no duration ({error}); write it as 500ms, 30s or 2m"))?;
+    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+        return Err("must be more than zero and at most 7days".to_owned());
+    }
+    Ok(timeout)
+}
+
+/// Reads a size as flags and policy files write it, in bytes.
+///
+/// # Errors
+///
+/// It is none, or zero; the text says what is expected.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    // The parser's own words speak of floats and say nothing of units.
+    let size: ByteSize =
+        text.parse().map_err(|_| "is no size; write it as 64KiB or 512MiB".to_owned())?;
+    if size.as_u64() == 0 {
+        return Err("must be more than zero".to_owned());
+    }
+    Ok(size.as_u64())
+}
 
 /// A limit that ended a call, as the envelope's `limit` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

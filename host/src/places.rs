@@ -29,28 +29,51 @@ pub struct Places {
     pub user_tools: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
-    /// `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`: the audit log.
+    /// `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
+    pub config: Option<PathBuf>,
+    /// `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`.
+    pub data: Option<PathBuf>,
+    /// `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`.
     pub state: Option<PathBuf>,
+    /// The user's policy: `policy.toml` of `config`, unless a flag names another.
+    pub policy: Option<PathBuf>,
+    /// The administrator's policy. No flag and no variable moves it: whoever could
+    /// name another would have none above them.
+    pub ceiling: PathBuf,
+    /// The user's home, which `~` stands for in a policy file.
+    pub home: Option<PathBuf>,
 }
+
+/// Where an administrator sets what no user can pass.
+const CEILING: &str = "/etc/ikigai/policy.toml";
+
+/// The name of a policy file.
+const POLICY: &str = "policy.toml";
 
 impl Places {
     /// Reads the environment and the place of the running program.
     #[must_use]
     pub fn find() -> Self {
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let beneath_home = |path: &str| home.as_ref().map(|home| home.join(path));
+        let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
         // The XDG base directory specification: relative paths are to be ignored.
-        let base = |name: &str, default: &str| {
-            let named = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-            named.or_else(|| beneath_home(default)).map(|dir| dir.join("ikigai"))
+        let xdg = |name: &str, default: &str| {
+            let dir = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+            Some(dir.or_else(|| beneath_home(default))?.join("ikigai"))
         };
+        let config = xdg("XDG_CONFIG_HOME", ".config");
         let system_tools = system_tools();
         Self {
             system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             system_tools,
             user_tools: beneath_home(".ikigai/tools"),
-            cache: base("XDG_CACHE_HOME", ".cache"),
-            state: base("XDG_STATE_HOME", ".local/state"),
+            cache: xdg("XDG_CACHE_HOME", ".cache"),
+            policy: config.as_ref().map(|dir| dir.join(POLICY)),
+            config,
+            data: xdg("XDG_DATA_HOME", ".local/share"),
+            state: xdg("XDG_STATE_HOME", ".local/state"),
+            ceiling: PathBuf::from(CEILING),
+            home,
         }
     }
 }
@@ -59,9 +82,11 @@ impl Places {
     /// All of them and the running program, canonical as far as they exist.
     #[must_use]
     pub fn own(&self) -> Vec<PathBuf> {
-        let Self { system_tools, system_cache, user_tools, cache, state } = self;
-        let dirs = [system_tools, system_cache, user_tools, cache, state];
-        let dirs = dirs.into_iter().flatten().cloned();
+        let Self {
+            system_tools, system_cache, user_tools, cache, config, data, state, policy, ..
+        } = self;
+        let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
+        let dirs = dirs.into_iter().flatten().cloned().chain([self.ceiling.clone()]);
         dirs.chain(std::env::current_exe()).filter_map(|place| canonical(&place)).collect()
     }
 }
@@ -124,18 +149,32 @@ pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
     })
 }
 
-/// Opens a regular file to be read, not a link to one, that belongs to an `owner`
-/// who is trusted and that nobody else may write to. Never waits, as opening a
-/// FIFO would.
+/// Opens a regular file to be read, not a link to one, and says what it is. Never
+/// waits, as opening a FIFO would.
+///
+/// # Errors
+///
+/// It is something else, or cannot be opened.
+pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok((file, metadata))
+}
+
+/// Opens a regular file as [`open_regular`] does, that belongs to an `owner` who is
+/// trusted and that nobody else may write to.
 ///
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
 pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let mut options = fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    check_trusted(&file.metadata()?, owner)?;
+    let (file, metadata) = open_regular(path)?;
+    check_trusted(&metadata, owner)?;
     Ok(file)
 }
 

@@ -19,26 +19,15 @@ use tokio::sync::watch;
 pub use loader::{Budget, Progress, ProgressFn};
 pub use tool::{Build, Tool};
 
+use crate::digest::Digest;
 use crate::exec::wasm::cache::Cache;
 use crate::limits::Limits;
 use crate::places::{Places, SYSTEM_CACHE};
-use crate::policy::Origin;
+use crate::policy::{Authority, Origin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
 use scan::Scan;
-
-/// Which build of a tool to take where there are two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackendChoice {
-    /// The component; the native build only where there is no usable component.
-    #[default]
-    Auto,
-    /// Components only.
-    Wasm,
-    /// Native builds only.
-    Native,
-}
 
 /// How much of what is remembered a scan believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +123,8 @@ impl Snapshot {
 pub struct Settings {
     /// Where tools are found and caches kept.
     pub places: Places,
-    /// Which build to take.
-    pub backend: BackendChoice,
+    /// Who says which build to take.
+    pub authority: Arc<Authority>,
     /// The limits of a `--schema` call, but for time and output.
     pub limits: Limits,
     /// The directory that `--schema` calls start in.
@@ -172,6 +161,12 @@ impl Registry {
             snapshot: watch::Sender::new(Arc::default()),
             settings,
         }
+    }
+
+    /// Who says which build of a tool runs, and what it may touch.
+    #[must_use]
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.settings.authority
     }
 
     /// Where tools are found and caches kept.
@@ -216,7 +211,14 @@ impl Registry {
         self.memo.save();
         let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
         let schema = Arc::new(schema);
-        Ok(Tool { schema, origin: Origin::User, build, reason: WAS_NAMED, other: None })
+        Ok(Tool {
+            schema,
+            origin: Origin::User,
+            build,
+            reason: WAS_NAMED.into(),
+            other: None,
+            fell_back: false,
+        })
     }
 
     /// The program at a path, without asking it for its schema.
@@ -229,6 +231,17 @@ impl Registry {
         Build::of(&candidate, &self.memo, &self.loader)
     }
 
+    /// The digest of what the file of a build holds now.
+    ///
+    /// # Errors
+    ///
+    /// It is gone or cannot be read; the text says why.
+    pub async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
+        let digest = build.present_digest(&self.memo).await;
+        self.memo.save();
+        digest
+    }
+
     fn scanner(&self, depth: Depth) -> Scan {
         let places = &self.settings.places;
         let system = places.system_tools.clone().map(|dir| (dir, Origin::System));
@@ -236,7 +249,7 @@ impl Registry {
         Scan {
             // Later wins on equal names.
             dirs: system.into_iter().chain(user).collect(),
-            backend: self.settings.backend,
+            authority: Arc::clone(&self.settings.authority),
             limits: self.settings.limits,
             workspace: Arc::clone(&self.settings.workspace),
             loader: Arc::clone(&self.loader),

@@ -359,7 +359,12 @@ fn a_user_tool_takes_the_place_of_a_system_tool_and_gets_nothing_from_it() {
         "{ran}"
     );
     let shown = host.run(["tool", "show", "file_write", "--json"]).expect_code(0).json();
-    assert_eq!(shown["grant"], json!({"unconfined": false, "dirs": [], "env": []}));
+    let grant = &shown["grant"];
+    assert_eq!(
+        (&grant["unconfined"], &grant["dirs"], &grant["net"], &grant["env"]),
+        (&json!(false), &json!([]), &json!([]), &json!([])),
+        "{shown}"
+    );
 }
 
 #[test]

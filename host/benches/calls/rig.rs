@@ -17,8 +17,8 @@ use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
 use ikigai::host::Host;
 use ikigai::limits::Limits;
 use ikigai::places::Places;
-use ikigai::policy::Grant;
-use ikigai::registry::{BackendChoice, Budget, Registry, Settings};
+use ikigai::policy::{Authority, Flags, Grant, LimitKey, PolicyFiles};
+use ikigai::registry::{Budget, Registry, Settings};
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +95,6 @@ impl Rig {
 
     /// A host over the installation, with `workspace` as its workspace.
     pub(crate) fn host(&self, workspace: &Path, limits: Limits) -> Host {
-        let workspace: Arc<Path> = workspace.into();
         let places = Places {
             system_tools: Some(self.root.join("prefix/libexec/ikigai")),
             user_tools: Some(self.root.join("user-tools")),
@@ -103,16 +102,28 @@ impl Rig {
             // Calls are recorded, as they are for every other front end.
             state: Some(self.root.join("state")),
             system_cache: Some(self.root.join("prefix/libexec/ikigai/.cache")),
+            ..Places::find()
         };
+        let files = PolicyFiles {
+            ceiling: None,
+            further_ceilings: Vec::new(),
+            user: None,
+            user_is_named: false,
+            workspace: workspace.to_owned(),
+            home: None,
+        };
+        let flags = Flags { limits: vec![(LimitKey::Output, limits.output)], ..Flags::default() };
+        let authority = Authority::open(&files, flags, places.own(), Box::new(|| false))
+            .expect("no policy file is read");
         let registry = Registry::new(Settings {
             places,
-            backend: BackendChoice::Auto,
+            authority: Arc::new(authority),
             limits,
-            workspace: Arc::clone(&workspace),
+            workspace: workspace.into(),
             budget: Budget { guests: GUESTS, memory: u64::MAX },
             progress: Arc::new(|_| {}),
         });
-        Host::new(registry, workspace, limits)
+        Host::new(registry)
     }
 
     /// A component, compiled here and kept nowhere.

@@ -10,9 +10,10 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, nearest, print, say};
+use super::{cancelled_by_signals, list, print, say};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
+use crate::nearest::nearest;
 use crate::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     };
     list::tell_warnings(&snapshot);
     if snapshot.get(&arguments.name).is_none() {
-        say(&not_found_hint(&snapshot, &arguments.name));
+        say_hints(&not_found_hints(&snapshot, &arguments.name));
     }
     let envelope = host.call(&snapshot, &arguments.name, json, cancel.clone()).await;
     let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
@@ -63,19 +64,24 @@ pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
 }
 
 /// What to do when there is no tool of that name.
-pub(super) fn not_found_hint(snapshot: &Snapshot, name: &str) -> String {
+pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
     let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
     if let Some(skipped) = skipped {
         let path = skipped.path.display();
-        return format!(
-            "hint: `{path}` is no tool: {}\nhint: try `ikigai tool check {path}`\n",
-            skipped.reason
-        );
+        return vec![
+            format!("`{path}` is no tool: {}", skipped.reason),
+            format!("try `ikigai tool check {path}`"),
+        ];
     }
-    match nearest(name, snapshot.tools().map(|tool| tool.name())) {
-        Some(near) => format!("hint: did you mean `{near}`?\n"),
-        None => "hint: `ikigai tool list --all` shows every tool and what was skipped\n".to_owned(),
-    }
+    vec![match nearest(name, snapshot.tools().map(|tool| tool.name())) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`ikigai tool list --all` shows every tool and what was skipped".to_owned(),
+    }]
+}
+
+/// Hints for a person, on stderr.
+pub(super) fn say_hints(hints: &[String]) {
+    say(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }
 
 fn read_arguments(text: &str) -> Result<Bytes, CliError> {

@@ -152,7 +152,7 @@ async fn malformed_call(host: &Host, build: &Build) -> Finding {
         let text = format!("did not end within its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);
     }
-    match Envelope::of("check", host.limits(), outcome, &Secrets::default()) {
+    match Envelope::of("check", &host.limits(subject), outcome, &Secrets::default()) {
         Envelope::Success(_) => finding(CHECK, Verdict::Good, "answered in JSON"),
         Envelope::Failure(failure) => {
             let text = format!("{}; a JSON answer with `error` tells a model more", failure.error);

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::policy::{Denial, PolicyError};
+
 /// The tool or the operation failed.
 pub(super) const FAILED: u8 = 1;
 
@@ -35,6 +37,13 @@ impl CliError {
         self
     }
 
+    /// What to do about it, in several lines.
+    #[must_use]
+    pub(super) fn hints(mut self, hints: Vec<String>) -> Self {
+        self.hints.extend(hints);
+        self
+    }
+
     /// Whether nobody reads stdout any more, which is no error of ours.
     pub(super) fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
@@ -52,6 +61,21 @@ impl CliError {
             let _ = writeln!(text, "hint: {hint}");
         }
         text
+    }
+}
+
+impl From<PolicyError> for CliError {
+    fn from(error: PolicyError) -> Self {
+        let hint = error.hint.clone();
+        let error = Self::usage(error);
+        hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<Denial> for CliError {
+    fn from(denial: Denial) -> Self {
+        let error = Self::failed(anyhow::Error::msg(denial.reason));
+        denial.hint.into_iter().fold(error, Self::hint)
     }
 }
 

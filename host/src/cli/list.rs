@@ -6,10 +6,10 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
+use super::decided::{Decided, level};
 use super::error::CliError;
 use super::options::Options;
 use super::{print, say};
-use crate::policy::{Backend, Grant, Origin, Sandbox};
 use crate::registry::{Depth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -31,8 +31,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             say(&format!("{}\n", skipped.line()));
         }
     }
-    let rows: Vec<(&Tool, Result<Grant, String>)> =
-        snapshot.tools().map(|tool| (tool, host.grant(tool))).collect();
+    let rows: Vec<(&Tool, Decided)> =
+        snapshot.tools().map(|tool| (tool, host.decide(tool.into()))).collect();
     if arguments.json {
         let mut text = serde_json::to_string_pretty(&as_json(&snapshot, &rows, arguments.all))?;
         text.push('\n');
@@ -64,25 +64,16 @@ pub(super) fn tell_warnings(snapshot: &Snapshot) {
     }
 }
 
-/// How far a tool is kept from what it was not granted.
-pub(super) fn level(tool: &Tool, grant: &Grant) -> &'static str {
-    match (tool.build.backend(), tool.origin, grant.sandbox) {
-        (Backend::Wasm, _, _) => "sandboxed",
-        (Backend::Native, Origin::System, Sandbox::Prefer | Sandbox::Require) => "self-confined",
-        (Backend::Native, _, _) => "unconfined",
-    }
-}
-
-fn table(rows: &[(&Tool, Result<Grant, String>)]) -> Table {
+fn table(rows: &[(&Tool, Decided)]) -> Table {
     let mut table = plain_table();
     table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
-    for (tool, grant) in rows {
+    for (tool, decided) in rows {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
             first_line,
             tool.build.backend().as_str(),
-            grant.as_ref().map_or("refused", |grant| level(tool, grant)),
+            level(tool.build.backend(), tool.origin, decided),
             tool.origin.as_str(),
         ]);
     }
@@ -104,14 +95,14 @@ pub(super) fn plain_table() -> Table {
     table
 }
 
-fn as_json(snapshot: &Snapshot, rows: &[(&Tool, Result<Grant, String>)], all: bool) -> Value {
-    let tools = rows.iter().map(|(tool, grant)| {
+fn as_json(snapshot: &Snapshot, rows: &[(&Tool, Decided)], all: bool) -> Value {
+    let tools = rows.iter().map(|(tool, decided)| {
         json!({
             "name": tool.name(),
             "description": tool.schema.description,
             "backend": tool.build.backend().as_str(),
             "backend_reason": tool.reason,
-            "sandbox": grant.as_ref().map_or("refused", |grant| level(tool, grant)),
+            "sandbox": level(tool.build.backend(), tool.origin, decided),
             "source": tool.origin.as_str(),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 
 use super::error::CliError;
 use super::progress;
 use crate::host::Host;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::places::Places;
-use crate::registry::{BackendChoice, Budget, Registry, Settings};
+use crate::policy::{Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile};
+use crate::registry::{Budget, Registry, Settings};
 
 /// Heading of the shared flags in `--help`.
 const HEADING: &str = "Shared options";
@@ -35,6 +35,21 @@ pub(super) struct Options {
     #[arg(long, global = true, value_name = "DIR", env = "IKIGAI_USER_TOOLS")]
     user_tools: Option<PathBuf>,
 
+    /// Your policy [default: ~/.config/ikigai/policy.toml]
+    #[arg(long, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
+          value_hint = super::FILE)]
+    policy: Option<PathBuf>,
+
+    /// What tools may touch where no policy says otherwise [default: standard]; never less
+    /// strict than a ceiling
+    #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_PROFILE")]
+    profile: Option<ProfileArg>,
+
+    /// A further ceiling, besides /etc/ikigai/policy.toml: it can only narrow
+    #[arg(long, global = true, value_name = "FILE", env = "IKIGAI_CEILING", hide = true,
+          value_hint = super::FILE)]
+    ceiling: Option<PathBuf>,
+
     /// Which build of a tool to run
     #[arg(
         long,
@@ -47,7 +62,7 @@ pub(super) struct Options {
 
     /// Wall clock of a call, such as 500ms, 30s or 2m [default: 30s]
     #[arg(long, global = true, value_name = "DURATION", env = "IKIGAI_TIMEOUT",
-          value_parser = parse_timeout)]
+          value_parser = limits::parse_timeout)]
     timeout: Option<Duration>,
 
     /// Fuel of a component's call, about one unit an instruction
@@ -57,13 +72,13 @@ pub(super) struct Options {
     /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
     /// native tools]
     #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
-          value_parser = parse_size)]
-    memory: Option<ByteSize>,
+          value_parser = limits::parse_size)]
+    memory: Option<u64>,
 
     /// Bytes of stdout of a call [default: 16MiB]
     #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MAX_OUTPUT",
-          value_parser = parse_size)]
-    max_output: Option<ByteSize>,
+          value_parser = limits::parse_size)]
+    max_output: Option<u64>,
 
     /// Record the text of arguments in the audit log, not only their digest
     #[arg(long, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
@@ -84,26 +99,12 @@ enum BackendArg {
     Native,
 }
 
-/// No call is allowed to last forever, and a duration must fit a timer.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-fn parse_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write it as 500ms, 30s or 2m"))?;
-    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-        return Err("must be more than zero and at most 7days".to_owned());
-    }
-    Ok(timeout)
-}
-
-fn parse_size(text: &str) -> Result<ByteSize, String> {
-    // The parser's own words speak of floats and say nothing of units.
-    let size: ByteSize =
-        text.parse().map_err(|_| "is no size; write it as 64KiB or 512MiB".to_owned())?;
-    if size.as_u64() == 0 {
-        return Err("must be more than zero".to_owned());
-    }
-    Ok(size)
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileArg {
+    /// The standard tools work in the workspace; native tools of yours run as you do
+    Standard,
+    /// Nothing runs unconfined, and nothing falls back to native
+    Strict,
 }
 
 impl Options {
@@ -112,37 +113,61 @@ impl Options {
     /// It lives as long as the process: giving back a pool of guests takes longer
     /// than a call, and the exit does it anyway.
     pub(super) fn host(&self) -> Result<&'static Host, CliError> {
-        let workspace = self.workspace()?;
-        let limits = self.limits();
         let places = self.places();
+        let authority = Arc::new(self.authority(&places)?);
         let registry = Registry::new(Settings {
             places,
-            backend: match self.backend {
-                BackendArg::Auto => BackendChoice::Auto,
-                BackendArg::Wasm => BackendChoice::Wasm,
-                BackendArg::Native => BackendChoice::Native,
-            },
             // Those of the flags are for calls; a schema must not be lost to them.
             limits: Limits::default(),
-            workspace: Arc::clone(&workspace),
+            workspace: authority.workspace().into(),
+            authority,
             budget: Budget { guests: GUESTS, memory: memory_budget() },
             progress: progress::reporter(),
         });
-        let mut host = Host::new(registry, workspace, limits);
+        let mut host = Host::new(registry);
         if self.audit_arguments {
             host.record_arguments();
         }
         Ok(Box::leak(Box::new(host)))
     }
 
-    /// Where this user's things are, but for what the flags move.
+    /// Where everything is, with what the flags say of it.
     pub(super) fn places(&self) -> Places {
         let found = Places::find();
         Places {
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
+            policy: self.policy.clone().or(found.policy),
             ..found
         }
+    }
+
+    fn authority(&self, places: &Places) -> Result<Authority, CliError> {
+        let workspace = self.workspace()?;
+        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(CliError::usage);
+        let files = PolicyFiles {
+            ceiling: Some(places.ceiling.clone()),
+            further_ceilings: self.ceiling.iter().map(absolute).collect::<Result<_, _>>()?,
+            user: places.policy.as_ref().map(absolute).transpose()?,
+            user_is_named: self.policy.is_some(),
+            workspace: workspace.to_path_buf(),
+            home: places.home.clone(),
+        };
+        let flags = Flags {
+            profile: self.profile.map(|profile| match profile {
+                ProfileArg::Standard => Profile::Standard,
+                ProfileArg::Strict => Profile::Strict,
+            }),
+            backend: match self.backend {
+                BackendArg::Auto => BackendChoice::Auto,
+                BackendArg::Wasm => BackendChoice::Wasm,
+                BackendArg::Native => BackendChoice::Native,
+            },
+            limits: self.limits(),
+        };
+        // Until native tools can be confined, the shell is a component where it can be.
+        let confines = Box::new(|| false);
+        Ok(Authority::open(&files, flags, places.own(), confines)?)
     }
 
     fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {
@@ -163,17 +188,16 @@ impl Options {
         Ok(workspace.into())
     }
 
-    fn limits(&self) -> Limits {
-        let default = Limits::default();
-        let memory = self.memory.map(|size| size.as_u64());
-        Limits {
-            wall_clock: self.timeout.unwrap_or(default.wall_clock),
-            fuel: self.fuel.unwrap_or(default.fuel),
-            wasm_memory: memory.unwrap_or(default.wasm_memory),
-            native_memory: memory.unwrap_or(default.native_memory),
-            output: self.max_output.map_or(default.output, |size| size.as_u64()),
-            ..default
-        }
+    fn limits(&self) -> Vec<(LimitKey, u64)> {
+        // At most a week, in nanoseconds.
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let asked = [
+            (LimitKey::WallClock, self.timeout.map(nanos)),
+            (LimitKey::Fuel, self.fuel),
+            (LimitKey::Memory, self.memory),
+            (LimitKey::Output, self.max_output),
+        ];
+        asked.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
 }
 

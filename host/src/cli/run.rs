@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 
-use super::call::{not_found_hint, snapshot_with};
+use super::call::{not_found_hints, snapshot_with};
 use super::error::CliError;
 use super::options::Options;
 use super::{ToolReference, cancelled_by_signals, say};
@@ -60,10 +60,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         snapshot = scanned;
         let Some(tool) = snapshot.get(&name) else {
             host.record_unknown(Via::Run, &name);
-            let hint = not_found_hint(&snapshot, &name);
-            let hint = hint.trim_end().trim_start_matches("hint: ").to_owned();
-            let text = format!("tool `{name}` not found");
-            return Err(CliError::usage(anyhow::Error::msg(text)).hint(hint));
+            let error = anyhow::Error::msg(format!("tool `{name}` not found"));
+            return Err(CliError::usage(error).hints(not_found_hints(&snapshot, &name)));
         };
         Subject::from(tool)
     };
@@ -87,6 +85,10 @@ fn exit_code(name: &str, outcome: &Outcome) -> u8 {
         return LIMIT;
     }
     match &outcome.exit {
+        Exit::Denied(reason) => {
+            say(&format!("error: `{name}` may not be run: {reason}\n"));
+            return NOT_STARTED;
+        }
         Exit::NotStarted(reason) => {
             say(&format!("error: `{name}` could not be started: {reason}\n"));
             return NOT_STARTED;

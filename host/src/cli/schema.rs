@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::call::not_found_hint;
+use super::call::{not_found_hints, say_hints};
 use super::error::{self, CliError};
 use super::options::Options;
 use super::{list, print, say};
@@ -47,7 +47,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             None => {
                 missing = true;
                 say(&format!("error: tool `{name}` not found\n"));
-                say(&not_found_hint(&snapshot, name));
+                say_hints(&not_found_hints(&snapshot, name));
             }
         }
     }

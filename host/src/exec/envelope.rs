@@ -169,7 +169,7 @@ pub enum Layout {
 /// The code and text of a failure; nothing where the tool exited with 0.
 #[must_use]
 pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCode, String)> {
-    use EnvelopeCode::{InvalidOutput, ToolCrashed, ToolTimeout};
+    use EnvelopeCode::{InvalidOutput, PermissionDenied, ToolCrashed, ToolTimeout};
     if outcome.cancelled {
         return Some((ToolCrashed, format!("Tool '{tool}' was cancelled")));
     }
@@ -202,6 +202,9 @@ pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(Envelo
         Exit::Trap(reason) => {
             Some((ToolCrashed, format!("Tool '{tool}' crashed with exit code {TRAPPED}: {reason}")))
         }
+        Exit::Denied(reason) => {
+            Some((PermissionDenied, format!("Tool '{tool}' may not be called: {reason}")))
+        }
         Exit::NotStarted(reason) => {
             Some((ToolCrashed, format!("Tool '{tool}' could not be started: {reason}")))
         }
@@ -216,7 +219,7 @@ pub fn exit_code(exit: &Exit) -> Option<i32> {
         Exit::Signal(signal) => Some(128 + signal),
         Exit::Ended => Some(KILLED),
         Exit::Trap(_) => Some(TRAPPED),
-        Exit::NotStarted(_) => None,
+        Exit::NotStarted(_) | Exit::Denied(_) => None,
     }
 }
 
@@ -400,6 +403,11 @@ mod tests {
         assert_eq!(
             line,
             r#"{"tool_success":false,"error":"Tool 't' could not be started: no such file","error_code":"TOOL_CRASHED"}"#
+        );
+        let line = self::line(Exit::Denied("the reason".into()), None, b"");
+        assert_eq!(
+            line,
+            r#"{"tool_success":false,"error":"Tool 't' may not be called: the reason","error_code":"PERMISSION_DENIED"}"#
         );
     }
 

@@ -30,6 +30,9 @@ pub struct Peer {
     pub host: PeerHost,
     /// None is every port.
     pub port: Option<u16>,
+    /// Only where its address is a public one: another layer of the policy allows no
+    /// more than those (`*`).
+    pub only_public: bool,
 }
 
 /// The host of a [`Peer`].
@@ -64,6 +67,31 @@ impl Net {
             }
         }
         Ok(net)
+    }
+
+    /// What both allow. A name and a network have nothing in common: which network
+    /// the name is in turns out only when it is looked up.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        let mut peers: Vec<Peer> = self
+            .peers
+            .iter()
+            .flat_map(|one| other.peers.iter().filter_map(|other| one.meet(other)))
+            .collect();
+        // Every public address on the one side leaves the public ones of the other.
+        let public = |peer: &Peer| Peer { only_public: true, ..peer.clone() };
+        if other.any {
+            peers.extend(self.peers.iter().map(public));
+        }
+        if self.any {
+            peers.extend(other.peers.iter().map(public));
+        }
+        // Of two that differ in this alone, the wider says it all.
+        let wider = |peer: &Peer| Peer { only_public: false, ..peer.clone() };
+        let all = peers.clone();
+        peers.retain(|peer| !peer.only_public || !all.contains(&wider(peer)));
+        peers.dedup();
+        Self { any: self.any && other.any, peers }
     }
 
     /// Whether a name may be looked up, and connected to on `port`; any port if none.
@@ -101,6 +129,24 @@ impl Net {
 }
 
 impl Peer {
+    fn meet(&self, other: &Self) -> Option<Self> {
+        let host = match (&self.host, &other.host) {
+            (PeerHost::Name(one), PeerHost::Name(other)) if one == other => self.host.clone(),
+            (PeerHost::Range(one), PeerHost::Range(other)) if one.contains(other) => {
+                PeerHost::Range(*other)
+            }
+            (PeerHost::Range(one), PeerHost::Range(other)) if other.contains(one) => {
+                PeerHost::Range(*one)
+            }
+            _ => return None,
+        };
+        let port = match (self.port, other.port) {
+            (Some(one), Some(other)) if one != other => return None,
+            (one, other) => one.or(other),
+        };
+        Some(Self { host, port, only_public: self.only_public || other.only_public })
+    }
+
     fn allows_port(&self, port: Option<u16>) -> bool {
         match (self.port, port) {
             (None, _) | (_, None) => true,
@@ -139,7 +185,7 @@ impl FromStr for Peer {
             Err(_) if bracketed.is_some() => return Err("has brackets around what is no address"),
             Err(_) => PeerHost::Name(host_name(host)?),
         };
-        Ok(Self { host, port })
+        Ok(Self { host, port, only_public: false })
     }
 }
 
@@ -168,6 +214,15 @@ fn host_name(text: &str) -> Result<String, &'static str> {
         return Err("has a host that is neither a name, an address nor a network");
     }
     Ok(name)
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let any = self.any.then(|| "*".to_owned());
+        let texts: Vec<String> =
+            any.into_iter().chain(self.peers.iter().map(Peer::to_string)).collect();
+        f.write_str(&texts.join(" "))
+    }
 }
 
 impl fmt::Display for Peer {

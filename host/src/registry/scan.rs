@@ -1,5 +1,6 @@
 //! Discovery: asking every candidate for its schema and choosing what runs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,12 +16,12 @@ use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
-use super::{BackendChoice, Depth, Skipped, Snapshot};
+use super::{Depth, Skipped, Snapshot};
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{self, Backend, Origin};
+use crate::policy::{self, Authority, Backend, BackendChoice, Choice, Origin};
 
 /// Candidates asked at once, for each core: most of them wait for their process.
 const ASKED_PER_CORE: usize = 4;
@@ -28,7 +29,7 @@ const ASKED_PER_CORE: usize = 4;
 /// What a scan needs to know.
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, Origin)>,
-    pub(super) backend: BackendChoice,
+    pub(super) authority: Arc<Authority>,
     pub(super) limits: Limits,
     pub(super) workspace: Arc<Path>,
     pub(super) loader: Arc<Loader>,
@@ -36,10 +37,13 @@ pub(super) struct Scan {
     pub(super) depth: Depth,
 }
 
+/// A build, and what it answered.
+type Found = (Arc<Build>, ToolSchema);
+
 /// A candidate that was asked.
 struct Asked {
     candidate: Candidate,
-    answer: Result<(Arc<Build>, ToolSchema), Refusal>,
+    answer: Result<Found, Refusal>,
 }
 
 /// Why a candidate is no tool.
@@ -179,7 +183,9 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     }
     match &outcome.exit {
         Exit::Code(0) => {}
-        Exit::NotStarted(reason) => return Err(format!("could not be started: {reason}")),
+        Exit::NotStarted(reason) | Exit::Denied(reason) => {
+            return Err(format!("could not be started: {reason}"));
+        }
         Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
         exit => {
             let code = envelope::exit_code(exit).unwrap_or_default();
@@ -270,55 +276,65 @@ fn choose(
     wasm: Option<Asked>,
 ) -> Option<Tool> {
     let origin = native.as_ref().or(wasm.as_ref())?.candidate.origin;
-    let mut skip = |path: &Path, reason: &str| {
-        let (path, reason) = (path.to_owned(), reason.to_owned());
-        snapshot.skipped.push(Skipped { path, reason, failed: false });
+    let native = native.and_then(|asked| asked.answer.ok());
+    let wasm = wasm.map(|asked| asked.answer);
+    let schema = match (&wasm, &native) {
+        (Some(Ok((_, schema))), _) | (_, Some((_, schema))) => schema,
+        _ => return None,
+    };
+    let Choice { backend: asked, native_first, reason: why_asked } =
+        scan.authority.choose(&schema.name, origin);
+    let wants_native = asked == BackendChoice::Native || native_first;
+    let mut skip = |path: &Path, reason: String| {
+        snapshot.skipped.push(Skipped { path: path.to_owned(), reason, failed: false });
         None
     };
-    let native = native.and_then(|asked| asked.answer.ok());
-    let tool = |(build, schema): (Arc<Build>, ToolSchema), reason, other| {
-        Some(Tool { schema: Arc::new(schema), origin, build, reason, other })
+    let tool = |(build, schema): Found, reason: Cow<'static, str>, other: Option<Found>| {
+        let other = other.map(|(build, _)| build);
+        Some(Tool { schema: Arc::new(schema), origin, build, reason, other, fell_back: false })
     };
-    let (wasm, why_native) = match wasm.map(|asked| asked.answer) {
-        None => (None, "it has no component"),
-        Some(Ok(found)) => (Some(found), "the flag asks for it"),
-        Some(Err(Refusal::Unusable(_))) => (None, "its component cannot be used on this host"),
+    let fallen = |tool: Tool| Tool { fell_back: true, ..tool };
+    match (native, wasm) {
+        (None, Some(Err(_)) | None) => None,
+        (None, Some(Ok((build, _)))) if asked == BackendChoice::Native => {
+            let reason = "it has no native build, and the backend is set to native";
+            skip(&build.path, reason.to_owned())
+        }
+        (None, Some(Ok(wasm))) => tool(wasm, "it has no native build".into(), None),
+        (Some((build, _)), wasm @ (None | Some(Err(Refusal::Unusable(_)))))
+            if asked == BackendChoice::Wasm =>
+        {
+            let what = if wasm.is_some() { "no component that works here" } else { "no component" };
+            skip(&build.path, format!("it has {what}, and the backend is set to wasm"))
+        }
         // Whoever asks for native builds does not fall back to one.
-        Some(Err(Refusal::Failed(_))) if scan.backend == BackendChoice::Native => {
-            (None, "the flag asks for it")
+        (Some(native), wasm) if wants_native => match wasm {
+            None => tool(native, "it has no component".into(), None),
+            Some(wasm) => tool(native, why_asked, wasm.ok()),
+        },
+        (Some(native), None) => tool(native, "it has no component".into(), None),
+        (Some(native), Some(Err(Refusal::Unusable(_)))) => {
+            tool(native, "its component cannot be used on this host".into(), None).map(fallen)
         }
-        Some(Err(Refusal::Failed(_))) => {
-            return native.and_then(|(build, _)| {
-                skip(&build.path, "its component failed, and that never falls back to native")
-            });
+        (Some((build, _)), Some(Err(Refusal::Failed(_)))) => {
+            let reason = "its component failed, and that never falls back to native";
+            skip(&build.path, reason.to_owned())
         }
-    };
-    match (scan.backend, native, wasm) {
-        (BackendChoice::Auto | BackendChoice::Wasm, None, Some(wasm)) => {
-            tool(wasm, "it has no native build", None)
+        (Some(native), Some(Ok(wasm))) if native.1 == wasm.1 => {
+            let first = if asked == BackendChoice::Wasm && why_asked.contains(':') {
+                why_asked
+            } else {
+                "components come first".into()
+            };
+            tool(wasm, first, Some(native))
         }
-        (BackendChoice::Auto | BackendChoice::Wasm, Some(native), Some(wasm)) => {
-            if native.1 == wasm.1 {
-                return tool(wasm, "components come first", Some(native.0));
-            }
-            let path = &native.0.path;
-            snapshot.warnings.push(format!(
-                "{}: not used, its schema differs from that of its component",
-                path.display()
-            ));
-            tool(wasm, "its native build has another schema", None)
+        (Some((build, _)), Some(Ok(wasm))) => {
+            let path = build.path.display();
+            snapshot
+                .warnings
+                .push(format!("{path}: not used, its schema differs from that of its component"));
+            tool(wasm, "its native build has another schema".into(), None)
         }
-        (BackendChoice::Native, Some(native), wasm) => {
-            tool(native, why_native, wasm.map(|(build, _)| build))
-        }
-        (BackendChoice::Auto, Some(native), None) => tool(native, why_native, None),
-        (BackendChoice::Wasm, Some((build, _)), None) => {
-            skip(&build.path, "it has no component, and the backend is set to wasm")
-        }
-        (BackendChoice::Native, None, Some((build, _))) => {
-            skip(&build.path, "it has no native build, and the backend is set to native")
-        }
-        (_, None, None) => None,
     }
 }
 

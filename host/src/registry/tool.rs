@@ -1,6 +1,7 @@
 //! One tool as the registry knows it: its schema, its builds, and which of them
 //! runs.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,7 +28,9 @@ pub struct Tool {
     /// What runs when it is called.
     pub build: Arc<Build>,
     /// Why this build and not the other, for a person.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
+    /// Whether it runs only because its component cannot be used on this host.
+    pub fell_back: bool,
     /// The build that does not run, where there is one.
     pub other: Option<Arc<Build>>,
 }
@@ -108,6 +111,21 @@ impl Build {
             Program::Native(_) => Ok(Vec::new()),
             Program::Wasm { .. } => Ok(self.component().await?.imports()),
         }
+    }
+
+    /// The digest of what its file holds now. An unchanged file is not read.
+    pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
+        let candidate = Candidate::at(self.path.clone(), Origin::User)
+            .ok_or_else(|| format!("`{}` is no tool any more", self.path.display()))?;
+        let told = |error: String| format!("`{}` cannot be read: {error}", self.path.display());
+        if !candidate.takes_long(memo) {
+            return candidate.digest(memo).map_err(|error| told(error.to_string()));
+        }
+        let memo = Arc::clone(memo);
+        tokio::task::spawn_blocking(move || candidate.digest(&memo))
+            .await
+            .map_err(|error| told(error.to_string()))?
+            .map_err(|error| told(error.to_string()))
     }
 
     async fn component(&self) -> Result<&GuestProgram, ComponentError> {

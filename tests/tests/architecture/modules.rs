@@ -11,7 +11,7 @@ use std::path::Path;
 /// The modules of the host, from low to high. Those of one row are independent of
 /// each other; a module may use those of lower rows.
 const LAYERS: &[&[&str]] = &[
-    &["digest", "limits", "places"],
+    &["digest", "limits", "nearest", "places"],
     &["policy"],
     &["exec"],
     &["audit", "registry"],

@@ -1,0 +1,182 @@
+//! Who decides: the policy files, the flags, and the place a host works in,
+//! together. Every front end asks here, and gets the same answer.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+
+use super::decide::{self, Decision, Denial, Request, Source};
+use super::error::PolicyError;
+use super::live::{FileInForce, Live, PolicyFiles};
+use super::standard::SHELL;
+use super::{BackendChoice, LayerKind, LimitKey, Origin, Profile};
+
+/// What is asked for on the command line, for this run alone. Never passes a
+/// ceiling.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--profile`
+    pub profile: Option<Profile>,
+    /// `--backend`
+    pub backend: BackendChoice,
+    /// `--timeout` and the like, in the unit of the key.
+    pub limits: Vec<(LimitKey, u64)>,
+}
+
+/// Whether native tools can be confined on this machine: files, network, processes,
+/// and that nothing outlives a call. Asked only where an answer depends on it.
+pub type Confines = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Which build of a tool is to run, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What was asked for.
+    pub backend: BackendChoice,
+    /// With [`BackendChoice::Auto`]: the native build comes first.
+    pub native_first: bool,
+    /// For a person.
+    pub reason: Cow<'static, str>,
+}
+
+/// The policy of one host in one workspace.
+pub struct Authority {
+    live: Live,
+    flags: Flags,
+    workspace: PathBuf,
+    own: Vec<PathBuf>,
+    confines: Confines,
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl Authority {
+    /// Reads the policy files. `own` are the host's own places, canonical.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be used.
+    pub fn open(
+        files: &PolicyFiles,
+        flags: Flags,
+        own: Vec<PathBuf>,
+        confines: Confines,
+    ) -> Result<Self, PolicyError> {
+        Ok(Self {
+            live: Live::open(files)?,
+            flags,
+            workspace: files.workspace.clone(),
+            own,
+            confines,
+            told: Mutex::default(),
+        })
+    }
+
+    /// What the tool may touch and use up, and who says so.
+    ///
+    /// # Errors
+    ///
+    /// It may not run at all.
+    pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
+        let layers = self.current()?;
+        let ground = decide::Ground { workspace: &self.workspace, own: &self.own };
+        let decision = decide::decide(&layers, &self.flags, &ground, request)?;
+        if decision.sources.of("fs").contains(&Source::OwnPlaces) {
+            self.tell_of_own_places();
+        }
+        for note in &decision.notes {
+            self.tell_once(note);
+        }
+        Ok(decision)
+    }
+
+    /// Whether the answer for this tool depends on what its file holds now.
+    #[must_use]
+    pub fn looks_at_content(&self, name: Option<&str>) -> bool {
+        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, name))
+    }
+
+    /// The profile in force, and what decided it.
+    ///
+    /// # Errors
+    ///
+    /// A ceiling cannot be used.
+    pub fn profile(&self) -> Result<(Profile, Vec<Source>), Denial> {
+        Ok(decide::profile(&self.current()?, &self.flags))
+    }
+
+    /// Which build of a tool is to run.
+    #[must_use]
+    pub fn choose(&self, name: &str, origin: Origin) -> Choice {
+        let choice =
+            |backend, reason: Cow<'static, str>| Choice { backend, native_first: false, reason };
+        // Without a ceiling that can be used nothing will run.
+        let Ok(layers) = self.current() else {
+            return choice(BackendChoice::Auto, "".into());
+        };
+        if let Some((backend, source)) = decide::backend(&layers, &self.flags, name) {
+            let reason = match source {
+                Source::Flag(_) => "the flag asks for it".into(),
+                source => format!("{source} asks for it").into(),
+            };
+            return choice(backend, reason);
+        }
+        let (profile, _) = decide::profile(&layers, &self.flags);
+        let is_shell = name == SHELL && origin == Origin::System;
+        if is_shell && profile == Profile::Standard && (self.confines)() {
+            return Choice {
+                backend: BackendChoice::Auto,
+                native_first: true,
+                reason: "the sandbox holds on this machine".into(),
+            };
+        }
+        choice(BackendChoice::Auto, "".into())
+    }
+
+    /// Each policy file, and how it stands.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileInForce> {
+        self.live.in_force()
+    }
+
+    /// The directory that tools work in.
+    #[must_use]
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The host's own places, where no tool may write.
+    #[must_use]
+    pub fn own(&self) -> &[PathBuf] {
+        &self.own
+    }
+
+    fn current(&self) -> Result<super::live::Layers, Denial> {
+        let layers = self.live.current();
+        for (kind, problem) in self.live.problems() {
+            let fate = match kind {
+                LayerKind::Ceiling => "nothing may run until it is mended",
+                LayerKind::User | LayerKind::Workspace => "what it said before stays in force",
+            };
+            self.tell_once(&format!("{}; {fate}", problem.line()));
+        }
+        layers.map_err(|problem| Denial::of_file(&problem))
+    }
+
+    fn tell_once(&self, text: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(text.to_owned()) {
+            tracing::warn!("{text}");
+        }
+    }
+
+    fn tell_of_own_places(&self) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "the workspace `{}` holds ikigai's own files, so tools may only read it; \
+                 choose a directory beneath it with --workspace",
+                self.workspace.display()
+            );
+        });
+    }
+}

@@ -1,0 +1,412 @@
+//! Reading a policy file: TOML in which every key must be known, every value of
+//! its kind, and every mistake is told with its place.
+
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use ikigai_protocol::{Access, DIRS_VARIABLE};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{PolicyError, Spot};
+use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
+use super::{BackendChoice, Net, Profile, Sandbox, dirs};
+use crate::digest::Digest;
+use crate::limits;
+use crate::nearest::nearest;
+
+/// The name that stands for every tool.
+pub(super) const EVERY: &str = "*";
+
+const FILE_KEYS: &[&str] = &["profile", "tools"];
+const TOOL_KEYS: &[&str] = &["backend", "sandbox", "sha256", "fs", "net", "env", "limits"];
+
+/// What paths in a policy file are relative to.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    /// Absolute and canonical.
+    pub(super) workspace: PathBuf,
+    /// What `~` stands for.
+    pub(super) home: Option<PathBuf>,
+}
+
+/// Reads one file.
+pub(super) fn parse(
+    kind: LayerKind,
+    path: &Path,
+    text: &[u8],
+    ground: &Ground,
+) -> Result<Layer, PolicyError> {
+    let text = std::str::from_utf8(text).map_err(|error| {
+        let at = error.valid_up_to();
+        PolicyError::at(path, text, &(at..at + 1), "is not UTF-8")
+    })?;
+    let table = DeTable::parse(text).map_err(|error| {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        PolicyError::at(path, text.as_bytes(), &span, error.message())
+    })?;
+    Reader { kind, path, text, ground }.file(table.get_ref())
+}
+
+/// A value and its place.
+type Item<'t> = Spanned<DeValue<'t>>;
+
+/// A key, its place, and its value.
+struct Pair<'a, 't> {
+    key: &'a str,
+    place: Range<usize>,
+    item: &'a Item<'t>,
+}
+
+/// The pairs of a table in the order of the file, so that the first mistake is told
+/// first.
+fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
+    let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
+        let text: &'a std::borrow::Cow<'t, str> = key.get_ref();
+        Pair { key: text, place: key.span(), item }
+    };
+    let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
+    pairs.sort_by_key(|pair| pair.place.start);
+    pairs
+}
+
+struct Reader<'a> {
+    kind: LayerKind,
+    path: &'a Path,
+    text: &'a str,
+    ground: &'a Ground,
+}
+
+type Read<T> = Result<T, PolicyError>;
+
+impl Reader<'_> {
+    fn file(&self, table: &DeTable<'_>) -> Read<Layer> {
+        let mut layer = Layer::silent(self.kind, self.path);
+        for Pair { key, place, item } in pairs(table) {
+            match key {
+                "profile" => layer.profile = Some(self.word(key, item, &Profile::WORDS)?),
+                "tools" => self.tools(item, &mut layer)?,
+                _ => return Err(self.unknown(&place, key, FILE_KEYS)),
+            }
+        }
+        Ok(layer)
+    }
+
+    fn tools(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
+        let table = self.table("tools", item)?;
+        for Pair { key: name, place, item } in pairs(table) {
+            if name == EVERY {
+                layer.every = Some(self.entry(name, item, place)?);
+            } else if is_tool_name(name) {
+                let entry = self.entry(name, item, place)?;
+                layer.tools.insert(name.to_owned(), entry);
+            } else {
+                let what = format!("`{name}` is no name of a tool");
+                let error = self.fail(&place, what);
+                let meant = name.replace('-', "_");
+                return Err(if is_tool_name(&meant) {
+                    error.hint(format!("tools are named with underscores: `{meant}`"))
+                } else {
+                    error.hint("names have letters, digits and underscores, at most 64")
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, name: &str, item: &Item<'_>, place: Range<usize>) -> Read<Entry> {
+        let table = self.table(name, item)?;
+        let mut entry = Entry { spot: self.spot(&place), ..Entry::default() };
+        for Pair { key, place, item } in pairs(table) {
+            if name == EVERY && matches!(key, "backend" | "sha256") {
+                let what = format!("`{key}` is of one tool and cannot be said of every one");
+                return Err(self.fail(&place, what));
+            }
+            match key {
+                "backend" => entry.backend = Some(self.word(key, item, &BackendChoice::WORDS)?),
+                "sandbox" => entry.sandbox = Some(self.word(key, item, &Sandbox::WORDS)?),
+                "sha256" => entry.sha256 = Some(self.list(key, item, Self::digest)?),
+                "fs" => entry.fs = Some(self.dirs(item)?),
+                "net" => entry.net = Some(self.net(item)?),
+                "env" => entry.env = Some(self.list(key, item, Self::variable)?),
+                "limits" => entry.limits = self.limits(item)?,
+                _ => return Err(self.unknown(&place, key, TOOL_KEYS)),
+            }
+        }
+        Ok(entry)
+    }
+
+    fn dirs(&self, item: &Item<'_>) -> Read<At<Vec<DirRule>>> {
+        let rules = self.list("fs", item, Self::dir)?;
+        // Here by name, so that it is said when the file is read; links are looked
+        // through when a call is decided.
+        let named = rules.value.iter().map(|rule| (rule.access, rule.path.as_path()));
+        if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
+            let (inner, outer) = (&rules.value[inner], &rules.value[outer]);
+            return Err(self.fail_at(inner.spot, overlap_text(inner, outer)));
+        }
+        Ok(rules)
+    }
+
+    fn dir(&self, text: &str, span: &Range<usize>) -> Read<DirRule> {
+        let (access, spelled) = match text.split_once(':') {
+            Some(("ro", spelled)) => (Access::ReadOnly, spelled),
+            Some(("rw", spelled)) => (Access::ReadWrite, spelled),
+            _ => {
+                let what = format!("`{text}` begins with neither `ro:` nor `rw:`");
+                return Err(self.fail(span, what).hint(format!("to read it, write `ro:{text}`")));
+            }
+        };
+        if spelled.is_empty() || spelled.contains(['\n', '\0']) {
+            return Err(self.fail(span, "is no path of a directory that can be granted"));
+        }
+        let (path, within) = self.absolute(spelled, span)?;
+        let spot = self.spot(span);
+        Ok(DirRule { access, path, within, spelled: spelled.to_owned(), spot })
+    }
+
+    /// The absolute path, and whether it was written relative to the workspace.
+    fn absolute(&self, spelled: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
+        if spelled == "~" || spelled.starts_with("~/") {
+            let home = self.ground.home.as_ref();
+            let home = home.ok_or_else(|| self.fail(span, "there is no home for `~`"))?;
+            return Ok((home.join(spelled.trim_start_matches(['~', '/'])), false));
+        }
+        if Path::new(spelled).is_absolute() {
+            return Ok((PathBuf::from(spelled), false));
+        }
+        let mut path = self.ground.workspace.clone();
+        for component in Path::new(spelled).components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => path.push(name),
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    let what = format!("`{spelled}` leads out of the workspace");
+                    return Err(self.fail(span, what).hint("write an absolute path, or `~/…`"));
+                }
+            }
+        }
+        Ok((path, true))
+    }
+
+    fn net(&self, item: &Item<'_>) -> Read<At<Net>> {
+        let one = |reader: &Self, text: &str, span: &Range<usize>| {
+            Net::parse([text]).map_err(|what| reader.fail(span, what))
+        };
+        let nets = self.list("net", item, one)?;
+        let mut net = Net::default();
+        for one in nets.value {
+            net.any |= one.any;
+            net.peers.extend(one.peers);
+        }
+        Ok(At { value: net, spot: nets.spot })
+    }
+
+    fn digest(&self, text: &str, span: &Range<usize>) -> Read<Digest> {
+        Digest::from_str(text).map_err(|error| self.fail(span, error.to_string()))
+    }
+
+    fn variable(&self, text: &str, span: &Range<usize>) -> Read<String> {
+        check_variable(text).map_err(|what| self.fail(span, what))?;
+        Ok(text.to_owned())
+    }
+
+    fn limits(&self, item: &Item<'_>) -> Read<LimitRules> {
+        let table = self.table("limits", item)?;
+        let mut rules = LimitRules::new();
+        for Pair { key: name, place, item } in pairs(table) {
+            let Some(key) = LimitKey::ALL.into_iter().find(|key| key.as_str() == name) else {
+                return Err(self.unknown(&place, name, &LimitKey::ALL.map(LimitKey::as_str)));
+            };
+            let span = item.span();
+            let value = self.limit(key, item).map_err(|what| self.fail(&span, what))?;
+            rules.insert(key, At { value, spot: self.spot(&span) });
+        }
+        Ok(rules)
+    }
+
+    fn limit(&self, key: LimitKey, item: &Item<'_>) -> Result<u64, String> {
+        let name = key.as_str();
+        let form = limit_form(key);
+        let wrong = || format!("`{name}` is {} where {form} belongs", kind_of(item));
+        match key {
+            LimitKey::WallClock | LimitKey::Memory | LimitKey::Output => {
+                let text = item.get_ref().as_str().ok_or_else(wrong)?;
+                parse_limit(key, text)
+            }
+            LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => {
+                let number = item.get_ref().as_integer().ok_or_else(wrong)?;
+                let number = i64::from_str_radix(number.as_str(), number.radix());
+                match number.ok().and_then(|number| u64::try_from(number).ok()) {
+                    Some(number) if number > 0 => Ok(number),
+                    _ => Err(format!("`{name}` must be more than zero")),
+                }
+            }
+        }
+    }
+
+    fn word<T: Copy>(&self, key: &str, item: &Item<'_>, words: &[(&str, T)]) -> Read<At<T>> {
+        let span = item.span();
+        let choice = || {
+            let names: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+            names.join(", ")
+        };
+        let Some(text) = item.get_ref().as_str() else {
+            let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
+            return Err(self.fail(&span, what));
+        };
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, value)) => Ok(At { value: *value, spot: self.spot(&span) }),
+            None => {
+                let error = self.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
+                Err(did_you_mean(error, text, words.iter().map(|(word, _)| *word)))
+            }
+        }
+    }
+
+    fn list<T>(
+        &self,
+        key: &str,
+        item: &Item<'_>,
+        one: impl Fn(&Self, &str, &Range<usize>) -> Read<T>,
+    ) -> Read<At<Vec<T>>> {
+        let span = item.span();
+        let list = item.get_ref().as_array().ok_or_else(|| {
+            let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
+            let error = self.fail(&span, what);
+            match item.get_ref().as_str() {
+                Some(text) => error.hint(format!("write [{text:?}]")),
+                None => error,
+            }
+        })?;
+        let mut values = Vec::with_capacity(list.len());
+        for value in list.iter() {
+            let span = value.span();
+            let text = value.get_ref().as_str().ok_or_else(|| {
+                let kind = article(value.get_ref().type_str());
+                self.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
+            })?;
+            values.push(one(self, text, &span)?);
+        }
+        Ok(At { value: values, spot: self.spot(&span) })
+    }
+
+    fn table<'a, 't>(&self, key: &str, item: &'a Item<'t>) -> Read<&'a DeTable<'t>> {
+        item.get_ref().as_table().ok_or_else(|| {
+            let what = format!("`{key}` is {} where a table belongs", kind_of(item));
+            self.fail(&item.span(), what)
+        })
+    }
+
+    fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> PolicyError {
+        let error = self.fail(place, format!("unknown key `{key}`"));
+        match nearest(key, known.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint(format!("known here are {}", known.join(", "))),
+        }
+    }
+
+    fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> PolicyError {
+        PolicyError::at(self.path, self.text.as_bytes(), span, what)
+    }
+
+    fn fail_at(&self, spot: Spot, what: impl Into<String>) -> PolicyError {
+        let line = self.text.split_inclusive('\n').take(spot.line - 1).map(str::len).sum::<usize>();
+        let column =
+            self.text[line..].chars().take(spot.column - 1).map(char::len_utf8).sum::<usize>();
+        let start = line + column;
+        self.fail(&(start..start + 1), what)
+    }
+
+    fn spot(&self, span: &Range<usize>) -> Spot {
+        Spot::of(self.text.as_bytes(), span.start)
+    }
+}
+
+/// Why two entries of one `fs` list cannot stand side by side.
+pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
+    format!(
+        "`{}:{}` lies in `{}:{}`: a directory has one access, with all that is in it",
+        inner.access.as_str(),
+        inner.spelled,
+        outer.access.as_str(),
+        outer.spelled
+    )
+}
+
+/// How a limit is written.
+pub(super) fn limit_form(key: LimitKey) -> &'static str {
+    match key {
+        LimitKey::WallClock => "a duration such as \"30s\"",
+        LimitKey::Memory | LimitKey::Output => "a size such as \"512MiB\"",
+        LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => "a whole number",
+    }
+}
+
+/// A limit as text, in the unit of its key.
+///
+/// # Errors
+///
+/// It is none; the text says why.
+pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
+    let told = |what: String| format!("`{text}` {what}");
+    match key {
+        LimitKey::WallClock => {
+            let time = limits::parse_timeout(text).map_err(told)?;
+            // At most a week.
+            Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        }
+        LimitKey::Memory | LimitKey::Output => limits::parse_size(text).map_err(told),
+        LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => match text.parse() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(told("is no whole number above zero".to_owned())),
+        },
+    }
+}
+
+/// Whether a variable of this name can be granted.
+///
+/// # Errors
+///
+/// It cannot; the text says why.
+pub fn check_variable(name: &str) -> Result<(), String> {
+    if name == DIRS_VARIABLE {
+        return Err(format!("`{name}` is set by ikigai itself"));
+    }
+    if name == "*" {
+        return Err("variables are granted by name, not all of them at once".to_owned());
+    }
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(format!("`{name}` is no name of a variable"));
+    }
+    Ok(())
+}
+
+/// The rule of docs/protocol.md, after hyphens became underscores.
+fn is_tool_name(name: &str) -> bool {
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.len() <= 64
+        && name.starts_with(is_start)
+        && name.chars().all(|c| is_start(c) || c.is_ascii_digit())
+}
+
+fn did_you_mean<'a>(
+    error: PolicyError,
+    text: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> PolicyError {
+    match nearest(text, words) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}
+
+fn kind_of(item: &Item<'_>) -> String {
+    article(item.get_ref().type_str())
+}
+
+fn article(kind: &str) -> String {
+    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {kind}", if vowel { "an" } else { "a" })
+}

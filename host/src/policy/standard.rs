@@ -1,0 +1,90 @@
+//! The built-in profiles: what holds where no file speaks of a tool.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::Access;
+
+use super::{Backend, Grant, Sandbox};
+
+/// Variables that hold the keys of model providers: no tool gets one unless a person
+/// grants it by name, because with it the tool can spend its user's money.
+pub const PROVIDER_KEYS: &[&str] =
+    &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"];
+
+/// What a native tool sees of the environment where it is granted nothing of it.
+const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
+
+/// The access of a standard tool to its workspace.
+pub(super) fn access(tool: &str) -> Option<Access> {
+    match tool {
+        "file_read" | "glob" | "grep" => Some(Access::ReadOnly),
+        "file_write" | "file_edit" => Some(Access::ReadWrite),
+        _ if tool == SHELL => Some(Access::ReadWrite),
+        _ => None,
+    }
+}
+
+/// The standard tool that runs whatever it is told to, so that its native build
+/// cannot hold the boundary of its directories by itself.
+pub(super) const SHELL: &str = "bash";
+
+/// The sandbox that the native build of a system tool needs.
+pub(super) fn sandbox(tool: &str) -> Sandbox {
+    // The file tools are known to hold their boundary by themselves.
+    if tool != SHELL && access(tool).is_some() { Sandbox::Prefer } else { Sandbox::Require }
+}
+
+/// The first of the host's `own` places that `dir` holds or lies in. A tool that may
+/// write there could install a tool, a grant or machine code.
+pub(super) fn own_place_in<'a>(dir: &Path, own: &'a [PathBuf]) -> Option<&'a Path> {
+    let meets = |place: &&PathBuf| place.starts_with(dir) || dir.starts_with(place);
+    own.iter().find(meets).map(PathBuf::as_path)
+}
+
+/// The grant of a `--schema` call: nothing.
+#[must_use]
+pub fn for_schema(backend: Backend) -> Grant {
+    match backend {
+        Backend::Wasm => Grant::default(),
+        Backend::Native => {
+            Grant { env: minimal_env(), sandbox: Sandbox::Prefer, ..Grant::default() }
+        }
+    }
+}
+
+pub(super) fn minimal_env() -> Vec<(OsString, OsString)> {
+    let pass = |name: &&str| Some((OsString::from(*name), std::env::var_os(name)?));
+    MINIMAL_ENV.iter().filter_map(pass).collect()
+}
+
+pub(super) fn user_env() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| !is_provider_key(name)).collect()
+}
+
+pub(super) fn is_provider_key(name: &OsStr) -> bool {
+    PROVIDER_KEYS.iter().any(|key| name == *key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_where_a_tool_could_be_installed() {
+        let own = [PathBuf::from("/home/u/.ikigai/tools")];
+        for dir in ["/", "/home/u", "/home/u/.ikigai/tools", "/home/u/.ikigai/tools/x"] {
+            assert!(own_place_in(Path::new(dir), &own).is_some(), "{dir}");
+        }
+        for dir in ["/home/u/work", "/home/u/.ikigai/tools-of-mine"] {
+            assert!(own_place_in(Path::new(dir), &own).is_none(), "{dir}");
+        }
+    }
+
+    #[test]
+    fn keys_of_model_providers_are_known() {
+        assert!(is_provider_key(OsStr::new("OPENAI_API_KEY")));
+        assert!(!is_provider_key(OsStr::new("DB_CONNECTION_STRING")));
+        assert!(user_env().iter().all(|(name, _)| !is_provider_key(name)));
+    }
+}
