@@ -9,7 +9,7 @@ use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
@@ -234,6 +234,7 @@ impl Watched {
         let (file, metadata) = match places::open_regular(&self.path) {
             Ok(opened) => opened,
             Err(error) if is_missing(&error) && !self.must_exist => return Ok(None),
+            Err(_) if self.is_elsewhere() => return Ok(None),
             Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                 return Err(refused("is a symbolic link, which a policy must not be".to_owned())
                     .hint("put the file itself there, or name it with --policy"));
@@ -251,6 +252,25 @@ impl Watched {
             return Err(refused(format!("is larger than {MOST} bytes")));
         }
         parse::parse(self.kind, &self.path, &text, ground).map(Some)
+    }
+
+    /// Whether the user may not even look where its policy would be: that home is
+    /// another's, as under `sudo -u`.
+    fn is_elsewhere(&self) -> bool {
+        static ONCE: Once = Once::new();
+        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let is_elsewhere = self.kind == LayerKind::User
+            && !self.must_exist
+            && fs::symlink_metadata(&self.path).is_err_and(denied);
+        if is_elsewhere {
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "no policy of yours: `{}` is in a directory that you may not enter",
+                    self.path.display()
+                );
+            });
+        }
+        is_elsewhere
     }
 
     /// Whoever may write a policy decides what tools may do.
