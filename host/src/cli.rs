@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod list;
 mod options;
+mod policy;
 mod precompile;
 mod progress;
 mod run;
@@ -55,6 +56,9 @@ enum Command {
     /// Find, inspect and call tools
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// See and change what tools may touch
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Show what was called and what came of it
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. A table of all of
@@ -133,6 +137,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
+        Command::Policy(command) => block_on(policy::run(options, command)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);

@@ -143,8 +143,7 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let (mut outcome, limits) =
-            self.attempt(&mut entry, subject, args, streams, cancel).await;
+        let (mut outcome, limits) = self.attempt(&mut entry, subject, args, streams, cancel).await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }

@@ -48,7 +48,7 @@ pub struct Places {
 const CEILING: &str = "/etc/ikigai/policy.toml";
 
 /// The name of a policy file.
-const POLICY: &str = "policy.toml";
+pub const POLICY: &str = "policy.toml";
 
 impl Places {
     /// Reads the environment and the place of the running program.
@@ -92,7 +92,8 @@ impl Places {
 }
 
 /// The path with links resolved, also where its end does not exist yet.
-fn canonical(path: &Path) -> Option<PathBuf> {
+#[must_use]
+pub fn canonical(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let existing = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
     let (dir, resolved) = existing?;

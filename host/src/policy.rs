@@ -8,10 +8,12 @@
 mod authority;
 mod decide;
 mod dirs;
+mod edit;
 mod error;
 mod live;
 mod net;
 mod parse;
+mod propose;
 mod rule;
 mod standard;
 
@@ -21,10 +23,12 @@ use ikigai_protocol::GrantedDir;
 
 pub use authority::{Authority, Choice, Confines, Flags};
 pub use decide::{Decision, Denial, Request, Source, Sources, Variable};
+pub use edit::{NewKey, NewValue};
 pub use error::{PolicyError, Spot};
 pub use live::{FileInForce, PolicyFiles};
 pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
+pub use propose::Proposal;
 pub use rule::{LayerKind, LimitKey};
 pub use standard::{PROVIDER_KEYS, for_schema};
 

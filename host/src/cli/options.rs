@@ -99,6 +99,16 @@ enum BackendArg {
     Native,
 }
 
+impl BackendArg {
+    fn choice(self) -> BackendChoice {
+        match self {
+            Self::Auto => BackendChoice::Auto,
+            Self::Wasm => BackendChoice::Wasm,
+            Self::Native => BackendChoice::Native,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProfileArg {
     /// The standard tools work in the workspace; native tools of yours run as you do
@@ -131,6 +141,15 @@ impl Options {
         Ok(Box::leak(Box::new(host)))
     }
 
+    /// The build that was asked for on this very command line, to be written down. What
+    /// the environment says is for every command, and no grant.
+    pub(super) fn backend_to_write(&self) -> BackendChoice {
+        if std::env::var_os("IKIGAI_BACKEND").is_some() {
+            return BackendChoice::Auto;
+        }
+        self.backend.choice()
+    }
+
     /// Where everything is, with what the flags say of it.
     pub(super) fn places(&self) -> Places {
         let found = Places::find();
@@ -158,11 +177,7 @@ impl Options {
                 ProfileArg::Standard => Profile::Standard,
                 ProfileArg::Strict => Profile::Strict,
             }),
-            backend: match self.backend {
-                BackendArg::Auto => BackendChoice::Auto,
-                BackendArg::Wasm => BackendChoice::Wasm,
-                BackendArg::Native => BackendChoice::Native,
-            },
+            backend: self.backend.choice(),
             limits: self.limits(),
         };
         // Until native tools can be confined, the shell is a component where it can be.

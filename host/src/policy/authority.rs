@@ -4,11 +4,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use super::decide::{self, Decision, Denial, Request, Source};
+use super::edit::NewKey;
 use super::error::PolicyError;
-use super::live::{FileInForce, Live, PolicyFiles};
+use super::live::{FileInForce, Layers, Live, PolicyFiles};
+use super::propose::Proposal;
 use super::standard::SHELL;
 use super::{BackendChoice, LayerKind, LimitKey, Origin, Profile};
 
@@ -78,8 +80,7 @@ impl Authority {
     /// It may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         let layers = self.current()?;
-        let ground = decide::Ground { workspace: &self.workspace, own: &self.own };
-        let decision = decide::decide(&layers, &self.flags, &ground, request)?;
+        let decision = decide::decide(&layers, &self.flags, &self.ground(), request)?;
         if decision.sources.of("fs").contains(&Source::OwnPlaces) {
             self.tell_of_own_places();
         }
@@ -132,6 +133,54 @@ impl Authority {
         choice(BackendChoice::Auto, "".into())
     }
 
+    /// What the user's file would become with these keys of the tool's entry set.
+    ///
+    /// # Errors
+    ///
+    /// The file, or what it would become, cannot be used.
+    pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, PolicyError> {
+        Proposal::grant(self.live.user_file()?, self.live.ground(), name, keys)
+    }
+
+    /// What the user's file would become without the tool's entry; none where it has
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be used.
+    pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, PolicyError> {
+        Proposal::revoke(self.live.user_file()?, self.live.ground(), name)
+    }
+
+    /// What would be decided if the proposal were the user's file.
+    ///
+    /// # Errors
+    ///
+    /// The tool may not run then either.
+    pub fn decide_with(
+        &self,
+        proposal: &Proposal,
+        request: &Request<'_>,
+    ) -> Result<Decision, Denial> {
+        let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
+        decide::decide(&layers, &self.flags, &self.ground(), request)
+    }
+
+    /// The names that the user's file speaks of, and the line of each.
+    #[must_use]
+    pub fn named(&self) -> Vec<(String, usize)> {
+        let Ok(layers) = self.current() else { return Vec::new() };
+        let named = layers.user.tools.iter();
+        named.map(|(name, entry)| (name.clone(), entry.spot.line)).collect()
+    }
+
+    /// Whether the user's file has an entry for the tool that is bound to contents.
+    #[must_use]
+    pub fn is_bound_to_content(&self, name: &str) -> bool {
+        let Ok(layers) = self.current() else { return false };
+        layers.user.tools.get(name).is_some_and(|entry| entry.sha256.is_some())
+    }
+
     /// Each policy file, and how it stands.
     #[must_use]
     pub fn files(&self) -> Vec<FileInForce> {
@@ -150,7 +199,11 @@ impl Authority {
         &self.own
     }
 
-    fn current(&self) -> Result<super::live::Layers, Denial> {
+    fn ground(&self) -> decide::Ground<'_> {
+        decide::Ground { workspace: &self.workspace, own: &self.own }
+    }
+
+    fn current(&self) -> Result<Layers, Denial> {
         let layers = self.live.current();
         for (kind, problem) in self.live.problems() {
             let fate = match kind {

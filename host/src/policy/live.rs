@@ -164,6 +164,20 @@ impl Live {
         Ok(Layers { ceilings, user, workspace: Arc::clone(&self.workspace.seen().layer) })
     }
 
+    /// What paths in the files are relative to.
+    pub(super) fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// Where the user's file is, or would be.
+    pub(super) fn user_file(&self) -> Result<&Path, PolicyError> {
+        let missing = || {
+            PolicyError::whole(Path::new(places::POLICY), "there is no home to keep a policy in")
+                .hint("name a file with --policy")
+        };
+        Ok(&self.user.as_ref().ok_or_else(missing)?.path)
+    }
+
     /// What is wrong with files that are not in force as they stand.
     pub(super) fn problems(&self) -> Vec<(LayerKind, PolicyError)> {
         let problem = |file: &Watched| Some((file.kind, file.seen().problem.clone()?));

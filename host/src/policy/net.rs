@@ -30,9 +30,6 @@ pub struct Peer {
     pub host: PeerHost,
     /// None is every port.
     pub port: Option<u16>,
-    /// Only where its address is a public one: another layer of the policy allows no
-    /// more than those (`*`).
-    pub only_public: bool,
 }
 
 /// The host of a [`Peer`].
@@ -69,28 +66,25 @@ impl Net {
         Ok(net)
     }
 
-    /// What both allow. A name and a network have nothing in common: which network
-    /// the name is in turns out only when it is looked up.
+    /// What both allow, and never more. Of a network and `*`, or a network and a name,
+    /// that is nothing: which addresses they share turns out only when one is used.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
-        let mut peers: Vec<Peer> = self
+        let pairs = self
             .peers
             .iter()
-            .flat_map(|one| other.peers.iter().filter_map(|other| one.meet(other)))
-            .collect();
-        // Every public address on the one side leaves the public ones of the other.
-        let public = |peer: &Peer| Peer { only_public: true, ..peer.clone() };
-        if other.any {
-            peers.extend(self.peers.iter().map(public));
+            .flat_map(|one| other.peers.iter().filter_map(move |other| one.meet(other)));
+        let mut peers: Vec<Peer> = Vec::new();
+        // A name stands for its public addresses, and so does `*`.
+        let named = |net: &Self, any: bool| {
+            let is_name = |peer: &&Peer| matches!(peer.host, PeerHost::Name(_));
+            net.peers.iter().filter(is_name).filter(|_| any).cloned().collect::<Vec<_>>()
+        };
+        for peer in pairs.chain(named(self, other.any)).chain(named(other, self.any)) {
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
         }
-        if self.any {
-            peers.extend(other.peers.iter().map(public));
-        }
-        // Of two that differ in this alone, the wider says it all.
-        let wider = |peer: &Peer| Peer { only_public: false, ..peer.clone() };
-        let all = peers.clone();
-        peers.retain(|peer| !peer.only_public || !all.contains(&wider(peer)));
-        peers.dedup();
         Self { any: self.any && other.any, peers }
     }
 
@@ -144,7 +138,7 @@ impl Peer {
             (Some(one), Some(other)) if one != other => return None,
             (one, other) => one.or(other),
         };
-        Some(Self { host, port, only_public: self.only_public || other.only_public })
+        Some(Self { host, port })
     }
 
     fn allows_port(&self, port: Option<u16>) -> bool {
@@ -185,7 +179,7 @@ impl FromStr for Peer {
             Err(_) if bracketed.is_some() => return Err("has brackets around what is no address"),
             Err(_) => PeerHost::Name(host_name(host)?),
         };
-        Ok(Self { host, port, only_public: false })
+        Ok(Self { host, port })
     }
 }
 
@@ -269,6 +263,26 @@ mod tests {
         ] {
             assert!(text.parse::<Peer>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_two_lists_share_is_never_more_than_either() {
+        let met = |one: &[&str], other: &[&str]| {
+            let net = |list: &[&str]| Net::parse(list.iter().copied()).expect("a list");
+            let (one, other) = (net(one), net(other));
+            let met = one.meet(&other);
+            let back = other.meet(&one);
+            assert_eq!(met.any, back.any);
+            assert!(met.peers.iter().all(|peer| back.peers.contains(peer)), "{met} and {back}");
+            met.to_string()
+        };
+        assert_eq!(met(&["*"], &["*"]), "*");
+        assert_eq!(met(&["*"], &["a.example:443", "10.0.0.0/8:*"]), "a.example:443");
+        assert_eq!(met(&["a.example:*"], &["a.example:443", "b.example:1"]), "a.example:443");
+        assert_eq!(met(&["a.example:1"], &["a.example:2"]), "");
+        assert_eq!(met(&["10.0.0.0/8:*"], &["10.1.0.0/16:5432"]), "10.1.0.0/16:5432");
+        assert_eq!(met(&["10.0.0.0/8:1"], &["a.example:1", "11.0.0.0/8:1"]), "");
+        assert_eq!(met(&[], &["*"]), "");
     }
 
     #[test]

@@ -1,0 +1,138 @@
+//! A change of the user's policy file: worked out, looked at, then written.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::edit::{self, NewKey, Unchangeable};
+use super::error::PolicyError;
+use super::parse::{self, Ground};
+use super::rule::{Entry, Layer, LayerKind};
+use crate::places;
+
+/// What the file is to become. Nothing is written yet.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The file.
+    pub path: PathBuf,
+    before: String,
+    after: String,
+    pub(super) layer: Arc<Layer>,
+}
+
+impl Proposal {
+    /// The file with these keys of the tool's entry set.
+    pub(super) fn grant(
+        path: &Path,
+        ground: &Ground,
+        name: &str,
+        keys: &[NewKey],
+    ) -> Result<Self, PolicyError> {
+        Self::new(path, ground, name, |text| edit::set(text, name, keys))
+    }
+
+    /// The file without the tool's entry; none where there is none.
+    pub(super) fn revoke(
+        path: &Path,
+        ground: &Ground,
+        name: &str,
+    ) -> Result<Option<Self>, PolicyError> {
+        let proposal = Self::new(path, ground, name, |text| edit::remove(text, name))?;
+        Ok((proposal.before != proposal.after).then_some(proposal))
+    }
+
+    fn new(
+        path: &Path,
+        ground: &Ground,
+        name: &str,
+        edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
+    ) -> Result<Self, PolicyError> {
+        let before = read(path)
+            .map_err(|error| PolicyError::whole(path, format!("cannot be read: {error}")))?;
+        let unchangeable = || {
+            PolicyError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
+                .hint("it is written in a way that only its author can change: edit the file")
+        };
+        let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), ground);
+        let old = parse(&before)?;
+        let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
+        let new = parse(&after).map_err(|_| unchangeable())?;
+        // Nothing but this one entry may have changed its meaning.
+        if words(&old, name) != words(&new, name) {
+            return Err(unchangeable());
+        }
+        Ok(Self { path: path.to_owned(), before, after, layer: Arc::new(new) })
+    }
+
+    /// Whether the file says this already.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// The lines that change, marked `-` and `+`.
+    #[must_use]
+    pub fn difference(&self) -> Vec<String> {
+        edit::difference(&self.before, &self.after)
+    }
+
+    /// Writes the file whole, for its user alone.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or somebody else changed it meanwhile.
+    pub fn write(&self) -> io::Result<()> {
+        let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        places::make_private(dir)?;
+        let handle = fs::File::open(dir)?;
+        // Two who change it at once go one after the other.
+        flock(&handle, FlockOperation::LockExclusive)?;
+        if read(&self.path)? != self.before {
+            return Err(io::Error::other("the file has changed meanwhile; look at it again"));
+        }
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        file.write_all(self.after.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        handle.sync_all()
+    }
+}
+
+/// What a layer says, without where, and without the entry of one tool.
+fn words(layer: &Layer, except: &str) -> Vec<String> {
+    let entry = |(name, entry): (&str, &Entry)| {
+        let dirs = entry.fs.as_ref().map(|at| {
+            at.value.iter().map(|dir| (dir.access, dir.spelled.clone())).collect::<Vec<_>>()
+        });
+        let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
+        format!(
+            "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {limits:?}",
+            entry.backend.as_ref().map(|at| at.value),
+            entry.sandbox.as_ref().map(|at| at.value),
+            entry.sha256.as_ref().map(|at| &at.value),
+            entry.net.as_ref().map(|at| &at.value),
+            entry.env.as_ref().map(|at| &at.value),
+        )
+    };
+    let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());
+    let others = layer.tools.iter().filter(|(name, _)| *name != except);
+    let every = layer.every.as_ref().map(|it| (parse::EVERY, it));
+    profile
+        .into_iter()
+        .chain(others.map(|(name, it)| (name.as_str(), it)).chain(every).map(entry))
+        .collect()
+}
+
+/// The file's text; one that is not there is empty.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    match places::open_regular(path) {
+        Ok((mut file, _)) => file.read_to_string(&mut text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(text)
+}

@@ -1,0 +1,37 @@
+//! Chance that is the same in every run: for tests that try many cases.
+
+/// A source of choices (xorshift64*).
+pub struct Draw(u64);
+
+impl Draw {
+    /// The choices of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        // A state of zero would stay zero.
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+    }
+
+    /// One of two.
+    pub fn flip(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    /// One of these.
+    pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        let count = of.len() as u64;
+        let index = usize::try_from(self.next() % count).unwrap_or_default();
+        &of[index]
+    }
+
+    /// Each of these, or not.
+    pub fn some<'a, T>(&mut self, of: &'a [T]) -> Vec<&'a T> {
+        of.iter().filter(|_| self.next() % 3 == 0).collect()
+    }
+}

@@ -1,0 +1,547 @@
+//! The layers of a policy: what a ceiling and a workspace take away, that neither can
+//! give, and that an edit is in force at the next call.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ikigai::digest::Digest;
+use ikigai::policy::{
+    Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyError,
+    PolicyFiles, Profile, Request, Sandbox, Source,
+};
+use ikigai_tests::draw::Draw;
+use tempfile::TempDir;
+
+/// The files of the three layers, in a directory of their own.
+struct Rig {
+    scratch: TempDir,
+    flags: Flags,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        for dir in ["w/.ikigai", "w/docs", "w/src", "home", "elsewhere", "own"] {
+            fs::create_dir_all(scratch.path().join(dir)).expect("a directory of the test");
+        }
+        Self { scratch, flags: Flags::default() }
+    }
+
+    fn with(ceiling: &str, user: &str, workspace: &str) -> Self {
+        let rig = Self::new();
+        for (file, text) in [(CEILING, ceiling), (USER, user), (WORKSPACE, workspace)] {
+            rig.write(file, text);
+        }
+        rig
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().canonicalize().expect("there").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let text = text.replace("ELSEWHERE", self.path("elsewhere").to_str().expect("UTF-8"));
+        fs::write(self.path(name), text).expect("written");
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).expect("permitted");
+    }
+
+    fn authority(&self) -> Result<Authority, PolicyError> {
+        let files = PolicyFiles {
+            ceiling: Some(self.path(CEILING)),
+            further_ceilings: Vec::new(),
+            user: Some(self.path(USER)),
+            user_is_named: false,
+            workspace: self.path("w"),
+            home: Some(self.path("home")),
+        };
+        Authority::open(&files, self.flags.clone(), vec![self.path("own")], Box::new(|| false))
+    }
+
+    #[track_caller]
+    fn decide(&self, request: Request<'_>) -> Result<Decision, Denial> {
+        let authority = self.authority().unwrap_or_else(|error| panic!("{error}"));
+        authority.decide(&request)
+    }
+
+    #[track_caller]
+    fn allowed(&self, request: Request<'_>) -> Decision {
+        self.decide(request).unwrap_or_else(|denial| panic!("{denial}"))
+    }
+
+    /// The directories as a policy file writes them.
+    fn dirs(&self, decision: &Decision) -> Vec<String> {
+        let base = self.path("");
+        let spelled = |dir: &ikigai_protocol::GrantedDir| {
+            let path = dir.path.strip_prefix(&base).unwrap_or(&dir.path);
+            format!("{}:{}", dir.access.as_str(), path.display())
+        };
+        decision.grant.dirs.iter().map(spelled).collect()
+    }
+}
+
+const CEILING: &str = "ceiling.toml";
+const USER: &str = "policy.toml";
+const WORKSPACE: &str = "w/.ikigai/policy.toml";
+
+fn contents() -> [Digest; 1] {
+    [Digest::of(b"tool")]
+}
+
+fn system(name: &str, backend: Backend) -> Request<'_> {
+    let (origin, path) = (Origin::System, Path::new("/system/tool"));
+    Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[] }
+}
+
+fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
+    let (origin, path) = (Origin::User, Path::new("/user/tool"));
+    Request { name: Some("tool"), origin, backend, fell_back: false, path, contents }
+}
+
+/// A user's entry for the tool with these contents.
+fn granted(keys: &str) -> String {
+    format!("[tools.tool]\nsha256 = [\"{}\"]\n{keys}\n", contents()[0])
+}
+
+#[test]
+fn the_standard_tools_get_the_workspace_and_no_more() {
+    let rig = Rig::new();
+    for (tool, access) in [
+        ("file_read", "ro:w"),
+        ("glob", "ro:w"),
+        ("grep", "ro:w"),
+        ("file_write", "rw:w"),
+        ("file_edit", "rw:w"),
+        ("bash", "rw:w"),
+    ] {
+        let wasm = rig.allowed(system(tool, Backend::Wasm));
+        assert_eq!(rig.dirs(&wasm), [access]);
+        assert!(wasm.grant.net.is_none() && wasm.grant.env.is_empty());
+        let native = rig.allowed(system(tool, Backend::Native));
+        assert_eq!(rig.dirs(&native), [access]);
+        let is_shell = tool == "bash";
+        let sandbox = if is_shell { Sandbox::Require } else { Sandbox::Prefer };
+        assert_eq!(native.grant.sandbox, sandbox, "{tool}");
+        let told = native.grant.env.iter().any(|(name, _)| name == "IKIGAI_DIRS");
+        assert_eq!(told, !is_shell, "{tool}");
+        assert!(native.grant.net.is_none());
+    }
+    let other = rig.allowed(system("other", Backend::Native));
+    assert!(other.grant.dirs.is_empty() && other.grant.sandbox == Sandbox::Require);
+}
+
+#[test]
+fn a_users_tool_has_nothing_or_all_of_its_user_until_it_is_granted_something() {
+    let rig = Rig::with("", "[tools.tool]\nfs = [\"rw:.\"]\nnet = [\"*\"]", "");
+    let own = contents();
+    let wasm = rig.allowed(users(Backend::Wasm, &own));
+    assert!(wasm.grant.dirs.is_empty() && wasm.grant.net.is_none() && wasm.grant.env.is_empty());
+    assert!(wasm.notes[0].contains("speaks of system tools alone"), "{:?}", wasm.notes);
+    let native = rig.allowed(users(Backend::Native, &own));
+    assert!(native.is_unconfined(Backend::Native) && native.grant.inherits_env);
+    // A name that is borrowed brings nothing along.
+    let borrowed = Request { name: Some("file_write"), ..users(Backend::Wasm, &own) };
+    assert!(rig.allowed(borrowed).grant.dirs.is_empty());
+
+    let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:src\"]\nenv = [\"PATH\"]"), "");
+    for backend in [Backend::Wasm, Backend::Native] {
+        let decision = rig.allowed(users(backend, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:w/docs", "rw:w/src"]);
+        assert_eq!(decision.grant.sandbox, Sandbox::Require);
+        assert!(decision.grant.net.is_none());
+        assert_eq!(decision.variables[0].name, "PATH");
+        let line = |capability: &str| decision.sources.of(capability)[0].to_string();
+        assert!(line("fs").ends_with("policy.toml:3") && line("env").ends_with("policy.toml:4"));
+        assert_eq!(line("net"), "profile standard");
+    }
+}
+
+#[test]
+fn a_grant_ends_when_the_contents_change() {
+    let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]\nenv = [\"DB\"]"), "");
+    let changed = [Digest::of(b"another")];
+    for backend in [Backend::Wasm, Backend::Native] {
+        let denial = rig.decide(users(backend, &changed)).expect_err("denied").to_string();
+        for part in [
+            "/user/tool",
+            "net db.internal:5432, env DB",
+            "policy.toml:2",
+            &changed[0].to_string(),
+            &contents()[0].to_string(),
+            "`ikigai policy grant tool --net db.internal:5432 --env DB`",
+        ] {
+            assert!(denial.contains(part), "{part}: {denial}");
+        }
+    }
+    // What was compiled and what is there now must both be granted.
+    let both = [contents()[0], changed[0]];
+    rig.decide(users(Backend::Wasm, &both)).expect_err("denied");
+    // A file that is named by its path is known by its contents alone.
+    let named = |contents| Request { name: None, ..users(Backend::Wasm, contents) };
+    assert!(!rig.allowed(named(&contents())).grant.net.is_none());
+    assert!(rig.allowed(named(&changed)).grant.net.is_none());
+}
+
+#[test]
+fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
+    let own = contents();
+    let rig = Rig::with("", "profile = \"strict\"", "");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
+    assert!(denial.contains("`ikigai policy grant tool`"), "{denial}");
+    rig.allowed(users(Backend::Wasm, &own));
+    for tool in ["bash", "grep"] {
+        let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied").to_string();
+        assert!(denial.contains(&format!("`ikigai policy grant {tool} --backend native`")));
+    }
+    let fell = Request { fell_back: true, ..users(Backend::Native, &own) };
+    rig.decide(fell).expect_err("denied");
+
+    let text = format!(
+        "profile = \"strict\"\n{}sandbox = \"off\"\n[tools.bash]\nbackend = \"native\"\n",
+        granted("")
+    );
+    let rig = Rig::with("", &text, "");
+    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
+    rig.decide(fell).expect_err("a grant is no leave to fall back");
+    assert_eq!(rig.allowed(system("bash", Backend::Native)).grant.sandbox, Sandbox::Require);
+}
+
+/// Everything that a file could ask for more of, for a bound that must not give it.
+const GREEDY: &str = "profile = \"standard\"\n\
+    [tools.\"*\"]\nfs = [\"rw:/\"]\nnet = [\"*\"]\nenv = [\"PATH\", \"HOME\"]\nsandbox = \"off\"\n\
+    limits = { wall_clock = \"1h\", fuel = 999999999999999, memory = \"64GiB\", output = \"1GiB\", \
+    handles = 9999, processes = 9999 }\n";
+
+#[test]
+fn neither_a_workspace_nor_a_ceiling_can_give() {
+    let own = contents();
+    let named = GREEDY.replace("\"*\"]\nfs", "tool]\nfs");
+    let new = format!("[tools.tool]\nsha256 = [\"{}\"]\nfs = [\"rw:.\"]\nnet = [\"*\"]\n", own[0]);
+    for user in [
+        String::new(),
+        granted("fs = [\"ro:docs\"]\nnet = [\"a.example:443\"]"),
+        "profile = \"strict\"\n[tools.grep]\nfs = [\"ro:docs\"]\nlimits = { fuel = 5 }".to_owned(),
+    ] {
+        let without = Rig::with("", &user, "");
+        for bound in [GREEDY, &named, &new, "[tools.tool]\nbackend = \"native\"\n"] {
+            for rig in [Rig::with("", &user, bound), Rig::with(bound, &user, "")] {
+                for request in [
+                    users(Backend::Wasm, &own),
+                    users(Backend::Native, &own),
+                    system("grep", Backend::Wasm),
+                    system("bash", Backend::Native),
+                ] {
+                    let what = format!("{user}\n---\n{bound}\n{request:?}");
+                    let (before, after) = (without.decide(request), rig.decide(request));
+                    match (before, after) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => assert_within(&after, &before, request, &what),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_bound_takes_away_what_it_does_not_allow() {
+    let own = contents();
+    let user = granted(
+        "fs = [\"rw:.\", \"ro:ELSEWHERE\"]\nnet = [\"a.example:443\", \"10.0.0.0/8:*\"]\n\
+         env = [\"PATH\", \"HOME\"]\nlimits = { wall_clock = \"60s\", memory = \"1GiB\" }",
+    );
+    let bound = "[tools.tool]\nfs = [\"ro:docs\", \"rw:src\", \"rw:ELSEWHERE\", \"ro:missing\"]\n\
+        net = [\"a.example:*\", \"10.1.0.0/16:80\", \"b.example:1\"]\nenv = [\"PATH\", \"USER\"]\n\
+        limits = { wall_clock = \"2s\", memory = \"2GiB\", handles = 3 }\n";
+    for (kind, rig) in [
+        (LayerKind::Workspace, Rig::with("", &user, bound)),
+        (LayerKind::Ceiling, Rig::with(bound, &user, "")),
+    ] {
+        let decision = rig.allowed(users(Backend::Wasm, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "ro:w/docs", "rw:w/src"]);
+        assert_eq!(decision.grant.net.to_string(), "a.example:443 10.1.0.0/16:80");
+        assert_eq!(decision.variables.len(), 1, "{:?}", decision.variables);
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
+        assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
+        for capability in ["fs", "net", "env", "wall_clock", "handles"] {
+            let last = decision.sources.of(capability).last();
+            let narrowed = matches!(last, Some(Source::File { kind: own, .. }) if *own == kind);
+            assert!(narrowed, "{capability}: {last:?}");
+        }
+        assert_eq!(decision.sources.of("memory").len(), 1);
+    }
+    // An absent key is no constraint, an empty list leaves nothing.
+    let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
+    let decision = rig.allowed(users(Backend::Wasm, &own));
+    assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
+    assert!(decision.grant.net.is_none() && decision.variables.len() == 2);
+}
+
+#[test]
+fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
+    let own = contents();
+    for bound in ["fs = [\"ro:.\"]", "net = []", "env = [\"LANG\"]", "sandbox = \"require\""] {
+        for name in ["tool", "\"*\""] {
+            let text = format!("[tools.{name}]\n{bound}\n");
+            for rig in [Rig::with("", "", &text), Rig::with(&text, "", "")] {
+                let decision = rig.allowed(users(Backend::Native, &own));
+                assert_eq!(decision.grant.sandbox, Sandbox::Require, "{text}");
+                assert_eq!(decision.grant.inherits_env, !bound.starts_with("env"), "{text}");
+                if bound.starts_with("fs") {
+                    assert_eq!(rig.dirs(&decision), ["ro:w"]);
+                }
+                assert_eq!(decision.grant.net.any, !bound.starts_with("net"), "{text}");
+            }
+        }
+    }
+    // The file tools keep a bound by themselves; off means that nobody does.
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "", "");
+    let decision = rig.allowed(system("grep", Backend::Native));
+    assert_eq!(
+        (rig.dirs(&decision), decision.grant.sandbox),
+        (vec!["ro:w/docs".into()], Sandbox::Prefer)
+    );
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "[tools.grep]\nsandbox = \"off\"", "");
+    assert_eq!(rig.allowed(system("grep", Backend::Native)).grant.sandbox, Sandbox::Require);
+}
+
+#[test]
+fn flags_pass_the_users_file_and_no_bound() {
+    let user = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\nlimits = { fuel = 5 }";
+    let asked = Flags {
+        profile: Some(Profile::Standard),
+        backend: ikigai::policy::BackendChoice::Native,
+        limits: vec![(LimitKey::Fuel, 100), (LimitKey::WallClock, 60_000_000_000)],
+    };
+    let mut rig = Rig::with("", user, "");
+    rig.flags = asked.clone();
+    let decision = rig.allowed(system("grep", Backend::Native));
+    assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
+    assert_eq!(decision.sources.of("fuel"), [Source::Flag("--fuel")]);
+    let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
+                 limits = { wall_clock = \"1s\", fuel = 50 }";
+    for text in [bound, &bound.replace("backend = \"wasm\"\n", "")] {
+        let mut rig = Rig::with(text, user, "");
+        rig.flags = asked.clone();
+        let decision = rig.allowed(system("grep", Backend::Wasm));
+        assert_eq!((decision.profile, decision.limits.fuel), (Profile::Strict, 50));
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(1));
+        let native = rig.decide(system("grep", Backend::Native));
+        assert_eq!(native.is_err(), text.contains("backend"), "{native:?}");
+        let choice = rig.authority().expect("a policy").choose("grep", Origin::System);
+        let expected = if text.contains("backend") { "wasm" } else { "native" };
+        assert_eq!(choice.backend.as_str(), expected);
+    }
+    // A workspace is not asked for a build.
+    let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
+    let choice = rig.authority().expect("a policy").choose("bash", Origin::System);
+    assert_eq!(choice.backend.as_str(), "auto");
+}
+
+#[test]
+fn contents_that_a_bound_does_not_name_do_not_run() {
+    let other = format!("[tools.tool]\nsha256 = [\"{}\"]\n", Digest::of(b"other"));
+    let own = contents();
+    for rig in [Rig::with(&other, &granted(""), ""), Rig::with("", &granted(""), &other)] {
+        let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
+        assert!(denial.contains("allows other contents"), "{denial}");
+    }
+}
+
+#[test]
+fn a_list_of_hosts_is_refused_for_a_native_tool() {
+    let own = contents();
+    let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]"), "");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
+    assert!(denial.contains("has no network or all of it"), "{denial}");
+    assert!(denial.contains("`ikigai policy grant tool --net '*'`"), "{denial}");
+    rig.allowed(users(Backend::Wasm, &own));
+    let rig = Rig::with("", &granted("net = [\"*\"]"), "");
+    assert!(rig.allowed(users(Backend::Native, &own)).grant.net.any);
+    // Also where a bound made it one.
+    let rig = Rig::with("[tools.tool]\nnet = [\"a.example:1\"]\n", &granted("net = [\"*\"]"), "");
+    rig.decide(users(Backend::Native, &own)).expect_err("denied");
+}
+
+#[test]
+fn directories_are_what_they_are_when_the_call_is_made() {
+    let own = contents();
+    let denied = |rig: &Rig, part: &str| {
+        let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
+        assert!(denial.contains(part) && denial.contains("policy.toml:3"), "{denial}");
+    };
+    denied(&Rig::with("", &granted("fs = [\"ro:absent\"]"), ""), "does not exist");
+    let rig = Rig::with("", &granted("fs = [\"ro:link\"]"), "");
+    fs::write(rig.path("w/link"), "").expect("written");
+    denied(&rig, "is no directory");
+    fs::remove_file(rig.path("w/link")).expect("removed");
+    std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("w/link")).expect("linked");
+    denied(&rig, "leads out of the workspace");
+    // Two names of one directory with different access.
+    let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:link\"]"), "");
+    std::os::unix::fs::symlink("docs", rig.path("w/link")).expect("linked");
+    denied(&rig, "a directory has one access");
+    // `~` and absolute paths.
+    let rig = Rig::with("", &granted("fs = [\"ro:~\", \"rw:ELSEWHERE\"]"), "");
+    assert_eq!(rig.dirs(&rig.allowed(users(Backend::Wasm, &own))), ["rw:elsewhere", "ro:home"]);
+}
+
+#[test]
+fn no_grant_is_to_write_where_a_tool_could_be_installed() {
+    let own = contents();
+    for dir in ["own", "own/deeper", ""] {
+        let rig = Rig::new();
+        fs::create_dir_all(rig.path(dir)).expect("a directory of the test");
+        let dir = rig.path(dir);
+        let grant = |access: &str| granted(&format!("fs = [\"{access}:{}\"]", dir.display()));
+        rig.write(USER, &grant("rw"));
+        let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
+        assert!(denial.contains("can install a tool"), "{denial}");
+        rig.write(USER, &grant("ro"));
+        rig.allowed(users(Backend::Wasm, &own));
+    }
+}
+
+#[test]
+fn an_edit_is_in_force_at_the_next_call() {
+    let rig = Rig::with("", "", "");
+    let authority = rig.authority().expect("a policy");
+    let dirs = || authority.decide(&system("grep", Backend::Wasm)).map(|it| rig.dirs(&it));
+    assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
+    rig.write(USER, "[tools.grep]\nfs = [\"ro:docs\"]\n");
+    assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
+    // One that cannot be used leaves what was in force, and says so.
+    rig.write(USER, "[tools.grep]\nfs = [\"ro:src\"]\nfss = []\n");
+    assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
+    let problems = |kind: LayerKind| {
+        let files = authority.files();
+        let file = files.into_iter().find(|file| file.kind == kind).expect("the file");
+        file.problem.map(|problem| problem.line())
+    };
+    let told = problems(LayerKind::User).expect("a problem");
+    assert!(told.contains("unknown key `fss`") && told.contains("did you mean `fs`?"), "{told}");
+    rig.write(USER, "[tools.grep]\nfs = [\"ro:src\"]\n");
+    assert_eq!(dirs(), Ok(vec!["ro:w/src".into()]));
+    assert_eq!(problems(LayerKind::User), None);
+    fs::remove_file(rig.path(USER)).expect("removed");
+    assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
+    // The workspace's as well.
+    rig.write(WORKSPACE, "[tools.grep]\nfs = [\"ro:docs\"]\n");
+    assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
+    rig.write(WORKSPACE, "[tools");
+    assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
+    // A ceiling that cannot be used lets nothing through.
+    rig.write(CEILING, "profil = 1");
+    let denial = dirs().expect_err("denied").to_string();
+    assert!(denial.contains("did you mean `profile`?"), "{denial}");
+    rig.write(CEILING, "[tools.grep]\nfs = []\n");
+    assert_eq!(dirs(), Ok(Vec::new()));
+}
+
+#[test]
+fn whatever_the_layers_say_together_they_never_give_more_than_each() {
+    let own = contents();
+    let mut draw = Draw::new(7);
+    let mut both = 0;
+    for round in 0..300 {
+        let user = random(&mut draw, Some(&own[0]));
+        let bound = random(&mut draw, None);
+        let without = Rig::with("", &user, "");
+        let rigs = [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")];
+        for rig in rigs {
+            let (Ok(_), Ok(_)) = (without.authority(), rig.authority()) else { continue };
+            for backend in [Backend::Wasm, Backend::Native] {
+                for request in
+                    [users(backend, &own), system("grep", backend), system("bash", backend)]
+                {
+                    let what = format!("round {round}\n{user}\n---\n{bound}\n{request:?}");
+                    match (without.decide(request), rig.decide(request)) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => {
+                            both += 1;
+                            assert_within(&after, &before, request, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(both > 500, "{both} were compared");
+}
+
+/// A file with some keys of everything.
+fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
+    const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/"];
+    const PEERS: &[&str] =
+        &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
+    let mut text = String::new();
+    if draw.flip() {
+        text += draw.one(&["profile = \"strict\"\n", "profile = \"standard\"\n"]);
+    }
+    for name in ["tool", "grep", "bash", "\"*\""] {
+        if draw.flip() {
+            continue;
+        }
+        text += &format!("[tools.{name}]\n");
+        if let Some(digest) = digest.filter(|_| name == "tool") {
+            text += &format!("sha256 = [\"{digest}\"]\n");
+        }
+        for (key, words) in
+            [("fs", DIRS), ("net", PEERS), ("env", &["PATH", "HOME", "OPENAI_API_KEY"])]
+        {
+            if draw.flip() {
+                let words: Vec<_> =
+                    draw.some(words).iter().map(|word| format!("{word:?}")).collect();
+                text += &format!("{key} = [{}]\n", words.join(", "));
+            }
+        }
+        if draw.flip() {
+            let word = draw.one(&["off", "prefer", "require"]);
+            text += &format!("sandbox = \"{word}\"\n");
+        }
+        if draw.flip() {
+            let (fuel, seconds) = (draw.one(&["5", "500"]), draw.one(&["1", "60"]));
+            text += &format!("limits = {{ fuel = {fuel}, wall_clock = \"{seconds}s\" }}\n");
+        }
+    }
+    text
+}
+
+/// Fails unless `after` gives nothing that `before` does not.
+#[track_caller]
+fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
+    let (now, then) = (&after.grant, &before.grant);
+    let was_free = before.is_unconfined(request.backend);
+    assert!(!after.is_unconfined(request.backend) || was_free, "unconfined now\n{what}");
+    assert!(now.sandbox >= then.sandbox && after.profile >= before.profile, "{what}");
+    for dir in &now.dirs {
+        let covers = |outer: &ikigai_protocol::GrantedDir| {
+            dir.path.starts_with(&outer.path) && dir.access <= outer.access
+        };
+        assert!(was_free || then.dirs.iter().any(covers), "{dir:?}\n{what}");
+    }
+    assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
+    for peer in &now.net.peers {
+        // What is left of a peer with itself alone is the peer, if it was there.
+        let alone = ikigai::policy::Net { any: false, peers: vec![peer.clone()] };
+        assert_eq!(then.net.meet(&alone), alone, "{peer}\n{what}");
+    }
+    let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
+    for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
+        assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");
+    }
+    let (now, then) = (&after.limits, &before.limits);
+    assert!(
+        now.wall_clock <= then.wall_clock
+            && now.fuel <= then.fuel
+            && now.wasm_memory <= then.wasm_memory
+            && now.native_memory <= then.native_memory
+            && now.output <= then.output
+            && now.handles <= then.handles
+            && now.processes <= then.processes,
+        "{now:?} and {then:?}\n{what}"
+    );
+}
