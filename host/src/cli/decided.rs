@@ -56,7 +56,16 @@ pub(super) fn environment(decision: &Decision) -> String {
     list(set.chain(missing).map(shown), " ")
 }
 
-/// The limits on one line each.
+/// The two limits that are met most, a line each.
+pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
+    let memory = match backend {
+        Backend::Wasm => limits.wasm_memory,
+        Backend::Native => limits.native_memory,
+    };
+    format!("{}\n{}", humantime::format_duration(limits.wall_clock), ByteSize(memory))
+}
+
+/// The limits on one line.
 pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,

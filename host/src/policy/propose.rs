@@ -59,7 +59,8 @@ impl Proposal {
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), ground);
         let old = parse(&before)?;
         let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
-        let new = parse(&after).map_err(|_| unchangeable())?;
+        // Where it would have stood is no place in the file.
+        let new = parse(&after).map_err(|error| PolicyError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
         if words(&old, name) != words(&new, name) {
             return Err(unchangeable());

@@ -107,7 +107,7 @@ fn as_text(
                     decided::network(backend, decision),
                     decided::environment(decision),
                     level,
-                    decided::limits(backend, &decision.limits).replace(", ", "\n"),
+                    decided::main_limits(backend, &decision.limits),
                     by.join("\n"),
                 ]
             }

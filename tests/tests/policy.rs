@@ -1,0 +1,332 @@
+//! `ikigai policy`, and what becomes of policy files that are wrong.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::PathBuf;
+
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, NOBODY, Ran, schema};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::Value;
+
+const USER: &str = "home/.config/ikigai/policy.toml";
+const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
+const CEILING: &str = "ceiling.toml";
+
+/// A host without system tools, and with a native tool and a component of its user's.
+fn host() -> Host {
+    let host = Host::without_system_tools();
+    host.script("tool", "printf '{\"secret\":\"%s\"}' \"$GRANTED\"");
+    host.program("part.wasm", printing(schema("part"), Ending::Well));
+    host
+}
+
+fn stable(host: &Host, text: &str) -> String {
+    text.replace(&host.scratch().display().to_string(), "SCRATCH")
+}
+
+/// Runs `ikigai ARGS` with a ceiling that the test wrote.
+fn beneath(host: &Host, args: &[&str]) -> Ran {
+    let ceiling = host.scratch().join(CEILING);
+    host.run([&["--ceiling", ceiling.to_str().expect("UTF-8")], args].concat())
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place() {
+    let digest = "0".repeat(64);
+    let cases = [
+        "profil = \"strict\"",
+        "profile = \"strickt\"",
+        "profile = 1",
+        "[tool.grep]",
+        "tools = 1",
+        "[tools.file-read]",
+        "[tools.\"a b\"]",
+        "[tools.grep]\nfss = []",
+        "[tools.grep]\nassets = \"read\"",
+        "[tools.grep]\n[tools.grep]",
+        "[tools.grep]\nfs = \"ro:.\"",
+        "[tools.grep]\nfs = [1]",
+        "[tools.grep]\nfs = [\"src\"]",
+        "[tools.grep]\nfs = [\"ro:../x\"]",
+        "[tools.grep]\nfs = [\"ro:\"]",
+        "[tools.grep]\nfs = [\"rw:.\", \"ro:secrets\"]",
+        "[tools.grep]\nnet = [\"db.internal\"]",
+        "[tools.grep]\nnet = [\"1.2.3:80\"]",
+        "[tools.grep]\nenv = [\"A=B\"]",
+        "[tools.grep]\nenv = [\"*\"]",
+        "[tools.grep]\nenv = [\"IKIGAI_DIRS\"]",
+        "[tools.grep]\nsandbox = true",
+        "[tools.grep]\nsandbox = \"requires\"",
+        "[tools.grep]\nbackend = \"wasi\"",
+        "[tools.grep]\nsha256 = [\"12\"]",
+        "[tools.grep]\nlimits = { wall_clok = \"5s\" }",
+        "[tools.grep]\nlimits = { wall_clock = 5 }",
+        "[tools.grep]\nlimits = { wall_clock = \"5\" }",
+        "[tools.grep]\nlimits = { memory = \"lots\" }",
+        "[tools.grep]\nlimits = { processes = 0 }",
+        "[tools.grep]\nlimits = { fuel = \"5\" }",
+        "[tools.\"*\"]\nbackend = \"wasm\"",
+        &format!("[tools.\"*\"]\nsha256 = [\"{digest}\"]"),
+        "# \u{1b}[31m\n\u{feff}x",
+        "\ta\t= {{",
+        "[tools.grep",
+    ];
+    let host = host();
+    let mut told = String::new();
+    for text in cases {
+        for file in [USER, WORKSPACE] {
+            let path = host.write(file, text, 0o600);
+            let ran = host.run(["tool", "list"]).expect_code(2);
+            assert!(ran.stdout().is_empty(), "{ran}");
+            let stderr = stable(&host, &ran.stderr());
+            assert!(!stderr.contains('\u{1b}'), "{ran}");
+            if file == USER {
+                told.push_str(&stderr.replace(&format!("SCRATCH/{USER}"), "policy.toml"));
+                told.push('\n');
+            }
+            fs::remove_file(path).expect("removed");
+        }
+        host.write(CEILING, text, 0o600);
+        beneath(&host, &["tool", "list"]).expect_code(2);
+    }
+    insta::assert_snapshot!("mistakes", told);
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_place() {
+    let host = host();
+    host.write(USER, b"profile = \"strict\"\n# \xff\n", 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("policy.toml:2:3: is not UTF-8"), "{ran}");
+    host.write(USER, vec![b'#'; (1 << 20) + 1], 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("is larger than"), "{ran}");
+}
+
+#[test]
+fn what_is_no_file_or_anybodys_is_refused() {
+    let host = host();
+    let text = "[tools.grep]\nfs = []\n";
+    for (file, flags) in [(USER, &[][..]), (WORKSPACE, &[]), (CEILING, &["--ceiling"])] {
+        let path = host.write(file, text, 0o600);
+        let args = |path: &PathBuf| {
+            let path = path.to_str().expect("UTF-8").to_owned();
+            let flags = flags.iter().flat_map(move |flag| [(*flag).to_owned(), path.clone()]);
+            flags.chain(["tool".to_owned(), "list".to_owned()]).collect::<Vec<_>>()
+        };
+        let refused = |said: &str| {
+            let ran = host.run(args(&path)).expect_code(2);
+            assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
+        };
+        host.run(args(&path)).expect_code(0);
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        refused("it is no regular file");
+        fs::remove_dir(&path).expect("removed");
+        // Nobody ever writes to it.
+        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).expect("made");
+        refused("it is no regular file");
+        fs::remove_file(&path).expect("removed");
+        symlink(host.write("elsewhere.toml", text, 0o600), &path).expect("linked");
+        refused("is a symbolic link");
+        fs::remove_file(&path).expect("removed");
+        host.write(file, text, 0o600);
+        if file == WORKSPACE {
+            // Anybody may write there: it can only narrow.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+            host.run(args(&path)).expect_code(0);
+            fs::remove_file(&path).expect("removed");
+            continue;
+        }
+        for mode in [0o666, 0o620, 0o602] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+            refused(&format!("others may write to it (mode {mode:04o})"));
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("permitted");
+        let dir = path.parent().expect("a parent").to_owned();
+        let mode = fs::metadata(&dir).expect("there").permissions();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permitted");
+        refused("others may write to its directory (mode 0777)");
+        fs::set_permissions(&dir, mode).expect("permitted");
+        if rustix::process::geteuid().is_root() {
+            chown(&path, Some(NOBODY), None).expect("given away");
+            refused("it belongs to another user");
+        }
+        fs::remove_file(&path).expect("removed");
+    }
+    // One that is named must be there.
+    for flag in ["--policy", "--ceiling"] {
+        let ran = host.run([flag, "/nowhere/policy.toml", "tool", "list"]).expect_code(2);
+        assert!(ran.stderr().contains("/nowhere/policy.toml: cannot be read"), "{ran}");
+    }
+}
+
+#[test]
+fn a_grant_lives_until_the_file_changes() {
+    let host = host().env("GRANTED", "a value").env("OTHER", "x");
+    // Without a grant, as its user.
+    let call = |host: &Host| host.run(["--profile", "strict", "tool", "call", "tool"]);
+    let ran = call(&host).expect_code(1);
+    let denied = ran.json();
+    assert_eq!(denied["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert!(denied.get("exit_code").is_none(), "nothing ran\n{ran}");
+    let first = command_in(denied["error"].as_str().expect("a text"));
+    host.run(first).expect_code(0);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["secret"], "");
+
+    let ran = host.run(["policy", "grant", "tool", "--env", "GRANTED", "--limit", "wall_clock=9s"]);
+    let ran = ran.expect_code(0);
+    assert!(ran.stderr().contains("+env = [\"GRANTED\"]"), "{ran}");
+    let mode = |path: &str| fs::metadata(host.scratch().join(path)).expect("there").permissions();
+    assert_eq!(mode(USER).mode() & 0o777, 0o600);
+    assert_eq!(mode("home/.config/ikigai").mode() & 0o777, 0o700);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["secret"], "a value");
+    let shown = host.run(["policy", "show", "tool", "--json"]).expect_code(0).json();
+    let tool = &shown["tools"][0];
+    assert_eq!(tool["limits"]["wall_clock_ms"], 9000, "{shown}");
+    assert_eq!(tool["grant"]["variables"][0]["name"], "GRANTED", "{shown}");
+    let line = tool["decided_by"]["env"][0].as_str().expect("a line").to_owned();
+    assert!(line.contains("policy.toml:"), "{line}");
+
+    // Comments stay; another file is another tool.
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    host.write(USER, format!("# mine\n{text}"), 0o600);
+    host.script("tool", "printf '{\"stolen\":\"%s\"}' \"$GRANTED\"");
+    for profile in ["strict", "standard"] {
+        let ran = host.run(["--profile", profile, "tool", "call", "tool"]).expect_code(1);
+        let error = ran.json()["error"].as_str().expect("a text").to_owned();
+        assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+        assert!(error.contains("env GRANTED") && error.contains("its sha256 is"), "{error}");
+        assert_eq!(command_in(&error), ["policy", "grant", "tool", "--env", "GRANTED"]);
+    }
+    let again = call(&host).json()["error"].as_str().map(command_in).expect("a command");
+    host.run(again).expect_code(0);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["stolen"], "a value");
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.starts_with("# mine\n") && text.contains("wall_clock = \"9s\""), "{text}");
+
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    assert_eq!(fs::read_to_string(host.scratch().join(USER)).expect("read"), "# mine\n");
+    call(&host).expect_code(1);
+    let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
+    assert!(ran.stderr().contains("grants `tol` nothing"), "{ran}");
+}
+
+/// The arguments of the `ikigai` command that a denial names.
+fn command_in(text: &str) -> Vec<String> {
+    let command = text.split('`').find_map(|part| part.strip_prefix("ikigai "));
+    let command = command.unwrap_or_else(|| panic!("no command: {text}"));
+    command.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
+    let host = host();
+    let home = host.home();
+    let home = home.to_str().expect("UTF-8");
+    for (args, code, said) in [
+        (&["absent"][..], 1, "tool `absent` not found"),
+        (&["tol"], 1, "did you mean `tool`?"),
+        (&["tool", "--read", "absent"], 2, "the directory `absent` cannot be granted"),
+        (&["tool", "--write", home], 1, "can install a tool"),
+        (&["tool", "--write", "/"], 1, "can install a tool"),
+        (&["tool", "--net", "db.internal:5432"], 1, "has no network or all of it"),
+        (&["part", "--net", "db.internal"], 2, "write HOST:PORT"),
+        (&["part", "--env", "A=B"], 2, "is no name of a variable"),
+        (&["part", "--read", ".", "--write", "."], 2, "a directory has one access"),
+        (&["part", "--limit", "wall=1s"], 2, "there is no limit `wall`"),
+        (&["part", "--limit", "wall_clock=1"], 2, "write it as 500ms"),
+    ] {
+        let ran = host.run([&["policy", "grant"], args].concat()).expect_code(code);
+        assert!(ran.stderr().contains(said), "{said}\n{ran}");
+        assert!(!host.scratch().join(USER).exists(), "{ran}");
+    }
+    // What a ceiling takes away is granted beneath it, and said.
+    host.write(CEILING, "[tools.part]\nnet = []\n", 0o600);
+    let ran = beneath(&host, &["policy", "grant", "part", "--net", "*", "--read", "."]);
+    let ran = ran.expect_code(0);
+    assert!(
+        ran.stderr().contains("`net` is narrowed by") && ran.stderr().contains("ceiling.toml:2")
+    );
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.contains("net = [\"*\"]") && text.contains("fs = [\"ro:.\"]"), "{text}");
+}
+
+#[test]
+fn a_question_is_answered_with_the_line_that_decides() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])
+        .expect_code(0);
+    host.write("workspace/file", "", 0o644);
+    for (question, code) in [
+        (["--read", "file"], 0),
+        (["--read", "not/there/yet"], 0),
+        (["--write", "file"], 1),
+        (["--read", "../home"], 1),
+        (["--read", "/etc/passwd"], 1),
+        (["--connect", "a.example:443"], 0),
+        (["--connect", "a.example:80"], 1),
+        (["--connect", "127.0.0.1:443"], 1),
+        (["--env", "A"], 0),
+        (["--env", "HOME"], 1),
+    ] {
+        let args = [&["policy", "test", "part"], &question[..]].concat();
+        let ran = host.run(&args).expect_code(code);
+        let verdict = if code == 0 { "allowed: part " } else { "denied: part " };
+        assert!(
+            ran.stdout().starts_with(verdict) && ran.stdout().contains("policy.toml:"),
+            "{ran}"
+        );
+        let json = host.run([&args[..], &["--json"]].concat()).expect_code(code).json();
+        assert_eq!(json["allowed"], Value::from(code == 0));
+    }
+    // What runs as its user may do anything.
+    host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
+    host.run(["--profile", "strict", "policy", "test", "tool"]).expect_code(1);
+}
+
+#[test]
+fn one_page_says_what_every_tool_can_touch() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])
+        .expect_code(0);
+    host.write(WORKSPACE, "[tools.\"*\"]\nlimits = { wall_clock = \"2s\" }\n", 0o600);
+    host.write(CEILING, "[tools.tool]\nsandbox = \"require\"\n", 0o600);
+    let ran = beneath(&host, &["policy", "show"]).expect_code(0);
+    let lines = stable(&host, &ran.stdout());
+    // The width of a column follows what is in it, and so the length of the scratch path.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = lines.lines().map(words).collect();
+    insta::assert_snapshot!("page", lines.join("\n"));
+    let json = beneath(&host, &["policy", "show", "--json"]).expect_code(0).json();
+    assert_eq!(json["files"].as_array().map(Vec::len), Some(4), "{json}");
+    let named = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    host.write(USER, named.replace("[tools.part]", "[tools.parts]"), 0o600);
+    let ran = host.run(["policy", "show"]).expect_code(0);
+    assert!(ran.stdout().contains("speaks of `parts`"), "{ran}");
+    assert!(ran.stdout().contains("did you mean `part`?"), "{ran}");
+}
+
+#[test]
+fn no_tool_can_write_a_policy() {
+    let host = Host::new();
+    host.write(USER, "", 0o600);
+    let before = host.files();
+    let home = host.home();
+    let home = home.to_str().expect("UTF-8");
+    for backend in ["wasm", "native"] {
+        for path in [".config/ikigai/policy.toml", ".config/ikigai/new", ".ikigai/tools/new"] {
+            let write = format!("{{\"file_path\":\"{path}\",\"content\":\"profile=\\\"x\\\"\"}}");
+            let edit =
+                format!("{{\"file_path\":\"{path}\",\"old_string\":\"\",\"new_string\":\"x\"}}");
+            for (tool, arguments) in [("file_write", &write), ("file_edit", &edit)] {
+                let args =
+                    ["--workspace", home, "--backend", backend, "tool", "call", tool, arguments];
+                let ran = host.run(args).expect_code(0);
+                assert!(ran.json()["result"]["error_code"].is_string(), "{ran}");
+            }
+        }
+    }
+    assert_eq!(host.files(), before);
+}
