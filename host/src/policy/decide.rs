@@ -499,7 +499,8 @@ impl Standing {
             self.sandbox = at.value;
             self.sources.set("sandbox", source(layer, at));
             // Nothing keeps what the entry does not name either.
-            if at.value == Sandbox::Off && request.origin == Origin::User {
+            let is_free = request.origin == Origin::User && request.backend == Backend::Native;
+            if at.value == Sandbox::Off && is_free {
                 self.dirs = None;
                 self.net.any = true;
             }
