@@ -70,6 +70,20 @@ impl fmt::Display for Hold {
     }
 }
 
+/// One of the kernel's mechanisms that a level is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// What it is called.
+    pub name: String,
+    /// Whether it is there.
+    pub hold: Hold,
+    /// Which kind or version of it.
+    pub detail: Option<String>,
+    /// Where it is not there: what a person can do about it.
+    pub remedy: Option<String>,
+}
+
 impl Level {
     /// What holds for every component, on every machine.
     #[must_use]

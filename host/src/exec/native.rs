@@ -31,6 +31,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::exec::{Call, Lane, Outcome};
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use plan::Without;
 
 /// An executable file.
 ///
@@ -46,7 +49,11 @@ pub struct NativeProgram {
 /// The executable that supervises native calls: the host's own, whose `main`
 /// hands over to [`supervisor::main`] when it is asked to.
 #[derive(Clone, Debug)]
-pub struct Supervisor(Arc<Path>);
+pub struct Supervisor {
+    path: Arc<Path>,
+    #[cfg(target_os = "linux")]
+    without: plan::Without,
+}
 
 impl Supervisor {
     /// The executable of this process, also when its file was replaced meanwhile.
@@ -59,7 +66,21 @@ impl Supervisor {
     /// the library.
     #[must_use]
     pub fn at(path: impl Into<Arc<Path>>) -> Self {
-        Self(path.into())
+        Self {
+            path: path.into(),
+            #[cfg(target_os = "linux")]
+            without: plan::Without::default(),
+        }
+    }
+
+    /// One that leaves layers of the sandbox out, as if this machine did not have them: for
+    /// tests of what is made of the others. It is reported as it is, and `require` refuses it.
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without(mut self, layers: Without) -> Self {
+        self.without = layers;
+        self
     }
 }
 
@@ -80,7 +101,7 @@ impl NativeProgram {
 #[cfg(target_os = "linux")]
 impl Lane for NativeProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        Box::pin(call::Running::new(self.path.clone(), self.supervisor.0.clone(), call))
+        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call))
     }
 }
 

@@ -11,11 +11,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::native::{NativeProgram, Supervisor};
+use ikigai::exec::native::{NativeProgram, Supervisor, Without};
 use ikigai::exec::output::{Captured, Sink};
 use ikigai::exec::{Call, Lane, Outcome, Stdin};
 use ikigai::limits::{Limits, STDERR_KEPT};
-use ikigai::policy::Grant;
+use ikigai::policy::{Grant, Sandbox};
+use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -28,13 +29,21 @@ use tokio_util::sync::CancellationToken;
 /// Far more than any case takes on a busy machine; a case that reaches it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the case with and, where this user has it, without privilege.
+/// Runs the case with and, where this user has it, without privilege; each without a
+/// sandbox and in one.
 pub(crate) fn each_mode(case: impl Fn(&Rig)) {
+    for sandbox in [Sandbox::Off, Sandbox::Require] {
+        each_user(sandbox, &case);
+    }
+}
+
+/// Runs the case with and, where this user has it, without privilege.
+pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
     // It is the supervisor of every call.
     let host = places::host();
-    case(&Rig::new(supervisor_at(&host)));
+    case(&Rig::new(supervisor_at(&host), sandbox));
     if geteuid().is_root() {
-        let mut rig = Rig::new(supervisor_at(&host));
+        let mut rig = Rig::new(supervisor_at(&host), sandbox);
         let drop_privilege = format!(
             "exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all '{}' \"$@\"",
             host.display()
@@ -59,15 +68,18 @@ pub(crate) struct Rig {
     _dir: TempDir,
     workspace: PathBuf,
     supervisor: PathBuf,
+    pub(crate) sandbox: Sandbox,
+    /// What the sandbox does without.
+    pub(crate) without: Without,
 }
 
 impl Rig {
-    pub(crate) fn new(supervisor: PathBuf) -> Self {
+    pub(crate) fn new(supervisor: PathBuf, sandbox: Sandbox) -> Self {
         let dir = TempDir::new().expect("a directory");
         let workspace = fs::canonicalize(dir.path()).expect("a path");
         // A tool without privilege is to write there too.
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
-        Self { _dir: dir, workspace, supervisor }
+        Self { _dir: dir, workspace, supervisor, sandbox, without: Without::default() }
     }
 
     pub(crate) fn workspace(&self) -> &Path {
@@ -104,11 +116,12 @@ impl Rig {
 
     fn call(&self) -> Call {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")];
-        call(&self.workspace, &env)
+        call(&self.workspace, &env, self.sandbox)
     }
 
     fn program(&self, tool: &Path) -> NativeProgram {
-        NativeProgram::new(tool, Supervisor::at(self.supervisor.as_path()))
+        let supervisor = Supervisor::at(self.supervisor.as_path()).without(self.without);
+        NativeProgram::new(tool, supervisor)
     }
 
     pub(crate) fn run(&self, tool: &Path, adjust: impl FnOnce(&mut Call)) -> Outcome {
@@ -118,7 +131,7 @@ impl Rig {
     }
 
     pub(crate) fn run_with_env(&self, tool: &str, env: &[(&str, &str)]) -> Outcome {
-        let call = call(&self.workspace, env);
+        let call = call(&self.workspace, env, self.sandbox);
         finish(one_thread(), self.program(Path::new(tool)).run(call))
     }
 
@@ -197,14 +210,15 @@ impl Rig {
     }
 }
 
-fn call(workspace: &Path, env: &[(&str, &str)]) -> Call {
+fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
+    let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.to_owned() }];
     let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     Call {
         args: Vec::new(),
         stdin: Stdin::Bytes(bytes::Bytes::new()),
         stdout: Sink::Head,
         stderr: Sink::Tail(STDERR_KEPT),
-        grant: Arc::new(Grant { env: env.collect(), ..Grant::default() }),
+        grant: Arc::new(Grant { dirs, env: env.collect(), sandbox, ..Grant::default() }),
         workspace: workspace.into(),
         limits: Limits::default(),
         cancel: CancellationToken::new(),
@@ -224,10 +238,11 @@ fn finish(runtime: Runtime, running: impl Future<Output = Outcome>) -> Outcome {
 }
 
 /// Runs `tool` until this process is killed.
-pub(crate) fn run_forever(tool: &Path, supervisor: &Path) {
+pub(crate) fn run_forever(tool: &Path, supervisor: &Path, sandbox: Sandbox) {
     let workspace = tool.parent().expect("a directory");
     let program = NativeProgram::new(tool, Supervisor::at(supervisor));
-    let outcome = one_thread().block_on(program.run(call(workspace, &[("PATH", "/usr/bin:/bin")])));
+    let outcome =
+        one_thread().block_on(program.run(call(workspace, &[("PATH", "/usr/bin:/bin")], sandbox)));
     panic!("the tool ended: {outcome:?}");
 }
 

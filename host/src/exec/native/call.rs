@@ -17,6 +17,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::Supervisor;
 use super::helper::{GRACE, Helper};
 use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
 use super::refusal;
@@ -24,6 +25,7 @@ use super::streams::{Signals, Streams, feed, pump};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Denied, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
+use crate::policy::Sandbox;
 
 /// How long after the wall clock the host itself ends a call that its supervisor
 /// should have ended. Covers the supervisor's own start.
@@ -42,7 +44,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(program: Arc<Path>, supervisor: Arc<Path>, mut call: Call) -> Self {
+    pub(super) fn new(program: Arc<Path>, supervisor: Supervisor, mut call: Call) -> Self {
         // A token of its own, because dropping this call is not to cancel others.
         let cancel = call.cancel.child_token();
         call.cancel = cancel.clone();
@@ -91,17 +93,17 @@ struct Ending {
     reason: Option<Reason>,
 }
 
-async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
+async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     if call.cancel.is_cancelled() {
         return Outcome::cancelled();
     }
     let started = Instant::now();
-    let plan = match Plan::new(program, &call).and_then(|plan| plan.encode()) {
+    let plan = match Plan::new(program, &call, supervisor.without).and_then(|plan| plan.encode()) {
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
     };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let helper = Helper::start(supervisor, ends[DESCRIPTORS - 1].as_fd())?;
+        let helper = Helper::start(&supervisor.path, ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, helper))
     });
     let (streams, ends, helper) = match begun {
@@ -138,18 +140,15 @@ async fn run(program: &Path, supervisor: &Path, call: Call) -> Outcome {
             .as_ref()
             .map_or_else(|| started.elapsed(), |report| report.duration),
         fuel: None,
-        peak_memory: ending.report.map(|report| report.peak_memory).filter(|peak| *peak > 0),
+        peak_memory: ending
+            .report
+            .as_ref()
+            .map(|report| report.peak_memory)
+            .filter(|peak| *peak > 0),
     };
-    Outcome {
-        exit,
-        limit,
-        cancelled,
-        stdout,
-        stderr,
-        usage,
-        level: None,
-        denied: Denied::default(),
-    }
+    let ran = !matches!(exit, Exit::NotStarted(_));
+    let level = ending.report.filter(|_| ran).map(|report| report.level);
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: Denied::default() }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.
@@ -261,14 +260,16 @@ fn name_end(
         tracing::warn!(program = %program.display(), count, "processes of a tool are left running");
     }
     let limit = memory_ran_out(report, &call.limits).then_some(Limit::Memory);
-    match report.end {
-        End::Code(code) => (Exit::Code(code), limit),
-        End::Signal(signal) => (Exit::Signal(signal), limit),
-        End::Killed(cause) => (Exit::Ended, ended_by(cause, ending.reason)),
+    match &report.end {
+        End::Code(code) => (Exit::Code(*code), limit),
+        End::Signal(signal) => (Exit::Signal(*signal), limit),
+        End::Killed(cause) => (Exit::Ended, ended_by(*cause, ending.reason)),
         End::NotStarted(step, errno) => {
-            let reason = refusal::explain(program, &call.workspace, step, errno);
+            let sandboxed = call.grant.sandbox != Sandbox::Off;
+            let reason = refusal::explain(program, &call.workspace, *step, *errno, sandboxed);
             (Exit::NotStarted(reason), None)
         }
+        End::Refused(reason) => (Exit::NotStarted(reason.clone()), None),
     }
 }
 
@@ -314,6 +315,7 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::level::Level;
 
     fn report(end: End, peak_memory: u64) -> Report {
         let duration = Duration::from_millis(1);
@@ -324,6 +326,8 @@ mod tests {
             memory_floor: 8 << 20,
             survivors: 0,
             notes: Vec::new(),
+            level: Level::of_a_component(),
+            layers: Vec::new(),
         }
     }
 

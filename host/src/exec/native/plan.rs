@@ -15,7 +15,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use ikigai_protocol::Access;
+
 use crate::exec::Call;
+use crate::exec::level::{Layer, Level};
+use crate::policy::{Net, Sandbox};
 
 /// The largest plan that is sent or taken, in bytes: well above what the kernel
 /// passes to a program (`ARG_MAX`, 2 MiB by default).
@@ -38,8 +42,56 @@ pub(super) struct Plan {
     pub(super) args: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub(super) env: Vec<CString>,
+    /// The directories that a sandboxed tool gets; absolute.
+    pub(super) dirs: Vec<Dir>,
+    /// What the supervisor makes of it.
+    pub(super) kind: Kind,
     /// When the supervisor ends the call by itself.
     pub(super) bounds: Bounds,
+}
+
+/// A granted directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Dir {
+    pub(super) path: CString,
+    pub(super) writable: bool,
+}
+
+/// How a tool is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kind {
+    pub(super) sandbox: Confinement,
+    /// Whether a sandboxed tool has the host's network.
+    pub(super) net: bool,
+    /// Whether the tool is left out, to see what would hold for one.
+    pub(super) probe: bool,
+    /// What the sandbox is to do without.
+    pub(super) without: Without,
+}
+
+/// [`Sandbox`], as it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Confinement {
+    Off,
+    Prefer,
+    Require,
+}
+
+/// Layers that a test takes away from the sandbox, to see what is made of the
+/// others. Set by programs that embed the library, on their own calls only.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Without {
+    /// Mount, PID and network namespaces, and the user namespace that gives the right to them.
+    pub namespaces: bool,
+    /// The user namespace alone.
+    pub user_namespace: bool,
+    /// The filter of system calls.
+    pub seccomp: bool,
+    /// Landlock.
+    pub landlock: bool,
 }
 
 /// When the supervisor ends a call by itself.
@@ -59,8 +111,11 @@ pub(super) struct Bounds {
 #[serde(deny_unknown_fields)]
 struct Header {
     bounds: Bounds,
+    kind: Kind,
     args: usize,
     env: usize,
+    /// Which of the directories may be written to.
+    dirs: Vec<bool>,
 }
 
 /// Why a plan cannot be sent, or is not taken.
@@ -75,6 +130,9 @@ pub(super) enum PlanError {
     /// A relative path would depend on the supervisor's own directory.
     #[error("{0} `{1}` is not an absolute path")]
     Relative(&'static str, String),
+    /// The policy refuses such a grant before it gets here.
+    #[error("a native tool has no network or all of it, so a list of hosts cannot be kept")]
+    Peers,
     /// [`MAX_PLAN`]
     #[error("arguments and environment take more than {MAX_PLAN} bytes")]
     TooLarge,
@@ -88,18 +146,33 @@ pub(super) enum PlanError {
 
 impl Plan {
     /// The plan of a call of `program`.
-    pub(super) fn new(program: &Path, call: &Call) -> Result<Self, PlanError> {
+    pub(super) fn new(program: &Path, call: &Call, without: Without) -> Result<Self, PlanError> {
         let args = std::iter::once(program.as_os_str())
             .chain(call.args.iter().map(|arg| arg.as_os_str()))
             .enumerate()
             .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
             .collect::<Result<_, _>>()?;
         let env = call.grant.env.iter().map(|(name, value)| variable(name, value));
+        let dirs = call.grant.dirs.iter().map(|dir| {
+            let path = absolute("the granted directory", &dir.path)?;
+            Ok(Dir { path, writable: dir.access == Access::ReadWrite })
+        });
+        let Net { any, peers } = &call.grant.net;
+        if !peers.is_empty() {
+            return Err(PlanError::Peers);
+        }
+        let sandbox = match call.grant.sandbox {
+            Sandbox::Off => Confinement::Off,
+            Sandbox::Prefer => Confinement::Prefer,
+            Sandbox::Require => Confinement::Require,
+        };
         Ok(Self {
             program: absolute("the program", program)?,
             directory: absolute("the workspace", &call.workspace)?,
             args,
             env: env.collect::<Result<_, _>>()?,
+            dirs: dirs.collect::<Result<_, PlanError>>()?,
+            kind: Kind { sandbox, net: *any, probe: false, without },
             bounds: Bounds {
                 wall_clock: call.limits.wall_clock,
                 memory: call.limits.native_memory,
@@ -112,11 +185,18 @@ impl Plan {
     /// endian, 32 bits each), a header in JSON, and the strings, each ended by a
     /// NUL, which is the form in which a program is given them.
     pub(super) fn encode(&self) -> Result<Vec<u8>, PlanError> {
-        let header = Header { bounds: self.bounds, args: self.args.len(), env: self.env.len() };
+        let header = Header {
+            bounds: self.bounds,
+            kind: self.kind,
+            args: self.args.len(),
+            env: self.env.len(),
+            dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
+        };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
-        for string in fixed.into_iter().chain(&self.args).chain(&self.env) {
+        let dirs = self.dirs.iter().map(|dir| &dir.path);
+        for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(dirs) {
             strings.extend_from_slice(string.as_bytes_with_nul());
         }
         let mut frame = Vec::with_capacity(PREFIX + header.len() + strings.len());
@@ -151,16 +231,23 @@ impl Plan {
         let directory = strings.next()?;
         let args = (0..header.args).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
         let env = (0..header.env).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
+        let dirs = header
+            .dirs
+            .iter()
+            .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
+        let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
         }
         if args.is_empty() {
             return Err(PlanError::Strings("no name for the program"));
         }
-        if !program.as_bytes().starts_with(b"/") || !directory.as_bytes().starts_with(b"/") {
+        let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
+        let granted = dirs.iter().map(|dir| &dir.path);
+        if [&program, &directory].into_iter().chain(granted).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
-        Ok(Self { program, directory, args, env, bounds: header.bounds })
+        Ok(Self { program, directory, args, env, dirs, kind: header.kind, bounds: header.bounds })
     }
 }
 
@@ -216,10 +303,14 @@ pub(super) struct Report {
     pub(super) survivors: usize,
     /// What did not go as intended and did not stop the call.
     pub(super) notes: Vec<String>,
+    /// What held while the tool ran, or would have.
+    pub(super) level: Level,
+    /// Of a probe: each layer that the level is made of.
+    pub(super) layers: Vec<Layer>,
 }
 
 /// How a tool ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum End {
     /// It exited with this code.
     Code(i32),
@@ -229,6 +320,8 @@ pub(super) enum End {
     Killed(Cause),
     /// It never ran: this step failed with this `errno`.
     NotStarted(Step, i32),
+    /// It never ran, for this reason.
+    Refused(String),
 }
 
 /// Why a supervisor killed a tool.
@@ -257,6 +350,10 @@ pub(super) enum Step {
     Streams,
     /// Its working directory.
     Directory,
+    /// Its Landlock domain.
+    Landlock,
+    /// Its filter of system calls.
+    Filter,
     /// `execve`
     Exec,
 }
@@ -281,6 +378,13 @@ mod tests {
             directory: string("/work"),
             args: vec![string("/bin/tool"), string(""), string("a b\n")],
             env: vec![string("A=1"), string("B=")],
+            dirs: vec![Dir { path: string("/work"), writable: true }],
+            kind: Kind {
+                sandbox: Confinement::Require,
+                net: false,
+                probe: false,
+                without: Without::default(),
+            },
             bounds: Bounds {
                 wall_clock: Duration::from_millis(1500),
                 memory: 1 << 30,
@@ -320,7 +424,9 @@ mod tests {
             &header,
             &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
         );
-        refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0");
+        refused(&header, &[&strings[..strings.len() - "/work\0".len()], b"work\0"].concat());
+        refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0/w\0");
+        refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);
         refused(b"{", &strings);
         refused(&header, b"");

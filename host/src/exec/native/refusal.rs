@@ -11,12 +11,18 @@ use super::plan::Step;
 const LINE: usize = 256;
 
 /// The text for a `step` on the way to `program` that failed with `errno`.
-pub(super) fn explain(program: &Path, workspace: &Path, step: Step, errno: i32) -> String {
+pub(super) fn explain(
+    program: &Path,
+    workspace: &Path,
+    step: Step,
+    errno: i32,
+    sandboxed: bool,
+) -> String {
     let error = io::Error::from_raw_os_error(errno);
     let name = program.display();
     match step {
         Step::Exec => match errno {
-            libc::ENOENT => not_found(program),
+            libc::ENOENT => not_found(program, sandboxed),
             libc::EACCES => format!(
                 "`{name}` may not be executed: it lacks execute permission (`chmod +x`), \
                  or lies in a directory or on a mount that forbids it, or its interpreter does"
@@ -44,11 +50,15 @@ pub(super) fn explain(program: &Path, workspace: &Path, step: Step, errno: i32) 
         Step::Bind | Step::Limits | Step::Streams => {
             format!("a process for `{name}` could not be prepared: {error}")
         }
+        Step::Landlock | Step::Filter => format!(
+            "the sandbox of `{name}` could not be closed: {step:?}: {error}; \
+             `ikigai doctor` tells what this machine can do"
+        ),
     }
 }
 
 /// The file is not there, or what it needs to be run is not.
-fn not_found(program: &Path) -> String {
+fn not_found(program: &Path, sandboxed: bool) -> String {
     let name = program.display();
     let head = match head(program) {
         Ok(head) => head,
@@ -58,6 +68,10 @@ fn not_found(program: &Path) -> String {
         Err(error) => return format!("`{name}` or its interpreter cannot be found: {error}"),
     };
     match interpreter(&head) {
+        Some(line) if sandboxed && Path::new(&line).exists() => format!(
+            "the interpreter `{line}` of `{name}`, or what it is installed with, is not shown to a \
+             sandboxed tool; install it beneath `/usr`, or grant the tool its directory"
+        ),
         Some(line) => format!(
             "the interpreter `{line}` of `{name}` does not exist; \
              install it, or correct the first line of the script"
@@ -115,7 +129,7 @@ mod tests {
         let told = |content: &[u8], errno: i32| {
             let path = dir.path().join("tool");
             std::fs::write(&path, content).expect("written");
-            explain(&path, dir.path(), Step::Exec, errno)
+            explain(&path, dir.path(), Step::Exec, errno, false)
         };
         for (content, errno, expected) in [
             (&b"#!/nowhere/python3 -u\nprint()"[..], libc::ENOENT, "`/nowhere/python3`"),
@@ -130,7 +144,8 @@ mod tests {
             let text = told(content, errno);
             assert!(text.contains(expected), "`{text}` does not say `{expected}`");
         }
-        let absent = explain(&dir.path().join("absent"), dir.path(), Step::Exec, libc::ENOENT);
+        let absent =
+            explain(&dir.path().join("absent"), dir.path(), Step::Exec, libc::ENOENT, false);
         assert!(absent.ends_with("does not exist"), "{absent}");
     }
 }

@@ -15,11 +15,19 @@
 //! The host is multi-threaded and spawns from pools, so its own end is seen as the
 //! end of the control socket, never by PDEATHSIG.
 
+mod achieved;
+mod domain;
+mod filter;
+mod installation;
 mod launch;
 mod namespace;
+mod privileges;
 mod reaper;
 mod request;
+mod root;
+mod sandbox;
 mod signals;
+mod view;
 mod watch;
 
 use std::io::{self, Write};
@@ -27,8 +35,10 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, setsid};
 
+use crate::exec::native::plan::Confinement;
+use launch::Restrictions;
 use namespace::Made;
-use watch::Watch;
+use watch::{Prepared, Watch};
 
 /// The argument that makes the host's executable a supervisor. Not a command
 /// for people: it answers only over the socket that is its stdin.
@@ -59,16 +69,40 @@ fn serve() -> io::Result<ExitCode> {
     let signals = signals::take_over()?;
     let request = request::receive()?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let sandboxed = request.plan.kind.sandbox != Confinement::Off;
     let mut watch = Watch::new(request, signals);
+    if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) }
+}
 
+/// Serves the call of a tool with all of its user's rights.
+fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
+    let prepared = |namespaced: Result<(), &str>, notes| Prepared {
+        level: achieved::unconfined(namespaced),
+        layers: Vec::new(),
+        notes,
+        refusal: None,
+        restrictions: Restrictions::none(),
+    };
+    let init = |unbound: Option<io::Error>| {
+        let mut notes = Vec::new();
+        if let Some(error) = unbound {
+            notes.push(format!("the namespace may outlive the supervisor: {error}"));
+        }
+        if let Err(error) = namespace::mount_proc() {
+            notes.push(format!("no `/proc` of the PID namespace: {error}"));
+        }
+        watch.run(true, prepared(Ok(()), notes))
+    };
     // SAFETY: this process has one thread, and nothing here holds a lock.
-    let made = unsafe { namespace::enter(|notes| watch.run(true, notes)) };
-    match made {
+    match unsafe { namespace::enter(namespace::OF_ANY_TOOL, init) } {
         Made::Ended(code) => Ok(code),
+        Made::Killed => Ok(ExitCode::FAILURE),
         Made::Refused(reason) => {
             // Whatever the tool leaves behind becomes this process's child.
             set_child_subreaper(Some(getpid()))?;
-            Ok(watch.run(false, vec![format!("no PID namespace: {reason}")]))
+            let reason = reason.to_string();
+            let notes = vec![format!("no PID namespace: {reason}")];
+            Ok(watch.run(false, prepared(Err(&reason), notes)))
         }
     }
 }

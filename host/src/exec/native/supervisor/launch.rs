@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 use super::request::Request;
 use super::signals;
 use crate::exec::native::plan::{DESCRIPTORS, Step};
+use seccompiler::BpfProgram;
 
 /// How often an executable that is still open for writing is tried, and how
 /// many nanoseconds are between. Another process that was spawned at that moment may hold the
@@ -22,27 +23,70 @@ use crate::exec::native::plan::{DESCRIPTORS, Step};
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: libc::c_long = 5_000_000;
 
+/// Descriptors that a sandboxed tool may open without asking for more, and those that
+/// it may ask for.
+const OPEN_FILES: (u64, u64) = (1024, 65536);
+
+/// What only the tool's process is bound by, and all that it starts.
+pub(super) struct Restrictions {
+    /// The file to execute, if it is another than the plan's.
+    pub(super) program: Option<CString>,
+    /// A Landlock ruleset.
+    pub(super) domain: Option<OwnedFd>,
+    /// Empty, if there is none.
+    pub(super) filter: BpfProgram,
+    /// The kernel's bound on processes and threads.
+    pub(super) processes: Option<u64>,
+    /// Whether descriptors are bounded.
+    pub(super) open_files: bool,
+}
+
+impl Restrictions {
+    /// Those of an unconfined tool.
+    pub(super) fn none() -> Self {
+        Self {
+            program: None,
+            domain: None,
+            filter: BpfProgram::new(),
+            processes: None,
+            open_files: false,
+        }
+    }
+}
+
 /// A step that failed, and its `errno`.
 pub(super) type Failure = (Step, c_int);
 
 /// All that the child needs, made before it is: it must not allocate.
 struct Launch<'a> {
     request: &'a Request,
+    restrictions: &'a Restrictions,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     data: libc::rlimit,
+    processes: Option<libc::rlimit>,
+    open_files: Option<libc::rlimit>,
+    filter: libc::sock_fprog,
     mask: libc::sigset_t,
     parent: Pid,
     failure: Option<Failure>,
 }
 
 /// Starts the tool, and returns when it runs or has failed to.
-pub(super) fn start(request: &Request) -> Result<Pid, Failure> {
+pub(super) fn start(request: &Request, restrictions: &Restrictions) -> Result<Pid, Failure> {
+    let (open, most_open) = OPEN_FILES;
     let mut launch = Launch {
         request,
+        restrictions,
         argv: pointers(&request.plan.args),
         envp: pointers(&request.plan.env),
-        data: data_limit(request.plan.bounds.memory),
+        data: limit(Resource::Data, request.plan.bounds.memory, request.plan.bounds.memory),
+        processes: restrictions.processes.map(|most| limit(Resource::Nproc, most, most)),
+        open_files: restrictions.open_files.then(|| limit(Resource::Nofile, open, most_open)),
+        filter: libc::sock_fprog {
+            len: restrictions.filter.len() as u16,
+            filter: restrictions.filter.as_ptr().cast_mut().cast(),
+        },
         mask: signals::none(),
         parent: getpid(),
         failure: None,
@@ -149,7 +193,15 @@ impl Launch<'_> {
             if libc::getppid() != self.parent.as_raw_nonzero().get() {
                 return Err(Step::Bind);
             }
-            check(libc::setrlimit(libc::RLIMIT_DATA, &raw const self.data), Step::Limits)?;
+            for (number, limit) in [
+                (libc::RLIMIT_DATA, Some(&self.data)),
+                (libc::RLIMIT_NPROC, self.processes.as_ref()),
+                (libc::RLIMIT_NOFILE, self.open_files.as_ref()),
+            ] {
+                if let Some(limit) = limit {
+                    check(libc::setrlimit(number, limit), Step::Limits)?;
+                }
+            }
             for (stream, number) in self.request.streams.iter().zip(0..) {
                 check(libc::dup2(stream.as_raw_fd(), number), Step::Streams)?;
             }
@@ -157,8 +209,13 @@ impl Launch<'_> {
             check(libc::chdir(plan.directory.as_ptr()), Step::Directory)?;
             let mask = &raw const self.mask;
             check(libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()), Step::Bind)?;
+            let program = self.restrictions.program.as_ref().unwrap_or(&plan.program);
+            self.restrict()?;
+            if plan.kind.probe {
+                libc::_exit(0);
+            }
             for _ in 0..BUSY_TRIES {
-                libc::execve(plan.program.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+                libc::execve(program.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
                 if *libc::__errno_location() != libc::ETXTBSY {
                     break;
                 }
@@ -166,6 +223,26 @@ impl Launch<'_> {
             }
         }
         Err(Step::Exec)
+    }
+
+    /// The last that is done: it holds for this process as well.
+    fn restrict(&self) -> Result<(), Step> {
+        // SAFETY: system calls on numbers, a descriptor that is open for as long as `self`,
+        // and a filter that `self.restrictions` owns.
+        unsafe {
+            if let Some(domain) = &self.restrictions.domain {
+                let domain = domain.as_raw_fd();
+                let result = libc::syscall(libc::SYS_landlock_restrict_self, domain, 0);
+                check(result as c_int, Step::Landlock)?;
+            }
+            if self.filter.len > 0 {
+                let filter = &raw const self.filter;
+                let mode = libc::SECCOMP_SET_MODE_FILTER;
+                let result = libc::syscall(libc::SYS_seccomp, mode, 0, filter);
+                check(result as c_int, Step::Filter)?;
+            }
+        }
+        Ok(())
     }
 
     /// Marks everything but stdin, stdout and stderr to be closed by the exec. All
@@ -206,11 +283,10 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The cap on the memory that a process allocates, never above what the host
-/// itself has. RLIMIT_AS would be wrong: some runtimes reserve far more address
-/// space than they use.
-fn data_limit(memory: u64) -> libc::rlimit {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Data);
-    let limit = maximum.map_or(memory, |maximum| maximum.min(memory));
-    libc::rlimit { rlim_cur: limit, rlim_max: limit }
+/// A limit, never above what the host itself has. RLIMIT_AS would be wrong for
+/// memory: some runtimes reserve far more address space than they use.
+fn limit(resource: Resource, now: u64, most: u64) -> libc::rlimit {
+    let Rlimit { maximum, .. } = getrlimit(resource);
+    let most = maximum.map_or(most, |maximum| maximum.min(most));
+    libc::rlimit { rlim_cur: now.min(most), rlim_max: most }
 }

@@ -1,29 +1,39 @@
-//! A PID namespace for the tool, where the privilege for one is there.
+//! Namespaces for the tool, where the right to make them is there.
 //!
 //! When the init of a PID namespace ends, the kernel ends everything in it:
-//! the only way by which nothing escapes, whatever it does. There is no user
-//! namespace, which would give anyone the privilege but break programs with setuid.
+//! the only way by which nothing escapes, whatever it does. Owns how such an init
+//! is started, and who it is in a user namespace; not what it does.
 
 use std::ffi::{c_int, c_void};
+use std::fs;
 use std::io;
-use std::process::ExitCode;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
 
 use super::launch::{Stack, clone};
 use super::reaper::{self, Children};
 
+/// What an unconfined tool gets. There is no user namespace, which would give anyone
+/// the right to the others but break programs with setuid.
+pub(super) const OF_ANY_TOOL: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+
+/// What a sandboxed tool gets, beside the network namespace, which it may be
+/// granted to do without.
+pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
 /// What became of the attempt.
-pub(super) enum Made {
-    /// The work was done in a namespace, which is gone.
-    Ended(ExitCode),
-    /// There is no namespace to be had.
+pub(super) enum Made<R> {
+    /// The work was done in the namespaces, which are gone.
+    Ended(R),
+    /// The init was killed over its work.
+    Killed,
+    /// There are no such namespaces to be had.
     Refused(io::Error),
 }
 
-/// Runs `work` as the init of a new PID namespace, with a `/proc` of its own, and
-/// returns when the namespace is gone. `work` gets notes on what did not succeed.
+/// Runs `work` as the init of a new PID namespace, with whatever else is new by
+/// `flags`, and returns when the namespace is gone.
 ///
 /// The init shares this process's memory, and this process sleeps until it has
 /// ended (as with vfork): no page is copied, and to kill this process is to kill
@@ -32,14 +42,14 @@ pub(super) enum Made {
 /// # Safety
 ///
 /// The calling process has one thread. It has nothing to do until `work` is done.
-pub(super) unsafe fn enter(work: impl FnOnce(Vec<String>) -> ExitCode) -> Made {
+pub(super) unsafe fn enter<R>(flags: c_int, work: impl FnOnce(Option<io::Error>) -> R) -> Made<R> {
     // Pages are taken as they are used.
     let stack = match Stack::new(1 << 20) {
         Ok(stack) => stack,
         Err(error) => return Made::Refused(error),
     };
-    let mut work = Work { work: Some(work), code: ExitCode::FAILURE };
-    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_VM | libc::CLONE_VFORK;
+    let mut work = Work { work: Some(work), result: None };
+    let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_VFORK;
     // SAFETY: this process is suspended until the child ends, so that the memory they
     // share is used by one of them at a time; a panic in `init` aborts instead of
     // unwinding; `work` and `stack` outlive the child.
@@ -47,43 +57,66 @@ pub(super) unsafe fn enter(work: impl FnOnce(Vec<String>) -> ExitCode) -> Made {
     if let Err(error) = init {
         return Made::Refused(error);
     }
-    // The init is this process's only child. Its status says no more than `code`.
+    // The init is this process's only child. Its status says no more than `result`.
     while !matches!(reaper::wait_for_one(), Ok(Children::Ended(_) | Children::None) | Err(_)) {}
-    Made::Ended(work.code)
+    work.result.map_or(Made::Killed, Made::Ended)
 }
 
-struct Work<F> {
+struct Work<F, R> {
     work: Option<F>,
-    code: ExitCode,
+    result: Option<R>,
 }
 
 /// The entry for this type of work.
-fn init_of<F: FnOnce(Vec<String>) -> ExitCode>(_: &Work<F>) -> extern "C" fn(*mut c_void) -> c_int {
-    init::<F>
+fn init_of<F, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) -> c_int
+where
+    F: FnOnce(Option<io::Error>) -> R,
+{
+    init::<F, R>
 }
 
-extern "C" fn init<F: FnOnce(Vec<String>) -> ExitCode>(argument: *mut c_void) -> c_int {
+extern "C" fn init<F, R>(argument: *mut c_void) -> c_int
+where
+    F: FnOnce(Option<io::Error>) -> R,
+{
     // SAFETY: `enter` passes a pointer to its own `Work`, and is suspended meanwhile.
-    let work = unsafe { &mut *argument.cast::<Work<F>>() };
-    let mut notes = Vec::new();
+    let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
     // Where the supervisor died before this, the control socket is the other sign.
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        notes.push(format!("the namespace may outlive the supervisor: {error}"));
-    }
-    if let Err(error) = mount_proc() {
-        notes.push(format!("no `/proc` of the PID namespace: {error}"));
-    }
+    let bound = set_parent_process_death_signal(Some(Signal::KILL));
     if let Some(run) = work.work.take() {
-        work.code = run(notes);
+        work.result = Some(run(bound.err().map(Into::into)));
     }
     0
 }
 
 /// Shows the processes of this namespace in `/proc`, to it alone. Mounts of the
 /// host still arrive; what the tool mounts goes with it.
-fn mount_proc() -> io::Result<()> {
+pub(super) fn mount_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(c"proc", c"/proc", c"proc", flags, None)?;
     Ok(())
+}
+
+/// A user and its group, as they are outside of a user namespace.
+#[derive(Clone, Copy)]
+pub(super) struct Identity {
+    user: u32,
+    group: u32,
+}
+
+impl Identity {
+    pub(super) fn own() -> Self {
+        Self { user: geteuid().as_raw(), group: getegid().as_raw() }
+    }
+
+    /// Makes the user and the group known in this process's new user namespace, under
+    /// their own numbers, and nobody else.
+    pub(super) fn map(self) -> io::Result<()> {
+        let Self { user, group } = self;
+        // Otherwise a group could be given up whose lack of rights a file counts on.
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+    }
 }

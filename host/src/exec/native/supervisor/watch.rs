@@ -15,9 +15,11 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, getpid};
 
+use super::launch::{self, Restrictions};
 use super::reaper::{self, Children};
 use super::request::Request;
-use super::{launch, signals};
+use super::signals;
+use crate::exec::level::{Layer, Level};
 use crate::exec::native::descent;
 use crate::exec::native::plan::{Bounds, Cause, End, Report};
 
@@ -38,10 +40,24 @@ const STUBBORN: Duration = Duration::from_millis(800);
 
 /// What one call needs while it lasts.
 pub(super) struct Watch {
-    request: Request,
+    pub(super) request: Request,
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
+}
+
+/// What was made ready for the tool.
+pub(super) struct Prepared {
+    /// What holds for it.
+    pub(super) level: Level,
+    /// What that is made of.
+    pub(super) layers: Vec<Layer>,
+    /// What did not succeed.
+    pub(super) notes: Vec<String>,
+    /// Why it is not to be started.
+    pub(super) refusal: Option<End>,
+    /// What its own process is bound by, beside what it inherits.
+    pub(super) restrictions: Restrictions,
 }
 
 impl Watch {
@@ -50,11 +66,12 @@ impl Watch {
     }
 
     /// Serves the call. `namespaced`: this process is the init of a PID namespace.
-    pub(super) fn run(&mut self, namespaced: bool, notes: Vec<String>) -> ExitCode {
+    pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> ExitCode {
+        let Prepared { level, layers, notes, refusal, restrictions } = prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let end = self.serve(started);
+        let end = refusal.unwrap_or_else(|| self.serve(started, &restrictions));
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_descent() } {
             Ok(survivors) => survivors,
@@ -65,7 +82,8 @@ impl Watch {
         };
         let peak_memory = self.peak_memory;
         let notes = std::mem::take(&mut self.notes);
-        let report = Report { end, duration, peak_memory, memory_floor, survivors, notes };
+        let report =
+            Report { end, duration, peak_memory, memory_floor, survivors, notes, level, layers };
         match answer(self.request.control.as_fd(), &report) {
             Ok(()) => ExitCode::SUCCESS,
             // The host is gone, and with it whoever would want to know.
@@ -73,12 +91,12 @@ impl Watch {
         }
     }
 
-    fn serve(&mut self, started: Instant) -> End {
+    fn serve(&mut self, started: Instant, restrictions: &Restrictions) -> End {
         // Cancelled while this process was starting.
         if host_has_ended(self.request.control.as_fd()) {
             return End::Killed(Cause::Host);
         }
-        let tool = match launch::start(&self.request) {
+        let tool = match launch::start(&self.request, restrictions) {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
         };

@@ -1,0 +1,94 @@
+//! The Landlock domain of a sandboxed tool: a second boundary around its files
+//! where there are namespaces, and the only one where there are none.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+use rustix::fs::{CWD, Mode, OFlags, open, openat};
+
+use super::view::{Shown, View};
+
+/// The newest version whose rights are known here. An older kernel keeps those that
+/// it knows.
+const NEWEST: ABI = ABI::V7;
+
+/// From this version on, a domain keeps its processes from signalling others.
+pub(super) const SCOPES_SIGNALS: i32 = 6;
+
+/// Devices that are there for everyone.
+pub(super) const DEVICES: [&str; 5] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// The version of the running kernel's Landlock; none where it has none.
+pub(super) fn version() -> io::Result<i32> {
+    const ASK_FOR_VERSION: libc::c_uint = 1;
+    // SAFETY: a system call that reads nothing: no rules, and their size 0.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            ASK_FOR_VERSION,
+        )
+    };
+    if version < 1 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(version).map_err(io::Error::other)
+}
+
+/// A domain for what `view` shows, and for what is there for every tool at
+/// `writable` of the tool's root. Without `internet`, no TCP either.
+pub(super) fn of(view: &View, writable: &[PathBuf], internet: bool) -> io::Result<OwnedFd> {
+    let domain = create(internet).and_then(|rules| fill(rules, view, writable));
+    let domain: Option<OwnedFd> = domain.map_err(io::Error::other)?.into();
+    domain.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+}
+
+fn create(internet: bool) -> Result<RulesetCreated, RulesetError> {
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?;
+    let rules = if internet { rules } else { rules.handle_access(AccessNet::from_all(NEWEST))? };
+    rules.create()
+}
+
+fn fill(
+    mut rules: RulesetCreated,
+    view: &View,
+    writable: &[PathBuf],
+) -> Result<RulesetCreated, RulesetError> {
+    let (all, read) = (AccessFs::from_all(NEWEST), AccessFs::from_read(NEWEST));
+    for Shown { source, directory, writable, .. } in view.shown() {
+        let access = if *writable { all } else { read };
+        rules = rules.add_rule(PathBeneath::new(source.as_fd(), fitting(access, *directory)))?;
+    }
+    let listing = BitFlags::from(AccessFs::ReadDir);
+    let looking = listing | AccessFs::ReadFile;
+    let own = [("/", listing), ("/proc", looking)].map(|(path, access)| (Path::new(path), access));
+    let own = own.into_iter().chain(writable.iter().map(|path| (path.as_path(), all)));
+    for (path, access) in own {
+        // What is not there needs no rule.
+        if let Ok(place) = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            rules = rules.add_rule(PathBeneath::new(place, access))?;
+        }
+    }
+    for path in DEVICES {
+        if let Ok(device) = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            let access = AccessFs::ReadFile | AccessFs::WriteFile;
+            rules = rules.add_rule(PathBeneath::new(device, access))?;
+        }
+    }
+    Ok(rules)
+}
+
+/// What of `access` a file can have, where it is one.
+fn fitting(access: BitFlags<AccessFs>, directory: bool) -> BitFlags<AccessFs> {
+    if directory { access } else { access & AccessFs::from_file(NEWEST) }
+}

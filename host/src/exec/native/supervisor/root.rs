@@ -1,0 +1,298 @@
+//! The root of a sandboxed tool: a tree of its own, with nothing in it but what
+//! its view shows and a few places of its own.
+//!
+//! Built from descriptors: what is mounted is what was opened, whatever has become of
+//! its name meanwhile. The new tree is mounted over `/`, where this process does
+//! not see it until it pivots; then the host's tree is let go of.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    mount_change, move_mount, open_tree, unmount,
+};
+use rustix::process::{fchdir, pivot_root, umask};
+
+use super::domain::DEVICES;
+use super::view::{Shown, View};
+
+/// Directories of the tool's own that it may write to, in a file system in memory
+/// that ends with the call.
+pub(super) const OWN: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// Files and directories that the file system in memory holds at most.
+const INODES: &str = "131072";
+
+/// Links that programs expect in `/dev`.
+const DEV_LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// No device, and no program with setuid, is one in the tool's root.
+const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+
+/// Makes the root that `view` says, and this process's own. Its file system in
+/// memory takes `memory` bytes at most. Returns why there is no `/proc`, where a
+/// container that masks its own forbids one.
+///
+/// For the init of new mount and PID namespaces.
+pub(super) fn enter(view: &View, memory: u64) -> io::Result<Result<(), io::Error>> {
+    // Nothing that is mounted here shows elsewhere, nor the other way round.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let inherited = umask(Mode::empty());
+    let root = Root::new(view, memory)?;
+    let proc = root.fill(view)?;
+    umask(inherited);
+    fchdir(&root.tree)?;
+    pivot_root(".", ".")?;
+    // The host's tree lies over the new one now.
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    Ok(proc)
+}
+
+/// A tree that is being built.
+struct Root {
+    tree: OwnedFd,
+    /// The file system in memory: the tree itself, unless `/` is granted.
+    memory: OwnedFd,
+}
+
+impl Root {
+    fn new(view: &View, memory: u64) -> io::Result<Self> {
+        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&context, "size", memory.to_string())?;
+        fsconfig_set_string(&context, "nr_inodes", INODES)?;
+        fsconfig_set_string(&context, "mode", "0755")?;
+        fsconfig_create(&context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let memory = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        attach(&memory, CWD, c"/")?;
+        let granted = view.shown().first().filter(|place| place.path == Path::new("/"));
+        let tree = match granted {
+            Some(root) => {
+                let tree = copy_of(root.source.as_fd(), c"")?;
+                restrict(&tree, HARMLESS | read_only(!root.writable), true)?;
+                attach(&tree, CWD, c"/")?;
+                tree
+            }
+            None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
+        };
+        Ok(Self { tree, memory })
+    }
+
+    fn is_own(&self, view: &View) -> bool {
+        !view.has(Path::new("/"))
+    }
+
+    fn fill(&self, view: &View) -> io::Result<Result<(), io::Error>> {
+        self.show_devices(view)?;
+        for path in OWN {
+            self.show_own(path, Mode::from_raw_mode(0o1777))?;
+        }
+        if let Some(home) = &view.home
+            && !OWN.iter().any(|own| home.starts_with(own))
+        {
+            self.show_own(home, Mode::RWXU)?;
+        }
+        if let Some(home) =
+            view.home.as_ref().filter(|home| OWN.iter().any(|own| home.starts_with(own)))
+        {
+            self.directory(home)?;
+        }
+        for (link, target) in &view.links {
+            self.link(link, target)?;
+        }
+        if self.is_own(view) {
+            self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
+        }
+        for place in view.shown().iter().filter(|place| place.path != Path::new("/")) {
+            self.show(place)?;
+        }
+        if let Some(empty) = &view.empty {
+            self.directory(empty)?;
+        }
+        let proc = self.show_proc();
+        if self.is_own(view) {
+            restrict(&self.tree, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+        }
+        Ok(proc)
+    }
+
+    fn show(&self, place: &Shown) -> io::Result<()> {
+        let tree = copy_of(place.source.as_fd(), c"")?;
+        restrict(&tree, HARMLESS | read_only(!place.writable), true)?;
+        self.mount(&tree, &place.path, place.directory)
+    }
+
+    /// A directory of the file system in memory, for writing.
+    fn show_own(&self, path: impl AsRef<Path>, mode: Mode) -> io::Result<()> {
+        let path = path.as_ref();
+        // Under a name that is free also where it is not the tree itself.
+        let own = make_directory(self.memory.as_fd(), path)?;
+        rustix::fs::fchmod(open_again(&own)?, mode)?;
+        let tree = copy_of(own.as_fd(), c"")?;
+        restrict(&tree, HARMLESS, false)?;
+        self.mount(&tree, path, true)
+    }
+
+    fn show_devices(&self, view: &View) -> io::Result<()> {
+        if !self.is_own(view) {
+            let dev = make_directory(self.memory.as_fd(), Path::new("/dev"))?;
+            self.mount(&copy_of(dev.as_fd(), c"")?, Path::new("/dev"), true)?;
+        }
+        for path in DEVICES {
+            let device = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            let tree = copy_of(device.as_fd(), c"")?;
+            // Read-only is the node, not the device.
+            let attributes =
+                libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+            restrict(&tree, attributes, false)?;
+            self.mount(&tree, Path::new(path), false)?;
+        }
+        for (link, target) in DEV_LINKS {
+            self.link(Path::new(link), Path::new(target))?;
+        }
+        Ok(())
+    }
+
+    /// The processes of this namespace, and the kernel's settings for reading only.
+    fn show_proc(&self) -> Result<(), io::Error> {
+        let target = self.directory(Path::new("/proc"))?;
+        let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        attach(&tree, &target, c"")
+    }
+
+    fn mount(&self, tree: &OwnedFd, path: &Path, directory: bool) -> io::Result<()> {
+        let target =
+            if directory { self.directory(path) } else { self.file(path) }.map_err(at(path))?;
+        attach(tree, &target, c"").map_err(at(path))
+    }
+
+    /// The directory at `path` of the tree, made if it is not there.
+    fn directory(&self, path: &Path) -> io::Result<OwnedFd> {
+        match self.existing(path) {
+            Err(Errno::NOENT) => make_directory(self.tree.as_fd(), path),
+            place => Ok(place?),
+        }
+    }
+
+    fn file(&self, path: &Path) -> io::Result<OwnedFd> {
+        match self.existing(path) {
+            Err(Errno::NOENT) => {
+                let (parent, name) = self.parent(path)?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+                Ok(self.existing(path)?)
+            }
+            place => Ok(place?),
+        }
+    }
+
+    fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path).map_err(at(path))?;
+        match symlinkat(target, &parent, name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(at(path)(error.into())),
+        }
+    }
+
+    fn parent<'a>(&self, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Ok((self.directory(parent)?, name))
+    }
+
+    /// What is at `path` of the tree: never what a link there leads to, which may be
+    /// of the making of whoever writes to a granted directory.
+    fn existing(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+        openat2(&self.tree, path, flags, Mode::empty(), resolve)
+    }
+}
+
+/// `path` beneath `root`, each directory on the way made if it is not there.
+fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = openat(root, c".", flags, Mode::empty())?;
+    for component in path.components() {
+        let Component::Normal(name) = component else { continue };
+        match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // A file system that takes nothing may still have it.
+            Err(Errno::ROFS | Errno::ACCESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        directory = openat2(&directory, name, flags, Mode::empty(), resolve)?;
+    }
+    Ok(directory)
+}
+
+/// A descriptor that is open for more than its place.
+fn open_again(place: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(openat(place, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A copy of the mounts at a place, attached nowhere yet.
+fn copy_of(place: BorrowedFd<'_>, path: &CStr) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(place, path, flags)?)
+}
+
+fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
+    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    if path.is_empty() {
+        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    Ok(move_mount(tree, c"", place, path, flags)?)
+}
+
+fn read_only(so: bool) -> u64 {
+    if so { libc::MOUNT_ATTR_RDONLY } else { 0 }
+}
+
+/// Adds `attributes` to the mount `tree`, and to all that are mounted on it.
+fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::Result<()> {
+    let attributes =
+        libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: a system call on a descriptor, an empty C string and a structure that is read,
+    // with its size.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Says where it went wrong.
+fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+}

@@ -1,0 +1,221 @@
+//! What a sandboxed tool gets to see of the machine's files.
+//!
+//! Owns the list, each place opened once, by a descriptor that stays with it
+//! whatever becomes of its name. The list is shown by mounts where the right to make
+//! them is there ([`super::root`]), and always by a Landlock domain
+//! ([`super::domain`]).
+
+use std::ffi::{CStr, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+
+use super::installation;
+use crate::exec::native::plan::{Dir, Plan, Step};
+
+/// Where programs and their libraries are; and whatever in `/` begins with `lib`.
+const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];
+
+/// What of `/etc` programs need to find users, libraries and certificates.
+const ETC: [&str; 10] = [
+    "alternatives",
+    "ca-certificates",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "passwd",
+    "ssl",
+];
+
+/// What of `/etc` belongs to the network.
+const ETC_OF_NETWORK: [&str; 2] = ["hosts", "resolv.conf"];
+
+/// What would show the processes and the hardware of the host.
+const NEVER_GRANTED: [&str; 2] = ["/proc", "/sys"];
+
+/// A place that the tool sees.
+pub(super) struct Shown {
+    /// Where, in the host's tree and in the tool's.
+    pub(super) path: PathBuf,
+    pub(super) source: OwnedFd,
+    pub(super) directory: bool,
+    pub(super) writable: bool,
+}
+
+/// All that the tool sees.
+pub(super) struct View {
+    shown: Vec<Shown>,
+    /// Symbolic links of the system's own, and where they lead.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// The working directory, where nothing of it is granted.
+    pub(super) empty: Option<PathBuf>,
+    /// Where the tool's user is at home, for a home of the tool's own.
+    pub(super) home: Option<PathBuf>,
+    /// The file to execute.
+    pub(super) program: PathBuf,
+}
+
+/// Why there is no view.
+pub(super) enum Fault {
+    /// The grant, or the call, cannot be kept.
+    Refused(String),
+    /// This step of the tool's start would fail.
+    Step(Step, i32),
+}
+
+impl View {
+    /// What the plan's tool gets to see.
+    pub(super) fn of(plan: &Plan) -> Result<Self, Fault> {
+        let directory = path_of(&plan.directory);
+        open_place(&directory, OFlags::DIRECTORY)
+            .map_err(|errno| Fault::Step(Step::Directory, errno.raw_os_error()))?;
+        let mut view = Self {
+            shown: Vec::new(),
+            links: Vec::new(),
+            empty: None,
+            home: home_of(plan),
+            program: path_of(&plan.program),
+        };
+        for dir in &plan.dirs {
+            view.grant(dir)?;
+        }
+        if !view.has(Path::new("/")) {
+            view.show_system(plan.kind.net);
+        }
+        view.program = installation::show(&mut view, plan);
+        if !view.has(&directory) {
+            view.empty = Some(directory);
+        }
+        view.home = view.home.take().filter(|home| !view.has(home));
+        // Whoever holds a place comes before what is in it.
+        view.shown.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(view)
+    }
+
+    /// Every place, those that hold others first.
+    pub(super) fn shown(&self) -> &[Shown] {
+        &self.shown
+    }
+
+    /// Whether `path` is a shown place, or in one.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.shown.iter().any(|place| path.starts_with(&place.path))
+            || self.links.iter().any(|(link, _)| path.starts_with(link))
+    }
+
+    /// Shows `path` for reading, unless it can be seen already or is not there.
+    pub(super) fn show(&mut self, path: &Path) {
+        if !self.has(path)
+            && let Ok(source) = open_place(path, OFlags::empty())
+        {
+            let directory = is_directory(&source);
+            self.shown.push(Shown { path: path.to_owned(), source, directory, writable: false });
+        }
+    }
+
+    fn grant(&mut self, dir: &Dir) -> Result<(), Fault> {
+        let path = path_of(&dir.path);
+        if let Some(never) = NEVER_GRANTED.iter().find(|never| path.starts_with(never)) {
+            return Err(Fault::Refused(format!(
+                "`{}` cannot be granted to a sandboxed tool: `{never}` would show it the \
+                 processes or the devices of the host",
+                path.display()
+            )));
+        }
+        if let Some(same) = self.shown.iter_mut().find(|place| place.path == path) {
+            same.writable |= dir.writable;
+            return Ok(());
+        }
+        let source = open_granted(&path).map_err(|errno| {
+            let name = path.display();
+            Fault::Refused(match errno {
+                Errno::NOENT => format!(
+                    "the granted directory `{name}` does not exist; make it, or take it out of the grant"
+                ),
+                Errno::LOOP => format!(
+                    "the granted directory `{name}` is, or lies behind, a symbolic link; grant the \
+                     directory that it leads to"
+                ),
+                Errno::NOTDIR => format!("the granted `{name}` is no directory"),
+                errno => format!(
+                    "the granted directory `{name}` cannot be opened: {}",
+                    io::Error::from(errno)
+                ),
+            })
+        })?;
+        self.shown.push(Shown { path, source, directory: true, writable: dir.writable });
+        Ok(())
+    }
+
+    fn show_system(&mut self, net: bool) {
+        let root = fs::read_dir("/").into_iter().flatten().flatten();
+        let libraries = root.map(|entry| entry.file_name());
+        let libraries = libraries.filter(|name| name.as_bytes().starts_with(b"lib"));
+        let places: Vec<PathBuf> = SYSTEM
+            .iter()
+            .map(|name| Path::new("/").join(name))
+            .chain(libraries.map(|name| Path::new("/").join(name)))
+            .collect();
+        for path in places {
+            match fs::read_link(&path) {
+                Ok(target) if !self.has(&path) => self.links.push((path, target)),
+                _ => self.show(&path),
+            }
+        }
+        let network = if net { &ETC_OF_NETWORK[..] } else { &[] };
+        for name in ETC.iter().chain(network) {
+            let path = Path::new("/etc").join(name);
+            // A link stays one where it leads to what can be seen: the name of a time zone
+            // is that of the file which `localtime` leads to.
+            match (fs::read_link(&path), fs::canonicalize(&path)) {
+                (Ok(target), Ok(real)) if !self.has(&path) && self.has(&real) => {
+                    self.links.push((path, target));
+                }
+                _ => self.show(&path),
+            }
+        }
+    }
+}
+
+/// Opens a granted directory by the very name that was granted: through a
+/// symbolic link, which another may have put there since, it would be another one.
+fn open_granted(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, flags, Mode::empty(), resolve)
+}
+
+fn open_place(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn is_directory(place: &OwnedFd) -> bool {
+    fstat(place).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+/// The home in the tool's environment, if one can be made there.
+fn home_of(plan: &Plan) -> Option<PathBuf> {
+    let home = PathBuf::from(variable(plan, "HOME")?);
+    let reserved = ["/proc", "/sys", "/dev", "/etc"].iter().any(|dir| home.starts_with(dir));
+    (home.is_absolute() && home != Path::new("/") && !reserved).then_some(home)
+}
+
+/// A variable of the tool's environment.
+pub(super) fn variable<'a>(plan: &'a Plan, name: &str) -> Option<&'a OsStr> {
+    plan.env.iter().find_map(|pair| {
+        let value = pair.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(OsStr::from_bytes(value))
+    })
+}
+
+pub(super) fn path_of(path: &CStr) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path.to_bytes()))
+}
