@@ -19,6 +19,8 @@ mod helper;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
 mod refusal;
 #[cfg(target_os = "linux")]
 mod streams;
@@ -28,8 +30,14 @@ pub mod supervisor;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use serde::Serialize;
+use tokio::sync::OnceCell;
+
+#[cfg(not(target_os = "linux"))]
+use crate::exec::level::Hold;
+use crate::exec::level::{Layer, Level};
 use crate::exec::{Call, Lane, Outcome};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
@@ -53,13 +61,26 @@ pub struct Supervisor {
     path: Arc<Path>,
     #[cfg(target_os = "linux")]
     without: plan::Without,
+    /// Shared by every clone.
+    machine: Arc<OnceCell<Machine>>,
+}
+
+/// What this machine can do for a sandboxed native tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// What would hold for a tool that is granted nothing.
+    pub level: Level,
+    /// What that is made of; empty where nothing could be found out.
+    pub layers: Vec<Layer>,
 }
 
 impl Supervisor {
     /// The executable of this process, also when its file was replaced meanwhile.
     #[must_use]
     pub fn of_this_process() -> Self {
-        Self::at(Path::new("/proc/self/exe"))
+        static OWN: LazyLock<Supervisor> =
+            LazyLock::new(|| Supervisor::at(Path::new("/proc/self/exe")));
+        OWN.clone()
     }
 
     /// Another build of the host, by its absolute path; for programs that only embed
@@ -70,7 +91,19 @@ impl Supervisor {
             path: path.into(),
             #[cfg(target_os = "linux")]
             without: plan::Without::default(),
+            machine: Arc::default(),
         }
+    }
+
+    /// What this machine can do for a sandboxed tool. Found out once, by going through
+    /// every layer without a tool, and remembered by this supervisor and its clones;
+    /// that of this process has clones only. Must be polled on a tokio runtime.
+    pub async fn machine(&self) -> Machine {
+        #[cfg(target_os = "linux")]
+        let found = self.machine.get_or_init(|| probe::machine(self)).await;
+        #[cfg(not(target_os = "linux"))]
+        let found = self.machine.get_or_init(|| async { Machine::elsewhere() }).await;
+        found.clone()
     }
 
     /// One that leaves layers of the sandbox out, as if this machine did not have them: for
@@ -80,7 +113,24 @@ impl Supervisor {
     #[must_use]
     pub fn without(mut self, layers: Without) -> Self {
         self.without = layers;
+        self.machine = Arc::default();
         self
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Machine {
+    fn elsewhere() -> Self {
+        let none = || Hold::None("native tools run on Linux only".into());
+        let level = Level {
+            fs: none(),
+            net: none(),
+            processes: none(),
+            memory: none(),
+            kill_tree: none(),
+            privileges: none(),
+        };
+        Self { level, layers: Vec::new() }
     }
 }
 

@@ -112,28 +112,27 @@ impl Achieved {
         }
     }
 
-    /// Each layer by itself.
-    pub(super) fn layers(&self) -> Vec<Layer> {
+    /// Each layer by itself; `apart` says so of a namespace.
+    pub(super) fn layers(&self, apart: impl Fn(&str) -> Hold) -> Vec<Layer> {
         let landlock = self.landlock.as_ref();
         let hold = |state: Result<(), &Missing>| match state {
             Ok(()) => Hold::Enforced,
             Err(why) => Hold::None(why.clone().into()),
         };
         let user = match &self.namespaces {
-            Ok(true) => Hold::Enforced,
             Ok(false) => Hold::None("not to be had; the others are made with root's right".into()),
-            Err(why) => Hold::None(why.clone().into()),
+            _ => apart("user namespace"),
         };
-        let others = || hold(self.namespaces.as_ref().map(|_| ()));
         let layer =
             |name: &str, hold, detail| Layer { name: name.to_owned(), hold, detail, remedy: None };
         let version = landlock.ok().map(|version| format!("ABI {version}"));
         vec![
             layer("user namespace", user, None),
-            layer("mount namespace", others(), None),
-            layer("PID namespace", others(), None),
-            layer("network namespace", others(), None),
-            layer("IPC and UTS namespaces", others(), None),
+            layer("mount namespace", apart("mount namespace"), None),
+            layer("PID namespace", apart("PID namespace"), None),
+            layer("network namespace", apart("network namespace"), None),
+            layer("IPC namespace", apart("IPC namespace"), None),
+            layer("UTS namespace", apart("UTS namespace"), None),
             layer("/proc", hold(self.proc.as_ref().map(|()| ())), None),
             layer("capabilities", hold(self.capabilities.as_ref().map(|()| ())), None),
             layer("Landlock", hold(landlock.map(|_| ())), version),

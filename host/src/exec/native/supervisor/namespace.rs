@@ -62,6 +62,23 @@ pub(super) unsafe fn enter<R>(flags: c_int, work: impl FnOnce(Option<io::Error>)
     work.result.map_or(Made::Killed, Made::Ended)
 }
 
+/// Whether namespaces of this kind alone can be made.
+///
+/// # Safety
+///
+/// As of [`enter`].
+pub(super) unsafe fn possible(flags: c_int) -> io::Result<()> {
+    extern "C" fn end(_: *mut c_void) -> c_int {
+        0
+    }
+    let stack = Stack::new(64 << 10)?;
+    let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK;
+    // SAFETY: as in `enter`; the child does nothing.
+    unsafe { clone(flags, &stack, end, std::ptr::null_mut()) }?;
+    while !matches!(reaper::wait_for_one(), Ok(Children::Ended(_) | Children::None) | Err(_)) {}
+    Ok(())
+}
+
 struct Work<F, R> {
     work: Option<F>,
     result: Option<R>,

@@ -21,7 +21,7 @@ use super::namespace::{self, Identity, Made};
 use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
 use super::{domain, filter, privileges, root};
-use crate::exec::level::Level;
+use crate::exec::level::{Hold, Level};
 use crate::exec::native::plan::{Confinement, End, Plan};
 
 /// The first kernel that counts the processes of a user namespace apart.
@@ -164,6 +164,12 @@ fn prepare(
         Ok(filter) => (Ok(()), filter),
         Err(why) => (Err(why), Vec::new()),
     };
+    let together = namespaces.clone();
+    let apart = |name: &str| match &together {
+        Ok(_) => Hold::Enforced,
+        Err(why) if kind.without.namespaces => Hold::None(why.clone().into()),
+        Err(_) => apart(name),
+    };
     // For root the kernel counts nothing.
     let process_limit = namespaces == Ok(true) && counts_processes_apart() && !geteuid().is_root();
     let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, process_limit };
@@ -174,7 +180,7 @@ fn prepare(
     let processes =
         process_limit.then(|| processes.saturating_add(processes / 4).saturating_add(16));
     Ok(Prepared {
-        layers: if kind.probe { achieved.layers() } else { Vec::new() },
+        layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &level),
         level,
         notes,
@@ -186,6 +192,23 @@ fn prepare(
             open_files: true,
         },
     })
+}
+
+/// Whether the namespace of this name can be made by itself, where it cannot with the others.
+fn apart(name: &str) -> Hold {
+    let flag = match name {
+        "user namespace" => 0,
+        "mount namespace" => libc::CLONE_NEWNS,
+        "PID namespace" => libc::CLONE_NEWPID,
+        "network namespace" => libc::CLONE_NEWNET,
+        "IPC namespace" => libc::CLONE_NEWIPC,
+        _ => libc::CLONE_NEWUTS,
+    };
+    // SAFETY: this process has one thread, and nothing here holds a lock.
+    match unsafe { namespace::possible(flag | libc::CLONE_NEWUSER) } {
+        Ok(()) => Hold::Partial("can be made, but not together with what else it takes".into()),
+        Err(error) => Hold::None(error.to_string().into()),
+    }
 }
 
 fn landlock(plan: &Plan, view: &View, own: &[PathBuf]) -> Result<(i32, OwnedFd), String> {

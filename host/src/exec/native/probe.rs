@@ -1,0 +1,152 @@
+//! What this machine can do for a sandboxed native tool, found out by doing it.
+//!
+//! Owns the one call that goes through every layer and starts nothing, and the
+//! advice on what is missing. Decides nothing.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::helper::Helper;
+use super::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
+use super::{Machine, Supervisor};
+use crate::exec::level::{Hold, Layer, Level};
+
+/// Far more than it takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Goes through every layer.
+pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
+    match tokio::time::timeout(PATIENCE, ask(supervisor)).await {
+        Ok(Ok(report)) => judge(report),
+        Ok(Err(error)) => none(&format!("no supervisor could be started: {error}")),
+        Err(_) => none("the supervisor did not answer"),
+    }
+}
+
+async fn ask(supervisor: &Supervisor) -> io::Result<Report> {
+    let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let ends = [nothing()?, nothing()?, nothing()?];
+    let mut helper = Helper::start(&supervisor.path, ends[DESCRIPTORS - 1].as_fd())?;
+    let plan = plan(supervisor).encode().map_err(io::Error::other)?;
+    helper.send(&plan, ends.each_ref().map(AsFd::as_fd)).await?;
+    let report = helper.report().await?;
+    helper.reap().await?;
+    report.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn plan(supervisor: &Supervisor) -> Plan {
+    Plan {
+        // Not executed, and nothing that would have to be shown.
+        program: c"/bin/sh".to_owned(),
+        directory: c"/".to_owned(),
+        args: vec![c"probe".to_owned()],
+        env: Vec::new(),
+        dirs: Vec::new(),
+        kind: Kind {
+            sandbox: Confinement::Prefer,
+            net: false,
+            probe: true,
+            without: supervisor.without,
+        },
+        bounds: Bounds { wall_clock: PATIENCE, memory: 1 << 30, processes: 16 },
+    }
+}
+
+fn judge(report: Report) -> Machine {
+    let Report { end, level, mut layers, .. } = report;
+    if end != End::Code(0) {
+        return Machine { layers, ..none(&format!("no tool would be started: {end:?}")) };
+    }
+    layers.push(Layer {
+        name: "cgroup".to_owned(),
+        hold: Hold::None("not used by this version".into()),
+        detail: None,
+        remedy: None,
+    });
+    for layer in &mut layers {
+        layer.remedy = remedy(layer);
+    }
+    Machine { level, layers }
+}
+
+fn none(why: &str) -> Machine {
+    let hold = || Hold::None(why.to_owned().into());
+    let level = Level {
+        fs: hold(),
+        net: hold(),
+        processes: hold(),
+        memory: hold(),
+        kill_tree: hold(),
+        privileges: hold(),
+    };
+    Machine { level, layers: Vec::new() }
+}
+
+/// Settings that keep a user from making namespaces: where each is, the value
+/// that forbids, and the one that allows.
+const SETTINGS: [(&str, &str, &str); 3] = [
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "10000"),
+];
+
+/// What would bring a layer that is not there.
+fn remedy(layer: &Layer) -> Option<String> {
+    if layer.hold.is_enforced() {
+        return None;
+    }
+    let name = layer.name.as_str();
+    if name == "Landlock" {
+        return Some(
+            "needs Linux 5.13 with Landlock among its security modules: add `landlock` to the \
+             kernel's `lsm=` parameter"
+                .to_owned(),
+        );
+    }
+    if name == "seccomp" {
+        return Some("needs a kernel with CONFIG_SECCOMP_FILTER".to_owned());
+    }
+    if name == "/proc" {
+        return Some(
+            "a container that masks parts of its own `/proc` forbids a new one; start it with \
+             `/proc` unmasked"
+                .to_owned(),
+        );
+    }
+    if !name.contains("namespace") {
+        return None;
+    }
+    let set = SETTINGS.iter().find(|(setting, forbids, _)| {
+        let path = format!("/proc/sys/{}", setting.replace('.', "/"));
+        fs::read_to_string(path).is_ok_and(|value| value.trim() == *forbids)
+    });
+    if let Some((setting, _, allows)) = set {
+        return Some(format!("`sysctl {setting}={allows}`, as root"));
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filtered =
+        status.lines().any(|line| line.trim_end().ends_with('2') && line.starts_with("Seccomp:"));
+    filtered.then(|| {
+        "ikigai itself runs under a filter of system calls, as containers have; let the container \
+         make user namespaces"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_needs_no_advice() {
+        let layer =
+            |name: &str, hold| Layer { name: name.into(), hold, detail: None, remedy: None };
+        assert_eq!(remedy(&layer("Landlock", Hold::Enforced)), None);
+        let absent = layer("Landlock", Hold::None("not there".into()));
+        assert!(remedy(&absent).is_some_and(|advice| advice.contains("lsm=")));
+    }
+}

@@ -1,0 +1,298 @@
+//! A tool that tries to get at what it was not given.
+//!
+//! Each argument is one attempt, its words separated by spaces; for each, one line
+//! says `reached` or what stood in the way. The tests let it run without a sandbox
+//! first: an attempt that fails there too would show nothing.
+
+#![cfg(target_os = "linux")]
+
+use std::env;
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == "without-namespaces") {
+        let error = run_without_namespaces(&args[1..]);
+        say(&format!("cannot run {args:?}: {error}"));
+        return ExitCode::FAILURE;
+    }
+    for attempt in args {
+        let words: Vec<&str> = attempt.split(' ').collect();
+        say(&match attack(&words) {
+            Ok(()) => "reached".to_owned(),
+            Err(error) => error.to_string(),
+        });
+    }
+    ExitCode::SUCCESS
+}
+
+fn say(line: &str) {
+    // Who no longer reads does not want to know.
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+fn attack(words: &[&str]) -> io::Result<()> {
+    match *words {
+        ["read", path] => fs::read(path).map(drop),
+        ["list", path] => fs::read_dir(path).map(drop),
+        ["readlink", path] => fs::read_link(path).map(drop),
+        ["up", path] => climb(path),
+        ["write", path] => fs::write(path, "intruded"),
+        ["open", path] => fs::OpenOptions::new().write(true).open(path).map(drop),
+        ["truncate", path] => call(libc::SYS_truncate, &[text(path)?.as_ptr() as usize, 0]),
+        ["chmod", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o777)),
+        ["setuid", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o4755)),
+        ["unlink", path] => fs::remove_file(path),
+        ["mkdir", path] => fs::create_dir(path),
+        ["rename", from, to] => fs::rename(from, to),
+        ["link", from, to] => fs::hard_link(from, to),
+        ["symlink-read", target, link] => {
+            std::os::unix::fs::symlink(target, link)?;
+            fs::read(link).map(drop)
+        }
+        ["tcp", address] => TcpStream::connect(address).map(drop),
+        ["udp", address] => UdpSocket::bind("0.0.0.0:0")?.send_to(b"intruded", address).map(drop),
+        ["unix", path] => UnixStream::connect(path).map(drop),
+        ["abstract", name] => {
+            UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?).map(drop)
+        }
+        ["pair", path] => UnixDatagram::pair()?.0.send_to(b"intruded", path).map(drop),
+        ["abstract-pair", name] => {
+            let address = SocketAddr::from_abstract_name(name)?;
+            UnixDatagram::pair()?.0.send_to_addr(b"intruded", &address).map(drop)
+        }
+        ["socket", family] => {
+            call(libc::SYS_socket, &[number(family)?, libc::SOCK_RAW as usize, 0])
+        }
+        ["kill", pid] => call(libc::SYS_kill, &[number(pid)?, 0]),
+        ["signal-init"] => {
+            for signal in [libc::SIGSTOP, libc::SIGKILL, libc::SIGTERM, libc::SIGHUP] {
+                call(libc::SYS_kill, &[1, signal as usize])?;
+            }
+            Ok(())
+        }
+        ["ptrace", pid] => {
+            const SEIZE: usize = 0x4206;
+            call(libc::SYS_ptrace, &[SEIZE, number(pid)?, 0, 0])
+        }
+        ["memory", pid] => read_memory(number(pid)?),
+        ["run", path] => run(path),
+        ["sleep"] => {
+            io::stdin().read_to_end(&mut Vec::new())?;
+            std::thread::sleep(std::time::Duration::from_secs(1000));
+            Ok(())
+        }
+        [kernel, ref rest @ ..] => kernel_call(kernel, rest),
+        [] => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Calls that no tool needs.
+fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
+    let zeroes = [0_u64; 32];
+    let zeroes = zeroes.as_ptr() as usize;
+    let path = text(words.first().copied().unwrap_or("/"))?;
+    let path = path.as_ptr() as usize;
+    match name {
+        "unshare-user" => call(libc::SYS_unshare, &[libc::CLONE_NEWUSER as usize]),
+        "clone-user" => {
+            let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
+            fork(libc::SYS_clone, &[flags as usize, 0, 0, 0, 0])
+        }
+        "clone3-user" => {
+            let mut arguments = [0_u64; 11];
+            arguments[0] = libc::CLONE_NEWUSER as u64;
+            arguments[4] = libc::SIGCHLD as u64;
+            fork(libc::SYS_clone3, &[arguments.as_ptr() as usize, size_of_val(&arguments)])
+        }
+        "setns" => {
+            let own = fs::File::open("/proc/self/ns/uts")?;
+            call(libc::SYS_setns, &[own.as_raw_fd() as usize, 0])
+        }
+        "mount" => {
+            let kind = text("tmpfs")?;
+            call(libc::SYS_mount, &[kind.as_ptr() as usize, path, kind.as_ptr() as usize, 0, 0])
+        }
+        "remount" => {
+            let flags = libc::MS_REMOUNT | libc::MS_BIND;
+            call(libc::SYS_mount, &[0, path, 0, flags as usize, 0])
+        }
+        "open-tree" => call(libc::SYS_open_tree, &[libc::AT_FDCWD as usize, path, 1]),
+        "chroot" => call(libc::SYS_chroot, &[path]),
+        "by-handle" => open_by_handle(path),
+        "io-uring" => call(libc::SYS_io_uring_setup, &[1, zeroes]),
+        "add-key" => {
+            let (kind, name) = (text("user")?, text("ikigai-intruder")?);
+            const SESSION: usize = usize::MAX - 2;
+            call(
+                libc::SYS_add_key,
+                &[kind.as_ptr() as usize, name.as_ptr() as usize, zeroes, 8, SESSION],
+            )
+        }
+        "keyctl" => call(libc::SYS_keyctl, &[0, usize::MAX - 2, 1]),
+        "bpf" => {
+            // An array of one number.
+            let map: [u32; 16] = [2, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            call(libc::SYS_bpf, &[0, map.as_ptr() as usize, size_of_val(&map)])
+        }
+        "perf" => {
+            let mut event = [0_u64; 16];
+            // Software, this size, the CPU's clock.
+            event[0] = 1 | (128 << 32);
+            call(
+                libc::SYS_perf_event_open,
+                &[event.as_ptr() as usize, 0, usize::MAX, usize::MAX, 0],
+            )
+        }
+        "userfaultfd" => call(libc::SYS_userfaultfd, &[0]),
+        "syslog" => call(libc::SYS_syslog, &[10, 0, 0]),
+        "type-into-terminal" => {
+            // On no terminal it is another error than a refusal.
+            match call(libc::SYS_ioctl, &[0, libc::TIOCSTI as usize, zeroes]) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+                other => other,
+            }
+        }
+        "newer-call" => match call(libc::SYS_mseal + 7, &[0]) {
+            // `file_setattr`, which exists from Linux 6.17.
+            Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Ok(()),
+            other => other,
+        },
+        #[cfg(target_arch = "x86_64")]
+        "other-architecture" => {
+            let number: usize;
+            // SAFETY: `getpid` by the rules of 32-bit x86, which takes and changes nothing
+            // else. The register that the compiler keeps for itself is not an argument of it.
+            unsafe { std::arch::asm!("int 0x80", inlateout("rax") 20_usize => number) };
+            if number > 0 && number < 1 << 30 { Ok(()) } else { Err(io::Error::other("none")) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        "x32" => match call(0x4000_0000 + libc::SYS_getpid, &[]) {
+            // Most kernels do not know it; here it counts that it is asked.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+            other => other,
+        },
+        _ => Err(io::Error::other(format!("no attempt is called `{name}`"))),
+    }
+}
+
+/// Climbs out by the working directory, further than any root is deep.
+fn climb(path: &str) -> io::Result<()> {
+    let here = fs::File::open(".")?;
+    let path = text(&format!("{}{path}", "../".repeat(40)))?;
+    call(libc::SYS_openat, &[here.as_raw_fd() as usize, path.as_ptr() as usize, 0])
+}
+
+fn read_memory(pid: usize) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
+    let (local, remote) = (&raw const local as usize, &raw const remote as usize);
+    match call(libc::SYS_process_vm_readv, &[pid, local, 1, remote, 1, 0]) {
+        // Nothing is at the address; that is for those to know who may look.
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
+        other => other,
+    }
+}
+
+fn open_by_handle(path: usize) -> io::Result<()> {
+    let mut handle = [0_u32; 64];
+    handle[0] = 128;
+    let mut mount = 0_i32;
+    let at = [libc::AT_FDCWD as usize, path, handle.as_mut_ptr() as usize];
+    call(libc::SYS_name_to_handle_at, &[at[0], at[1], at[2], &raw mut mount as usize, 0])?;
+    call(libc::SYS_open_by_handle_at, &[at[0], at[2], 0])
+}
+
+/// Runs a program that has setuid; reached is what it reaches.
+fn run(path: &str) -> io::Result<()> {
+    let output = Command::new(path).arg("-u").output()?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "0" => Ok(()),
+        other => Err(io::Error::other(format!("is user {other}"))),
+    }
+}
+
+fn fork(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
+    match raw(number, arguments) {
+        0 => std::process::exit(0),
+        child if child < 0 => Err(io::Error::last_os_error()),
+        child => call(libc::SYS_wait4, &[child as usize, 0, libc::__WALL as usize, 0]),
+    }
+}
+
+fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
+    if raw(number, arguments) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn raw(number: libc::c_long, arguments: &[usize]) -> libc::c_long {
+    let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
+    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(argument);
+    // SAFETY: whatever the caller passes as an address is of something that lives, and that
+    // the call leaves alone or that is large enough for what it writes.
+    unsafe { libc::syscall(number, a, b, c, d, e, f) }
+}
+
+fn text(text: &str) -> io::Result<CString> {
+    CString::new(text).map_err(io::Error::other)
+}
+
+fn number(text: &str) -> io::Result<usize> {
+    text.parse::<isize>().map(|number| number as usize).map_err(io::Error::other)
+}
+
+/// Runs a program that can make no namespace, and neither can all that it starts, as
+/// in many containers. Returns only if it cannot.
+fn run_without_namespaces(command: &[String]) -> io::Error {
+    let [program, arguments @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
+    let installed =
+        filter().and_then(|filter| seccompiler::apply_filter(&filter).map_err(io::Error::other));
+    if let Err(error) = installed {
+        return error;
+    }
+    Command::new(program).args(arguments).exec()
+}
+
+fn filter() -> io::Result<BpfProgram> {
+    let makes_namespace = |flag: i32| {
+        let flag = flag as u64;
+        let condition =
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag);
+        condition.and_then(|condition| SeccompRule::new(vec![condition]))
+    };
+    let namespaces = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+    ];
+    let clone = namespaces.map(makes_namespace).into_iter().collect::<Result<_, _>>();
+    let rules = [
+        (libc::SYS_clone, clone.map_err(io::Error::other)?),
+        (libc::SYS_clone3, Vec::new()),
+        (libc::SYS_unshare, Vec::new()),
+    ];
+    let arch = env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    // A C library takes `clone` where `clone3` is not there.
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, missing, arch)
+        .and_then(BpfProgram::try_from)
+        .map_err(io::Error::other)
+}
