@@ -5,4 +5,6 @@ pub mod conformance;
 pub mod draw;
 pub mod host;
 pub mod leftovers;
+#[cfg(target_os = "linux")]
+pub mod openings;
 pub mod places;

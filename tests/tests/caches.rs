@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ikigai_tests::component::{Ending, heavy, printing};
 use ikigai_tests::host::{Host, Ran, Running, schema};
+use ikigai_tests::openings::Openings;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::geteuid;
@@ -322,15 +323,16 @@ fn hosts_that_compile_the_same_at_once_all_answer() {
     }
 }
 
-/// A hundred tools of each kind, found. The native ones tell of each of their runs in a log.
-fn two_hundred() -> (Host, PathBuf) {
+/// A hundred tools of each kind, found. Each of the native ones opens a file of its
+/// own whenever it runs: asked for its schema, it could not write to a log.
+fn two_hundred() -> (Host, Openings) {
     let host = Host::without_system_tools();
-    let log = host.write("log", "", 0o644);
+    let part = |name: &str| host.write(format!("user-tools/parts/{name}"), "", 0o644);
     for number in 0..100 {
         let name = format!("n{number}");
         let text = format!(
-            "#!/bin/sh\necho \"{name} $1\" >>'{}'\n[ \"$1\" = --schema ] && printf %s '{}' || echo '{{\"name\":\"{name}\"}}'\n",
-            log.display(),
+            "#!/bin/sh\n: <'{}'\n[ \"$1\" = --schema ] && printf %s '{}' || echo '{{\"name\":\"{name}\"}}'\n",
+            part(&name).display(),
             schema(&name)
         );
         host.program(&name, text);
@@ -339,44 +341,51 @@ fn two_hundred() -> (Host, PathBuf) {
             printing(schema(&format!("w{number}")), Ending::Well),
         );
     }
+    part("m9");
     settle();
-    (host, log)
+    let openings = Openings::of(&host.user_tools().join("parts"));
+    (host, openings)
 }
 
 #[test]
 fn of_two_hundred_tools_a_second_call_starts_one() {
-    let (host, log) = two_hundred();
-    let runs = || fs::read_to_string(&log).expect("a log").lines().count();
+    let (host, mut runs) = two_hundred();
     // On a busy machine one may need more than its second: then all begins anew.
     for attempt in 1.. {
         let ran = host.run(["tool", "list", "--json"]).expect_code(0);
         if ran.json()["tools"].as_array().map(Vec::len) == Some(200) {
-            assert_eq!((runs(), compiled(&ran)), (100, 100), "each was asked once");
+            assert_eq!((runs.names().len(), compiled(&ran)), (100, 100), "each was asked once");
             break;
         }
         assert!(attempt < 10, "not all tools answered\n{ran}");
         fs::remove_dir_all(host.cache()).expect("removed");
-        fs::write(&log, "").expect("written");
+        runs.forget();
     }
     // From here on whatever a component does would need its code, which is gone.
     fs::remove_dir_all(host.cache().join("components")).expect("removed");
     let ran = call(&host, "n7");
-    assert_eq!((runs(), ran.stderr().as_str()), (101, ""), "{ran}");
-    assert!(fs::read_to_string(&log).expect("a log").ends_with("n7 \n"));
+    assert_eq!((runs.names().len(), ran.stderr().as_str()), (101, ""), "{ran}");
+    assert_eq!(runs.names().last().map(String::as_str), Some("n7"));
     let ran = call(&host, "w7");
-    assert_eq!((runs(), ran.stderr().as_str()), (101, "compiling w7.wasm (only the first time)\n"));
+    assert_eq!(
+        (runs.names().len(), ran.stderr().as_str()),
+        (101, "compiling w7.wasm (only the first time)\n")
+    );
 
     // A tool that changed is asked again, and it alone.
     host.program("w8.wasm", printing(schema("w8_new"), Ending::Well));
     settle();
     let ran = call(&host, "w8_new");
-    assert_eq!((runs(), ran.stderr().as_str()), (101, "compiling w8.wasm (only the first time)\n"));
+    assert_eq!(
+        (runs.names().len(), ran.stderr().as_str()),
+        (101, "compiling w8.wasm (only the first time)\n")
+    );
     let changed =
         fs::read_to_string(host.user_tools().join("n9")).expect("read").replace("n9", "m9");
     host.program("n9", changed);
     settle();
     call(&host, "m9");
-    assert_eq!(runs(), 103, "m9 was asked and called");
+    assert_eq!(runs.names().len(), 103, "m9 was asked and called");
     let gone = host.run(["tool", "call", "w8", "{}"]).expect_code(1);
     assert_eq!(gone.json()["error_code"], "TOOL_NOT_FOUND", "{gone}");
     host.assert_nothing_left();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ikigai_tests::component::{Ending, heavy, printing};
 use ikigai_tests::host::{Host, schema};
+use ikigai_tests::leftovers;
 use rustix::process::Signal;
 
 /// What is interrupted ends within this on the busiest machine; by itself it
@@ -87,22 +88,17 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
 #[test]
 fn a_list_that_is_interrupted_leaves_no_tool_running() {
     let host = Host::without_system_tools();
-    let began = host.scratch().join("began");
-    let text =
-        format!("#!/bin/sh\n(setsid sleep 1000 &)\ntouch '{}'\nsleep 1000\n", began.display());
-    host.program("hangs", text);
+    let hangs = host.program("hangs", "#!/bin/sh\n(setsid sleep 1000 &)\nsleep 1000\n");
+    // Asked for its schema, it could make no file to say that it runs.
+    let command = format!(": /bin/sh {}", hangs.display());
+    let runs = || leftovers::of(host.scratch()).iter().any(|process| process.contains(&command));
     host.program("spins.wasm", printing("", Ending::Spin));
-    for how in [
-        &["list"][..],
-        &["call", "absent"],
-        &["check", began.with_file_name("user-tools/hangs").to_str().expect("UTF-8")],
-    ] {
+    for how in [&["list"][..], &["call", "absent"], &["check", hangs.to_str().expect("UTF-8")]] {
         let mut running = host.start([&["tool"], how].concat());
-        running.wait_for(&began);
+        running.wait_until("the tool runs", runs);
         running.signal(Signal::INT);
         assert_ne!(running.wait().code(), Some(0));
         host.assert_nothing_left();
-        std::fs::remove_file(&began).expect("removed");
     }
 }
 

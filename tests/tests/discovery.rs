@@ -243,14 +243,8 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
             text.clone().into_bytes()
         };
         // The same from both lanes; a file carries what no shell could quote.
-        host.write(format!("answers/{name}"), &bytes, 0o644);
-        host.program(
-            name,
-            format!(
-                "#!/bin/sh\nexec cat '{}'\n",
-                host.scratch().join("answers").join(name).display()
-            ),
-        );
+        let answer = host.write(format!("user-tools/answers/{name}"), &bytes, 0o644);
+        host.program(name, format!("#!/bin/sh\nexec cat '{}'\n", answer.display()));
         host.program(&format!("{name}_c.wasm"), printing(&bytes, Ending::Well));
     }
     host.script("good", "echo '{}'");
@@ -457,8 +451,7 @@ fn a_tool_that_was_slow_once_is_not_hidden_behind_another() {
         format!("#!/bin/sh\n[ \"$1\" = --schema ] && echo '{system}' || echo '\"{who}\"'\n")
     };
     host.write("system-tools/hello", answer("system"), 0o755);
-    let slow = host.scratch().join("slow");
-    fs::write(&slow, "").expect("written");
+    let slow = host.write("user-tools/parts/slow", "", 0o644);
     let text = answer("user").replace("\n[", &format!("\n[ -e {} ] && sleep 3\n[", slow.display()));
     host.program("hello", text);
     let call = || host.run(["tool", "call", "hello", "{}"]).expect_code(0).json()["result"].clone();

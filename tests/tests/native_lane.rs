@@ -7,6 +7,10 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "native_lane/attacks.rs"]
+mod attacks;
+#[path = "native_lane/confined.rs"]
+mod confined;
 #[path = "native_lane/rig.rs"]
 mod rig;
 

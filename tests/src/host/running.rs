@@ -77,11 +77,17 @@ impl Running {
     /// Waits until `path` exists: what a tool makes to say that it runs.
     #[track_caller]
     pub fn wait_for(&mut self, path: &Path) {
+        self.wait_until(&format!("`{}` exists", path.display()), || path.exists());
+    }
+
+    /// Waits until `holds`, while the host runs.
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, holds: impl Fn() -> bool) {
         let mut waited = Duration::ZERO;
-        while !path.exists() {
+        while !holds() {
             let status = self.child.try_wait().expect("waited for");
-            assert!(status.is_none(), "{} ended before `{}`", self.shown, path.display());
-            assert!(waited < PATIENCE, "{} never made `{}`", self.shown, path.display());
+            assert!(status.is_none(), "{} ended before it was so that {what}", self.shown);
+            assert!(waited < PATIENCE, "{}: it never was so that {what}", self.shown);
             thread::sleep(Duration::from_millis(10));
             waited += Duration::from_millis(10);
         }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::native::{NativeProgram, Supervisor, Without};
+use ikigai::exec::native::{Machine, NativeProgram, Supervisor, Without};
 use ikigai::exec::output::{Captured, Sink};
 use ikigai::exec::{Call, Lane, Outcome, Stdin};
 use ikigai::limits::{Limits, STDERR_KEPT};
@@ -29,6 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// Far more than any case takes on a busy machine; a case that reaches it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A user without any rights of its own.
+pub(crate) const NOBODY: u32 = 65534;
+
 /// Runs the case with and, where this user has it, without privilege; each without a
 /// sandbox and in one.
 pub(crate) fn each_mode(case: impl Fn(&Rig)) {
@@ -44,8 +47,9 @@ pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
     case(&Rig::new(supervisor_at(&host), sandbox));
     if geteuid().is_root() {
         let mut rig = Rig::new(supervisor_at(&host), sandbox);
+        rig.root = false;
         let drop_privilege = format!(
-            "exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all '{}' \"$@\"",
+            "exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all '{}' \"$@\"",
             host.display()
         );
         rig.supervisor = rig.file("unprivileged", &format!("#!/bin/sh\n{drop_privilege}\n"), 0o755);
@@ -70,7 +74,9 @@ pub(crate) struct Rig {
     supervisor: PathBuf,
     pub(crate) sandbox: Sandbox,
     /// What the sandbox does without.
-    pub(crate) without: Without,
+    without: Without,
+    /// Whether its tools are root's.
+    root: bool,
 }
 
 impl Rig {
@@ -79,7 +85,46 @@ impl Rig {
         let workspace = fs::canonicalize(dir.path()).expect("a path");
         // A tool without privilege is to write there too.
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
-        Self { _dir: dir, workspace, supervisor, sandbox, without: Without::default() }
+        let without = Without::default();
+        let root = started_as_root();
+        Self { _dir: dir, workspace, supervisor, sandbox, without, root }
+    }
+
+    /// The same with a workspace of its own, and a sandbox that does without these layers.
+    pub(crate) fn lacking(&self, layers: Without) -> Self {
+        let new = Self::new(self.supervisor.clone(), self.sandbox);
+        Self { without: layers, root: self.root, ..new }
+    }
+
+    /// The same with a workspace of its own, where the kernel lets nobody make a namespace.
+    pub(crate) fn under_a_filter(&self) -> Self {
+        let mut rig = self.lacking(Without::default());
+        let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
+        let text = format!(
+            "#!/bin/sh\nexec '{}' without-namespaces '{supervisor}' \"$@\"\n",
+            intruder.display()
+        );
+        rig.supervisor = rig.file("filtered", &text, 0o755);
+        rig
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.root
+    }
+
+    /// The tool that tries to get at what it was not given, in the workspace.
+    pub(crate) fn intruder(&self) -> PathBuf {
+        let path = self.path("intruder");
+        if !path.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_intruder"), &path).expect("copied");
+        }
+        path
+    }
+
+    /// What the supervisor finds that this machine can do.
+    pub(crate) fn machine(&self) -> Machine {
+        let supervisor = Supervisor::at(self.supervisor.as_path()).without(self.without);
+        one_thread().block_on(supervisor.machine())
     }
 
     pub(crate) fn workspace(&self) -> &Path {
@@ -142,7 +187,19 @@ impl Rig {
         event: Event,
         react: impl FnOnce(&Call),
     ) -> Outcome {
-        let call = self.call();
+        self.run_granted_until(tool, |_| {}, event, react)
+    }
+
+    /// The same with another grant.
+    pub(crate) fn run_granted_until(
+        &self,
+        tool: &Path,
+        grant: impl FnOnce(&mut Grant),
+        event: Event,
+        react: impl FnOnce(&Call),
+    ) -> Outcome {
+        let mut call = self.call();
+        grant(Arc::make_mut(&mut call.grant));
         let running = self.program(tool).run(call.clone());
         finish(one_thread(), async move {
             let reaction = async {
@@ -193,6 +250,20 @@ impl Rig {
 
     /// Stops what stands between this process and the tool that holds the FIFO.
     pub(crate) fn stop_supervisor(&self) {
+        for pid in self.supervisors() {
+            kill_process(pid, Signal::STOP).expect("stopped");
+        }
+    }
+
+    /// Kills this process's child that supervises the tool that holds the FIFO.
+    pub(crate) fn kill_supervisor(&self) {
+        let child = self.supervisors().pop().expect("a supervisor");
+        kill_process(child, Signal::KILL).expect("killed");
+    }
+
+    /// What stands between this process and the tool that holds the FIFO, the tool's
+    /// parent first.
+    fn supervisors(&self) -> Vec<Pid> {
         let fifo = self.path("alive");
         let holds = |pid: &i32| {
             let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
@@ -201,12 +272,13 @@ impl Rig {
         let own = getpid().as_raw_nonzero().get();
         let tool =
             numbers("/proc").into_iter().find(|pid| *pid != own && holds(pid)).expect("a tool");
+        let mut ancestors = Vec::new();
         let mut ancestor = parent(tool).expect("a parent");
         while ancestor != own {
-            let pid = Pid::from_raw(ancestor).expect("a number");
-            kill_process(pid, Signal::STOP).expect("stopped");
+            ancestors.push(Pid::from_raw(ancestor).expect("a number"));
             ancestor = parent(ancestor).expect("a parent");
         }
+        ancestors
     }
 }
 
@@ -225,7 +297,11 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
     }
 }
 
-fn one_thread() -> Runtime {
+pub(crate) fn started_as_root() -> bool {
+    geteuid().is_root()
+}
+
+pub(crate) fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 

@@ -9,7 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::view::{View, path_of, variable};
 use crate::exec::native::plan::Plan;
@@ -31,19 +31,16 @@ const SHARED: [&str; 12] = [
 ];
 
 /// Shows the plan's program and its interpreter, and returns by which name it is to
-/// be executed.
-pub(super) fn show(view: &mut View, plan: &Plan) -> PathBuf {
-    let program = path_of(&plan.program);
+/// be executed, and by which other one where a link that this name leads through is
+/// not shown.
+pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
+    let program = plain(path_of(&plan.program));
+    let real = fs::canonicalize(&program).unwrap_or_else(|_| program.clone());
     show_beside(view, &program);
-    let mut executed = program.clone();
-    if program.is_symlink()
-        && let Ok(real) = fs::canonicalize(&program)
-    {
-        // The link may lead through directories that are not shown.
+    if program.is_symlink() {
         show_beside(view, &real);
-        executed = real;
     }
-    let mut script = executed.clone();
+    let mut script = real.clone();
     for _ in 0..DEPTH {
         let Some(interpreters) = named_by(&script, plan) else { break };
         for interpreter in &interpreters {
@@ -52,7 +49,16 @@ pub(super) fn show(view: &mut View, plan: &Plan) -> PathBuf {
         let Some(last) = interpreters.into_iter().last() else { break };
         script = last;
     }
-    executed
+    (program, real)
+}
+
+/// The same file by a path without `..`, each of which would have to be shown too.
+fn plain(program: PathBuf) -> PathBuf {
+    if !program.components().any(|part| part == Component::ParentDir) {
+        return program;
+    }
+    let (Some(dir), Some(name)) = (program.parent(), program.file_name()) else { return program };
+    fs::canonicalize(dir).map_or_else(|_| program.clone(), |dir| dir.join(name))
 }
 
 /// The program with its directory; alone where the directory is not its own.

@@ -185,7 +185,7 @@ fn prepare(
         level,
         notes,
         restrictions: Restrictions {
-            program: CString::new(view.program.as_os_str().as_bytes()).ok(),
+            program: CString::new(view.program().as_os_str().as_bytes()).ok(),
             domain,
             filter,
             processes,

@@ -16,7 +16,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use super::installation;
-use crate::exec::native::plan::{Dir, Plan, Step};
+use super::root::OWN;
+use crate::exec::native::plan::{Plan, Step};
 
 /// Where programs and their libraries are; and whatever in `/` begins with `lib`.
 const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];
@@ -59,8 +60,8 @@ pub(super) struct View {
     pub(super) empty: Option<PathBuf>,
     /// Where the tool's user is at home, for a home of the tool's own.
     pub(super) home: Option<PathBuf>,
-    /// The file to execute.
-    pub(super) program: PathBuf,
+    /// The file to execute, by its own name and by the one without links.
+    program: (PathBuf, PathBuf),
 }
 
 /// Why there is no view.
@@ -82,17 +83,17 @@ impl View {
             links: Vec::new(),
             empty: None,
             home: home_of(plan),
-            program: path_of(&plan.program),
+            program: Default::default(),
         };
         for dir in &plan.dirs {
-            view.grant(dir)?;
+            view.grant(path_of(&dir.path), dir.writable)?;
         }
         if !view.has(Path::new("/")) {
             view.show_system(plan.kind.net);
         }
         view.program = installation::show(&mut view, plan);
         if !view.has(&directory) {
-            view.empty = Some(directory);
+            view.show_again(directory)?;
         }
         view.home = view.home.take().filter(|home| !view.has(home));
         // Whoever holds a place comes before what is in it.
@@ -105,10 +106,20 @@ impl View {
         &self.shown
     }
 
+    /// The file to execute, as the process sees it that asks.
+    pub(super) fn program(&self) -> &Path {
+        let (named, real) = &self.program;
+        if named.exists() { named } else { real }
+    }
+
     /// Whether `path` is a shown place, or in one.
     pub(super) fn has(&self, path: &Path) -> bool {
-        self.shown.iter().any(|place| path.starts_with(&place.path))
-            || self.links.iter().any(|(link, _)| path.starts_with(link))
+        // A place of the tool's own hides what a grant of the directory around it would show.
+        let hidden =
+            |place: &Path| OWN.iter().any(|own| path.starts_with(own) && !place.starts_with(own));
+        let has = |place: &Path| path.starts_with(place) && !hidden(place);
+        self.shown.iter().any(|place| has(&place.path))
+            || self.links.iter().any(|(link, _)| has(link))
     }
 
     /// Shows `path` for reading, unless it can be seen already or is not there.
@@ -121,8 +132,20 @@ impl View {
         }
     }
 
-    fn grant(&mut self, dir: &Dir) -> Result<(), Fault> {
-        let path = path_of(&dir.path);
+    /// Shows the working directory where a grant of a directory around it is hidden;
+    /// an empty one where nothing of it is granted.
+    fn show_again(&mut self, directory: PathBuf) -> Result<(), Fault> {
+        let around = self.shown.iter().find(|place| directory.starts_with(&place.path));
+        match around.map(|place| place.writable) {
+            Some(writable) => self.grant(directory, writable),
+            None => {
+                self.empty = Some(directory);
+                Ok(())
+            }
+        }
+    }
+
+    fn grant(&mut self, path: PathBuf, writable: bool) -> Result<(), Fault> {
         if let Some(never) = NEVER_GRANTED.iter().find(|never| path.starts_with(never)) {
             return Err(Fault::Refused(format!(
                 "`{}` cannot be granted to a sandboxed tool: `{never}` would show it the \
@@ -131,7 +154,7 @@ impl View {
             )));
         }
         if let Some(same) = self.shown.iter_mut().find(|place| place.path == path) {
-            same.writable |= dir.writable;
+            same.writable |= writable;
             return Ok(());
         }
         let source = open_granted(&path).map_err(|errno| {
@@ -151,7 +174,7 @@ impl View {
                 ),
             })
         })?;
-        self.shown.push(Shown { path, source, directory: true, writable: dir.writable });
+        self.shown.push(Shown { path, source, directory: true, writable });
         Ok(())
     }
 
@@ -188,7 +211,7 @@ impl View {
 /// Opens a granted directory by the very name that was granted: through a
 /// symbolic link, which another may have put there since, it would be another one.
 fn open_granted(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, path, flags, Mode::empty(), resolve)
 }

@@ -1,0 +1,426 @@
+//! What a sandboxed tool does get, and what is said where it cannot be had.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ikigai::exec::level::{Hold, Level};
+use ikigai::exec::native::{Supervisor, Without};
+use ikigai::exec::{Exit, Outcome};
+use ikigai::limits::Limit;
+use ikigai::policy::{Grant, Net, Sandbox};
+use ikigai_protocol::{Access, GrantedDir};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::rig::{self, Rig, each_user, text};
+
+fn run(rig: &Rig, tool: &Path, adjust: impl Fn(&mut Grant)) -> Outcome {
+    rig.run(tool, |call| {
+        let mut grant = (*call.grant).clone();
+        adjust(&mut grant);
+        call.grant = Arc::new(grant);
+    })
+}
+
+#[track_caller]
+fn not_started(outcome: &Outcome) -> &str {
+    let Exit::NotStarted(reason) = &outcome.exit else { panic!("it ran: {outcome:?}") };
+    assert_eq!(outcome.level, None, "nothing was held, because nothing ran");
+    reason
+}
+
+/// A directory that everyone may write to.
+fn directory(path: &Path) {
+    fs::create_dir_all(path).expect("made");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
+}
+
+#[test]
+fn everything_but_memory_is_enforced_and_said_so() {
+    each_user(Sandbox::Require, |rig| {
+        let outcome = rig.run(&rig.script("exit 0"), |_| {});
+        let level = outcome.level.expect("it ran");
+        for (name, hold) in level.holds() {
+            assert_eq!(hold.is_enforced(), name != "memory", "{name}: {hold}");
+        }
+        assert!(level.memory.as_str() == "partial", "{level:?}");
+    });
+    each_user(Sandbox::Off, |rig| {
+        let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
+        let kill_tree = if rig.is_root() { "enforced" } else { "partial" };
+        let states = level.holds().map(|(_, hold)| hold.as_str());
+        assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{level:?}");
+    });
+}
+
+#[test]
+fn each_call_has_its_own_place_for_temporary_files() {
+    each_user(Sandbox::Require, |rig| {
+        let home = rig.path("nowhere/home");
+        let grant = |grant: &mut Grant| {
+            grant.env.push(("HOME".into(), home.clone().into()));
+            grant.env.push(("TMPDIR".into(), "/somewhere/else".into()));
+            grant.dirs.clear();
+        };
+        let tool = rig.script(
+            "cd; ls -A /tmp /dev/shm \"$HOME\"; echo x >/tmp/ikigai-own; echo x >/dev/shm/ikigai-own; echo x >~/x\n\
+             pwd; echo $TMPDIR; mktemp >/dev/null && cat /tmp/ikigai-own /dev/shm/ikigai-own ~/x",
+        );
+        for _ in 0..2 {
+            let outcome = run(rig, &tool, grant);
+            let (home, work) = (home.display(), rig.workspace().display());
+            let said = text(&outcome.stdout);
+            // The workspace, which is beneath /tmp as a rule, is all that it holds.
+            let first = work.to_string().split('/').nth(2).unwrap_or_default().to_owned();
+            let shown = said.replace(&format!("{first}\n"), "");
+            let expected = format!("/dev/shm:\n\n/tmp:\n\n{home}:\n{home}\n/tmp\nx\nx\nx\n");
+            assert_eq!(shown, expected, "{outcome:?}");
+        }
+        assert!(!Path::new("/tmp/ikigai-own").exists() && !home.exists());
+        let outcome = rig
+            .run(&rig.script("head -c 60000000 /dev/zero >/tmp/much || echo full"), |call| {
+                call.limits.native_memory = 100 << 20
+            });
+        assert_eq!(text(&outcome.stdout), "full\n", "{outcome:?}");
+    });
+}
+
+#[test]
+fn what_is_granted_is_there_and_the_wider_of_two_grants_counts() {
+    each_user(Sandbox::Require, |rig| {
+        let (outer, inner) = (rig.path("outer"), rig.path("outer/inner"));
+        directory(&outer);
+        directory(&inner);
+        let tool = rig.script("touch inner/y && ! touch x 2>/dev/null && cd inner && pwd");
+        let outcome = rig.run(&tool, |call| {
+            call.workspace = outer.clone().into();
+            let mut grant = (*call.grant).clone();
+            grant.dirs = vec![
+                GrantedDir { access: Access::ReadWrite, path: inner.clone() },
+                GrantedDir { access: Access::ReadOnly, path: outer.clone() },
+            ];
+            call.grant = Arc::new(grant);
+        });
+        assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+        assert_eq!(text(&outcome.stdout).trim(), inner.to_str().expect("UTF-8"));
+        // All of the machine, for reading; and still places and processes of its own.
+        let outcome = run(
+            rig,
+            &rig.script(
+                "ls /etc/hostname /dev; echo x >/tmp/ikigai-own; ls /proc | grep -c '^[0-9]'; touch x",
+            ),
+            |grant| {
+                grant.dirs = vec![GrantedDir { access: Access::ReadOnly, path: "/".into() }];
+            },
+        );
+        let lines: Vec<&str> = text(&outcome.stdout).lines().collect();
+        assert!(lines.contains(&"/etc/hostname") && lines.contains(&"null"), "{outcome:?}");
+        assert!(!lines.contains(&"pts") && !Path::new("/tmp/ikigai-own").exists(), "{outcome:?}");
+        let processes: usize = lines.last().expect("a count").parse().expect("a number");
+        assert!(processes <= 4 && outcome.exit != Exit::Code(0), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_grant_that_cannot_be_kept_starts_nothing() {
+    each_user(Sandbox::Require, |rig| {
+        directory(&rig.path("real"));
+        symlink(rig.path("real"), rig.path("link")).expect("made");
+        directory(&rig.path("real/sub"));
+        fs::write(rig.path("file"), "x").expect("written");
+        for (path, expected) in [
+            (rig.path("absent"), "does not exist"),
+            (rig.path("link"), "symbolic link"),
+            (rig.path("link/sub"), "symbolic link"),
+            (rig.path("file"), "no directory"),
+            ("/proc".into(), "cannot be granted"),
+            ("/sys/kernel".into(), "cannot be granted"),
+        ] {
+            for sandbox in [Sandbox::Require, Sandbox::Prefer] {
+                let outcome = run(rig, &rig.script("exit 0"), |grant| {
+                    grant.dirs.push(GrantedDir { access: Access::ReadOnly, path: path.clone() });
+                    grant.sandbox = sandbox;
+                });
+                let reason = not_started(&outcome);
+                assert!(reason.contains(expected), "`{reason}` does not say `{expected}`");
+                assert!(reason.contains(path.to_str().expect("UTF-8")), "{reason}");
+            }
+        }
+        let outcome = run(rig, &rig.script("exit 0"), |grant| {
+            grant.net = Net::parse(["example.com:443"]).expect("a list");
+        });
+        assert!(not_started(&outcome).contains("list of hosts"), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_granted_directory_may_go_away_during_the_call() {
+    each_user(Sandbox::Require, |rig| {
+        let alive = rig.fifo();
+        let scratch = tempfile::tempdir().expect("a directory");
+        let granted = fs::canonicalize(scratch.path()).expect("a path").join("granted");
+        directory(&granted);
+        // Nothing links to a directory that was removed.
+        let tool = rig.script(&format!(
+            "exec 9>alive; cd {}; echo x >&9; until [ \"$(stat -c %h .)\" = 0 ]; do :; done\n\
+             touch new 2>/dev/null || echo gone",
+            granted.display()
+        ));
+        let granting = |grant: &mut Grant| {
+            grant.dirs.push(GrantedDir { access: Access::ReadWrite, path: granted.clone() });
+        };
+        let outcome = rig.run_granted_until(&tool, granting, alive.first_byte(), |_| {
+            fs::remove_dir(&granted).expect("removed");
+        });
+        assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "gone\n"));
+        alive.assert_nobody();
+    });
+}
+
+#[test]
+fn a_fifo_of_the_workspace_holds_nobody_up() {
+    each_user(Sandbox::Require, |rig| {
+        let path = rig.path("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+        let outcome = rig.run(&rig.script("exec cat fifo"), |call| {
+            call.limits.wall_clock = Duration::from_millis(500);
+        });
+        assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::WallClock)));
+        assert_eq!(rig.run(&rig.script("exit 6"), |_| {}).exit, Exit::Code(6));
+    });
+}
+
+#[test]
+fn a_tool_in_a_home_does_not_show_the_home() {
+    each_user(Sandbox::Require, |rig| {
+        let home = rig.path("home");
+        directory(&home.join("tools"));
+        fs::write(home.join("secret"), "x").expect("written");
+        fs::write(home.join("tools/part"), "a part\n").expect("written");
+        let body = "#!/bin/sh\ncat \"$(dirname \"$0\")/part\"; cat ~/secret || exit 9\n";
+        let grant = |grant: &mut Grant| {
+            grant.dirs.clear();
+            grant.env.push(("HOME".into(), home.clone().into()));
+        };
+        for (name, expected) in [("home/tool", ""), ("home/tools/tool", "a part\n")] {
+            let tool = rig.file(name, body, 0o755);
+            let outcome = run(rig, &tool, grant);
+            let said = (&outcome.exit, text(&outcome.stdout));
+            assert_eq!(said, (&Exit::Code(9), expected), "{name}: {outcome:?}");
+        }
+        // By a link, as a tool is often installed.
+        let link = home.join("tools/link");
+        symlink(home.join("tools/tool"), &link).expect("made");
+        assert_eq!(text(&run(rig, &link, grant).stdout), "a part\n");
+    });
+}
+
+#[test]
+fn an_interpreter_elsewhere_is_found_with_what_it_is_installed_with() {
+    each_user(Sandbox::Require, |rig| {
+        let base = rig.path("opt/language-1.0");
+        let environment = rig.path("opt/environment");
+        for dir in [base.join("bin"), base.join("lib"), environment.join("bin")] {
+            directory(&dir);
+        }
+        fs::write(base.join("lib/part"), "a part of it\n").expect("written");
+        let interpreter =
+            format!("#!/bin/sh\ncat {}/lib/part\nexec /bin/sh \"$@\"\n", base.display());
+        rig.file("opt/language-1.0/bin/language", &interpreter, 0o755);
+        symlink(base.join("bin/language"), environment.join("bin/language")).expect("made");
+        directory(&rig.path("elsewhere"));
+        let direct = format!("#!{}/bin/language\necho ran\n", environment.display());
+        let searched = "#!/usr/bin/env language\necho ran\n".to_owned();
+        for script in [direct, searched] {
+            let tool = rig.file("elsewhere/tool", &script, 0o755);
+            let outcome = run(rig, &tool, |grant| {
+                grant.dirs.clear();
+                let path = format!("/usr/bin:/bin:{}/bin", environment.display());
+                grant.env = vec![("PATH".into(), path.into())];
+            });
+            assert_eq!(text(&outcome.stdout), "a part of it\nran\n", "{script}: {outcome:?}");
+        }
+    });
+}
+
+#[test]
+fn what_compilers_interpreters_and_git_need_is_there() {
+    each_user(Sandbox::Require, |rig| {
+        for (program, script) in [
+            (
+                "git",
+                "git init -q r && cd r && git config --global user.email a@b && git config --global user.name n && git commit -q --allow-empty -m m && git log --oneline | wc -l",
+            ),
+            ("cc", "printf 'int main(){return 0;}' >a.c && cc a.c -o a && ./a && echo 1"),
+            (
+                "python3",
+                "/usr/bin/python3 -c 'import subprocess,threading,multiprocessing,tempfile;tempfile.mkdtemp();print(subprocess.run([\"echo\",\"1\"],capture_output=True,text=True).stdout.strip())'",
+            ),
+            (
+                "node",
+                "node -e 'const c=require(\"child_process\");console.log(c.execSync(\"echo 1\").toString().trim())'",
+            ),
+            ("bash", "bash -c 'cat <(echo 1) <<<x; cat <<X >/dev/null\nx\nX\n'"),
+        ] {
+            if !["/usr/bin", "/usr/local/bin"]
+                .iter()
+                .any(|dir| Path::new(dir).join(program).exists())
+            {
+                continue;
+            }
+            let outcome = run(rig, &rig.script(script), |grant| {
+                grant.env.push(("HOME".into(), "/home/of-mine".into()));
+            });
+            assert_eq!(text(&outcome.stdout).trim(), "1", "{program}: {outcome:?}");
+            assert_eq!(outcome.exit, Exit::Code(0), "{program}: {outcome:?}");
+        }
+    });
+}
+
+fn without(change: impl Fn(&mut Without)) -> Without {
+    let mut layers = Without::default();
+    change(&mut layers);
+    layers
+}
+
+/// The names of the boundaries that do not hold.
+fn open(level: &Level) -> Vec<&'static str> {
+    level
+        .holds()
+        .into_iter()
+        .filter(|(_, hold)| !hold.is_enforced())
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[test]
+fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
+    let all = ["fs", "net", "processes", "memory", "kill_tree", "privileges"];
+    let cases: [(Without, &[&str]); 5] = [
+        (without(|it| it.namespaces = true), &["fs", "processes", "memory", "kill_tree"]),
+        (without(|it| it.seccomp = true), &["net", "memory", "privileges"]),
+        // The root of binds holds by itself.
+        (without(|it| it.landlock = true), &["memory"]),
+        (
+            without(|it| (it.namespaces, it.landlock) = (true, true)),
+            &["fs", "processes", "memory", "kill_tree"],
+        ),
+        (without(|it| (it.namespaces, it.landlock, it.seccomp) = (true, true, true)), &all),
+    ];
+    for (layers, expected) in cases {
+        each_user(Sandbox::Prefer, |rig| {
+            let rig = rig.lacking(layers);
+            let outcome = rig.run(&rig.script("echo ran"), |_| {});
+            assert_eq!(text(&outcome.stdout), "ran\n", "{layers:?}: {outcome:?}");
+            let level = outcome.level.clone().expect("it ran");
+            assert_eq!(open(&level), expected, "{layers:?}: {level:?}");
+            for (_, hold) in level.holds() {
+                assert!(hold.is_enforced() || hold.reason().is_some_and(|why| why.len() > 10));
+            }
+            let outcome = run(&rig, &rig.script("touch ran"), |grant| {
+                grant.sandbox = Sandbox::Require;
+            });
+            if expected == ["memory"] {
+                assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+            } else {
+                let reason = not_started(&outcome);
+                assert!(reason.contains(expected[0]), "{reason}");
+                assert!(reason.contains("ikigai doctor"), "{reason}");
+                assert!(!rig.path("ran").exists());
+            }
+        });
+    }
+}
+
+#[test]
+fn without_a_user_namespace_root_has_all_of_it_and_another_user_what_is_left() {
+    each_user(Sandbox::Prefer, |rig| {
+        let rig = rig.lacking(without(|it| it.user_namespace = true));
+        let outcome = rig.run(
+            &rig.script("grep CapEff /proc/self/status; ls /root /home; touch /etc/x"),
+            |_| {},
+        );
+        let level = outcome.level.clone().expect("it ran");
+        assert_eq!(level.fs.is_enforced(), rig.is_root(), "{level:?}");
+        assert!(text(&outcome.stdout).starts_with("CapEff:\t0000000000000000\n"), "{outcome:?}");
+        assert_ne!(outcome.exit, Exit::Code(0), "{outcome:?}");
+        let outcome = rig.run(&rig.intruder(), |call| {
+            call.args =
+                ["write /proc/sys/kernel/domainname", "unshare-user"].map(Into::into).into();
+        });
+        assert!(text(&outcome.stdout).lines().all(|said| said.contains("os error")), "{outcome:?}");
+    });
+}
+
+/// The same, where it is the kernel that refuses and not a test's word.
+#[test]
+fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
+    each_user(Sandbox::Prefer, |rig| {
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o666)).expect("permitted");
+        fs::write(secret.path(), "secret").expect("written");
+        let rig = rig.under_a_filter();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
+        let intruder = rig.intruder();
+        let attempts = [
+            format!("read {}", secret.path().display()),
+            format!("open {}", secret.path().display()),
+            format!("truncate {}", secret.path().display()),
+            format!("tcp {}", listener.local_addr().expect("an address")),
+            "udp 127.0.0.1:9".to_owned(),
+            "abstract-pair ikigai".to_owned(),
+            format!("kill {}", std::process::id()),
+            "unshare-user".to_owned(),
+            "read /etc/hostname".to_owned(),
+        ];
+        let outcome =
+            rig.run(&intruder, |call| call.args = attempts.iter().map(Into::into).collect());
+        let said: Vec<&str> = text(&outcome.stdout).lines().collect();
+        assert_eq!(said.len(), attempts.len(), "{outcome:?}");
+        assert!(said.iter().all(|said| said.contains("os error")), "{said:?}");
+        let level = outcome.level.expect("it ran");
+        assert_eq!(open(&level), ["fs", "processes", "memory", "kill_tree"], "{level:?}");
+        assert!(level.fs.reason().is_some_and(|why| why.contains("user namespace")), "{level:?}");
+        let alive = rig.fifo();
+        let outcome = rig.run(
+            &rig.script("exec 9>alive; (setsid sleep 1000 &); echo hi >file; cat file"),
+            |_| {},
+        );
+        assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "hi\n"), "{outcome:?}");
+        alive.assert_nobody();
+        // Its supervisor has its user, and is out of its reach all the same.
+        let outcome = rig.run(&rig.script("kill -KILL $PPID || exit 5"), |_| {});
+        assert_eq!(outcome.exit, Exit::Code(5), "{outcome:?}");
+        let required = run(&rig, &rig.script("exit 0"), |grant| grant.sandbox = Sandbox::Require);
+        assert!(not_started(&required).contains("fs is partial"), "{required:?}");
+    });
+}
+
+#[test]
+fn a_probe_says_what_a_call_would() {
+    each_user(Sandbox::Prefer, |rig| {
+        let found = rig.machine();
+        let outcome = rig.run(&rig.script("exit 0"), |_| {});
+        assert_eq!(Some(found.level), outcome.level);
+        assert!(
+            found.layers.iter().all(|layer| layer.name == "cgroup" || layer.hold.is_enforced()),
+            "{:?}",
+            found.layers
+        );
+        let landlock = found.layers.iter().find(|layer| layer.name == "Landlock").expect("listed");
+        assert!(landlock.detail.as_ref().is_some_and(|it| it.starts_with("ABI ")), "{landlock:?}");
+        let bare = rig.under_a_filter();
+        let found = bare.machine();
+        assert_eq!(Some(found.level), bare.run(&bare.script("exit 0"), |_| {}).level);
+        for name in ["user namespace", "mount namespace", "PID namespace", "network namespace"] {
+            let layer = found.layers.iter().find(|layer| layer.name == name).expect("listed");
+            assert!(matches!(layer.hold, Hold::None(_)), "{layer:?}");
+        }
+    });
+    let runtime = rig::one_thread();
+    let none = runtime.block_on(Supervisor::at(Path::new("/bin/false")).machine());
+    assert_eq!(open(&none.level).len(), 6, "{none:?}");
+}
