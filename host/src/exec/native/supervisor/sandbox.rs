@@ -27,6 +27,9 @@ use crate::exec::native::plan::{Confinement, End, Plan};
 /// The first kernel that counts the processes of a user namespace apart.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
+/// The least that the kernel's bound on processes is set to.
+const LEAST_PROCESS_LIMIT: u64 = 1024;
+
 /// A way to have namespaces.
 #[derive(Clone, Copy)]
 struct Rung {
@@ -175,10 +178,9 @@ fn prepare(
     let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, process_limit };
     let level = achieved.level();
     // The supervisor counts, and ends the call that has too many. This stops what
-    // grows faster than it looks.
-    let processes = plan.bounds.processes;
-    let processes =
-        process_limit.then(|| processes.saturating_add(processes / 4).saturating_add(16));
+    // grows faster than it looks, far enough above for it to see.
+    let most = plan.bounds.processes.saturating_mul(4).max(LEAST_PROCESS_LIMIT);
+    let processes = process_limit.then_some(most);
     Ok(Prepared {
         layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &level),

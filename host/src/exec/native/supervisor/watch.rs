@@ -38,6 +38,9 @@ const SHARE_OF_TIME: u32 = 20;
 /// those of another user, which a program with setuid may have started.
 const STUBBORN: Duration = Duration::from_millis(800);
 
+/// How long processes are hunted that can be killed and become more meanwhile.
+const HUNT: Duration = Duration::from_secs(10);
+
 /// What one call needs while it lasts.
 pub(super) struct Watch {
     pub(super) request: Request,
@@ -187,11 +190,12 @@ impl Watch {
     /// descendant either. Returns how many could not be killed.
     fn end_descent(&mut self) -> io::Result<usize> {
         let own = descent::own_pid()?;
-        let give_up = Instant::now() + STUBBORN;
+        let began = Instant::now();
         let mut refused = None;
         while self.reap_all()? {
             let descendants = descent::of(own)?;
-            if Instant::now() > give_up {
+            let patience = if refused.is_some() { STUBBORN } else { HUNT };
+            if began.elapsed() > patience {
                 if let Some(error) = refused {
                     self.notes
                         .push(format!("a process that the tool left cannot be killed: {error}"));
