@@ -17,6 +17,7 @@ use ikigai::exec::wasm::Runtime;
 use ikigai::exec::wasm::cache::Cache;
 use ikigai::exec::{Exit, Lane as _};
 use ikigai::limits::Limits;
+use ikigai::policy::Sandbox;
 use ikigai::registry::Depth;
 use tokio_util::sync::CancellationToken;
 
@@ -205,8 +206,8 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     })
 }
 
-/// A native call through the host and its supervisor, and a plain spawn; then the
-/// same from a host that is large.
+/// A native call through the host and its supervisor, without a sandbox and in one, and
+/// a plain spawn; then the same from a host that is large.
 fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LARGE: usize = 512 << 20;
     let tree = rig.small_tree();
@@ -215,16 +216,19 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let path = rig.tool("file-read");
     let supervisor = Supervisor::at(rig.host_program());
     let program = NativeProgram::new(path.clone(), supervisor);
+    let run = |sandbox| {
+        let mut call = rig::call(&tree, &[], &input);
+        Arc::make_mut(&mut call.grant).sandbox = sandbox;
+        let outcome = runtime.block_on(program.run(call));
+        ensure!(outcome.exit == Exit::Code(0), "a native call failed: {outcome:?}");
+        Ok(())
+    };
     let measure = || {
         in_turn(
             rig.rounds(5),
             &mut [
-                ("host", SPAWNS, &mut || {
-                    let call = rig::call(&tree, &[], &input);
-                    let outcome = runtime.block_on(program.run(call));
-                    ensure!(outcome.exit == Exit::Code(0), "a native call failed: {outcome:?}");
-                    Ok(())
-                }),
+                ("host", SPAWNS, &mut || run(Sandbox::Off)),
+                ("sandbox", SPAWNS, &mut || run(Sandbox::Require)),
                 ("spawn", SPAWNS, &mut || rig::spawn(&path, &tree, &input).map(drop)),
             ],
         )

@@ -179,7 +179,14 @@ fn lines() -> Vec<Line> {
             Some(AtMost(0.8)),
         ),
         (
-            "the same in a host of 512 MiB",
+            "native call in the full sandbox, above a plain spawn",
+            "native",
+            More("sandbox", "spawn"),
+            Millis,
+            Some(AtMost(2.0)),
+        ),
+        (
+            "a native call without a sandbox, in a host of 512 MiB",
             "native_large_host",
             More("host", "spawn"),
             Millis,

@@ -22,6 +22,13 @@ use seccompiler::{
 /// numbers of new calls are the same on every architecture, and grow.
 const LAST_KNOWN: u32 = 466;
 
+/// This program's architecture, as the kernel names it to a filter: the machine of its ELF
+/// files, of 64 bits and little-endian.
+const OWN_ARCHITECTURE: u32 = {
+    let machine = if cfg!(target_arch = "aarch64") { libc::EM_AARCH64 } else { libc::EM_X86_64 };
+    machine as u32 | 0xc000_0000
+};
+
 /// The bit that marks a call by the rules of x32, whose numbers the list does not
 /// know, on a kernel that has them.
 #[cfg(target_arch = "x86_64")]
@@ -98,14 +105,13 @@ pub(super) fn available() -> io::Result<()> {
 /// of no other can.
 pub(super) fn program(internet: bool) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(
-        rules(internet).map_err(io::Error::other)?,
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::EPERM.cast_unsigned()),
-        arch,
-    );
-    let rules = filter.and_then(BpfProgram::try_from).map_err(io::Error::other)?;
-    Ok(preamble().into_iter().chain(rules).collect())
+    let rules = rules(internet).map_err(io::Error::other)?;
+    let judged: Vec<u32> = rules.keys().filter_map(|call| u32::try_from(*call).ok()).collect();
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let rules = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)
+        .and_then(BpfProgram::try_from)
+        .map_err(io::Error::other)?;
+    Ok(preamble().into_iter().chain(dispatch(&judged)).chain(rules).collect())
 }
 
 fn rules(internet: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
@@ -143,21 +149,22 @@ fn rules(internet: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
     Ok(rules)
 }
 
-/// What the rules cannot say: judges by the call's number alone. The
-/// architecture, which the numbers depend on, is judged by the rules that follow.
+/// What the rules cannot say: judges by the architecture and the call's number alone.
 fn preamble() -> Vec<sock_filter> {
-    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-    let line = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
-    let jump = |condition: u32, jt, jf, k| line(libc::BPF_JMP | condition | libc::BPF_K, jt, jf, k);
+    // Where the two are in `seccomp_data`.
+    const NUMBER: u32 = 0;
+    const ARCHITECTURE: u32 = 4;
+    let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
     let lines: &[sock_filter] = &[
-        // The number is the first field of `seccomp_data`.
-        line(LOAD, 0, 0, 0),
+        line(LOAD, 0, 0, ARCHITECTURE),
+        jump(libc::BPF_JEQ, 1, 0, OWN_ARCHITECTURE),
+        line(RETURN, 0, 0, foreign),
+        line(LOAD, 0, 0, NUMBER),
         #[cfg(target_arch = "x86_64")]
         jump(libc::BPF_JGE, 0, 1, X32),
         #[cfg(target_arch = "x86_64")]
-        line(RETURN, 0, 0, u32::from(SeccompAction::KillProcess)),
+        line(RETURN, 0, 0, foreign),
         // Its flags are in memory, where a filter cannot look; C libraries know `clone`.
         jump(libc::BPF_JEQ, 1, 0, libc::SYS_clone3 as u32),
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
@@ -166,20 +173,151 @@ fn preamble() -> Vec<sock_filter> {
     lines.to_vec()
 }
 
+/// Allows at once what no rule judges, and goes on to the rules with the rest. They are one
+/// long chain, and the kernel walks it for each number that exists when it takes the
+/// filter: a quarter of a millisecond for every call of a tool.
+fn dispatch(judged: &[u32]) -> Vec<sock_filter> {
+    fn tree(judged: &[u32]) -> Vec<sock_filter> {
+        let allowed = line(RETURN, 0, 0, u32::from(SeccompAction::Allow));
+        if judged.len() <= 4 {
+            let found = judged.iter().map(|call| jump(libc::BPF_JEQ, 0, 0, *call));
+            return found.chain([allowed]).collect();
+        }
+        let (low, high) = judged.split_at(judged.len() / 2);
+        let low = tree(low);
+        let split = jump(libc::BPF_JGE, low.len() as u8, 0, high[0]);
+        [split].into_iter().chain(low).chain(tree(high)).collect()
+    }
+    let mut lines = tree(judged);
+    let length = lines.len();
+    let found = jump(libc::BPF_JEQ, 0, 0, 0).code;
+    for (index, line) in lines.iter_mut().enumerate().filter(|(_, line)| line.code == found) {
+        line.jt = (length - index - 1) as u8;
+    }
+    lines
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+fn line(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}
+
+fn jump(condition: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    line(libc::BPF_JMP | condition | libc::BPF_K, jt, jf, k)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn both_filters_compile_and_fit() {
-        for internet in [true, false] {
-            let length = program(internet).expect("compiles").len();
-            assert!(length < 1000, "{length}");
+    /// What the filter makes of a call, as the kernel would read it.
+    fn judge(program: &[sock_filter], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let words: Vec<u32> = [number, architecture, 0, 0]
+            .into_iter()
+            .chain(arguments.into_iter().flat_map(|it| [it as u32, (it >> 32) as u32]))
+            .collect();
+        let (mut at, mut value) = (0, 0_u32);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let code = u32::from(code);
+            let holds = match code & 0xf0 {
+                _ if code == LOAD => {
+                    value = words[k as usize / 4];
+                    continue;
+                }
+                _ if code == RETURN => return k,
+                _ if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => {
+                    value &= k;
+                    continue;
+                }
+                libc::BPF_JA => {
+                    at += k as usize;
+                    continue;
+                }
+                libc::BPF_JEQ => value == k,
+                libc::BPF_JGT => value > k,
+                libc::BPF_JGE => value >= k,
+                _ => panic!("unexpected {code:#x}"),
+            };
+            at += usize::from(if holds { jt } else { jf });
         }
     }
 
+    fn own(internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
+        let program = program(internet).expect("compiles");
+        judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
+    }
+
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+    const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    const MISSING: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+
     #[test]
-    fn no_refused_call_is_beyond_the_last_known() {
-        assert!(REFUSED.iter().all(|call| u32::try_from(*call).expect("a number") <= LAST_KNOWN));
+    fn what_is_listed_is_refused_and_nothing_else() {
+        let program = program(true).expect("compiles");
+        for number in 0..=LAST_KNOWN {
+            let call = c_long::from(number);
+            let judgement = judge(&program, OWN_ARCHITECTURE, number, [0; 6]);
+            let expected = match call {
+                libc::SYS_clone3 => MISSING,
+                // Of family 0.
+                libc::SYS_socket => REFUSAL,
+                call if REFUSED.contains(&call) => REFUSAL,
+                _ => ALLOWED,
+            };
+            assert_eq!(judgement, expected, "{number}");
+        }
+        assert!(program.len() < 1000 && REFUSED.iter().all(|it| *it <= c_long::from(LAST_KNOWN)));
+    }
+
+    #[test]
+    fn arguments_decide_where_they_must() {
+        let first = |value: i32| [u64::from(value.cast_unsigned()), 0, 0, 0, 0, 0];
+        let second = |value: u64| [0, value, 0, 0, 0, 0];
+        for flag in NAMESPACES {
+            let flags = first(flag | libc::CLONE_VM | libc::SIGCHLD);
+            assert_eq!(own(true, libc::SYS_clone, flags), REFUSAL, "{flag:#x}");
+        }
+        assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_THREAD)), ALLOWED);
+        for (family, online) in [
+            (libc::AF_INET, true),
+            (libc::AF_INET6, true),
+            (libc::AF_UNIX, false),
+            (libc::AF_NETLINK, false),
+        ] {
+            // What is above the 32 bits that the kernel reads changes nothing.
+            let [family, ..] = first(family);
+            let high = [family | 1 << 40, 0, 0, 0, 0, 0];
+            assert_eq!(own(true, libc::SYS_socket, high) == ALLOWED, online, "{family}");
+            assert_eq!(own(false, libc::SYS_socket, high), REFUSAL, "{family}");
+        }
+        for (kind, judgement) in [
+            (libc::SOCK_STREAM | libc::SOCK_CLOEXEC, ALLOWED),
+            (libc::SOCK_SEQPACKET, ALLOWED),
+            (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, REFUSAL),
+        ] {
+            let kind = second(u64::from(kind.cast_unsigned()));
+            assert_eq!(own(true, libc::SYS_socketpair, kind), judgement, "{kind:?}");
+        }
+        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI as u64 | 1 << 32)), REFUSAL);
+        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS as u64)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
+    }
+
+    #[test]
+    fn another_architecture_kills_and_a_newer_call_is_missing() {
+        let program = program(true).expect("compiles");
+        let i386 = 0x4000_0003;
+        for number in [0, 20, 1000] {
+            let judgement = judge(&program, i386, number, [0; 6]);
+            assert_eq!(judgement, libc::SECCOMP_RET_KILL_PROCESS);
+        }
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(own(true, c_long::from(X32), [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(own(true, c_long::from(LAST_KNOWN) + 1, [0; 6]), MISSING);
     }
 }

@@ -124,7 +124,9 @@ pub(super) unsafe fn clone(
     Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)
 }
 
-/// Memory for the stack of a child.
+/// Memory for the stack of a child. It stays mapped for as long as this process
+/// lives, which is one call: to unmap it would interrupt every processor that the
+/// child ran on, for longer than most of the sandbox takes.
 pub(super) struct Stack {
     start: *mut c_void,
     length: usize,
@@ -152,14 +154,6 @@ impl Stack {
 
     fn top(&self) -> *mut c_void {
         self.start.wrapping_byte_add(self.length)
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and the child that ran on it no longer does: it
-        // has a memory of its own, or has ended. A failure would leave it mapped.
-        unsafe { libc::munmap(self.start, self.length) };
     }
 }
 
