@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai::exec::level::{Hold, Level};
 use ikigai::exec::native::{Supervisor, Without};
-use ikigai::exec::{Exit, Outcome};
+use ikigai::exec::{Exit, Outcome, Stdin};
 use ikigai::limits::Limit;
 use ikigai::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
@@ -191,6 +192,28 @@ fn a_fifo_of_the_workspace_holds_nobody_up() {
         assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::WallClock)));
         assert_eq!(rig.run(&rig.script("exit 6"), |_| {}).exit, Exit::Code(6));
     });
+}
+
+#[test]
+fn a_directory_as_stdin_is_no_way_out() {
+    let alone = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "confined::with_a_directory_as_stdin", "--ignored"])
+        .stdin(fs::File::open("/").expect("a directory"))
+        .output()
+        .expect("runs");
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+}
+
+#[test]
+#[ignore = "runs inside another test"]
+fn with_a_directory_as_stdin() {
+    let run =
+        |rig: &Rig| rig.run(&rig.script("ls /proc/self/fd/0/"), |call| call.stdin = Stdin::Inherit);
+    each_user(Sandbox::Off, |rig| {
+        let outcome = run(rig);
+        assert!(text(&outcome.stdout).lines().any(|name| name == "usr"), "{outcome:?}");
+    });
+    each_user(Sandbox::Prefer, |rig| assert!(not_started(&run(rig)).contains("directory")));
 }
 
 #[test]
