@@ -270,6 +270,33 @@ fn an_interpreter_elsewhere_is_found_with_what_it_is_installed_with() {
 }
 
 #[test]
+fn what_a_tool_says_of_its_interpreter_shows_nothing_else() {
+    each_user(Sandbox::Require, |rig| {
+        let private = rig.path("private");
+        directory(&private);
+        fs::write(private.join("key"), "secret\n").expect("written");
+        let key = private.join("key");
+        directory(&rig.path("tools/bin"));
+        symlink("/bin/sh", rig.path("tools/bin/python3")).expect("made");
+        fs::write(rig.path("tools/pyvenv.cfg"), format!("home = {}\n", private.display()))
+            .expect("written");
+        symlink(&key, rig.path("tools/key")).expect("made");
+        let private = key.display();
+        for line in [
+            format!("#!/usr/bin/env -S -u {private} sh"),
+            format!("#!{}/tools/bin/python3", rig.workspace().display()),
+            format!("#!/usr/bin/env -S {}/tools/../private/key=1 sh", rig.workspace().display()),
+        ] {
+            let tool = rig.file("tools/tool", &format!("{line}\ncat {private} || exit 9\n"), 0o755);
+            let outcome = run(rig, &tool, |grant| grant.dirs.clear());
+            assert_eq!(outcome.exit, Exit::Code(9), "{line}: {outcome:?}");
+            let outcome = run(rig, &tool, |grant| grant.sandbox = Sandbox::Off);
+            assert_eq!(text(&outcome.stdout), "secret\n", "{line}: {outcome:?}");
+        }
+    });
+}
+
+#[test]
 fn what_compilers_interpreters_and_git_need_is_there() {
     each_user(Sandbox::Require, |rig| {
         for (program, script) in [

@@ -25,7 +25,13 @@ const LAST_KNOWN: u32 = 466;
 /// This program's architecture, as the kernel names it to a filter: the machine of its ELF
 /// files, of 64 bits and little-endian.
 const OWN_ARCHITECTURE: u32 = {
-    let machine = if cfg!(target_arch = "aarch64") { libc::EM_AARCH64 } else { libc::EM_X86_64 };
+    let machine = if cfg!(target_arch = "aarch64") {
+        libc::EM_AARCH64
+    } else if cfg!(target_arch = "riscv64") {
+        libc::EM_RISCV
+    } else {
+        libc::EM_X86_64
+    };
     machine as u32 | 0xc000_0000
 };
 

@@ -2,13 +2,15 @@
 //! where a script names an interpreter, that one's.
 //!
 //! Owns the guess of what belongs to a program, which shows as little as will do:
-//! a program in somebody's home does not show the home.
+//! a program in somebody's home does not show the home. A tool is not trusted, and
+//! nor is what it says of its interpreter: that shows directories by the name of
+//! `bin`, `lib` and `shims` around something executable, and no other.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::view::{View, path_of, variable};
@@ -96,7 +98,7 @@ fn show_interpreter(view: &mut View, interpreter: &Path) {
 
 fn show_installed(view: &mut View, program: &Path) {
     let Some(dir) = program.parent() else { return };
-    if view.has(program) {
+    if view.has(program) || !is_executable(program) {
         return;
     }
     let prefix = dir.parent().filter(|prefix| *prefix != Path::new("/"));
@@ -112,8 +114,13 @@ fn show_installed(view: &mut View, program: &Path) {
         }
         // Version managers: a script that looks for the program beside its directory.
         (Some("shims"), Some(prefix)) if !is_shared(view, prefix) => view.show(prefix),
-        _ => show_beside(view, program),
+        _ => view.show(program),
     }
+}
+
+fn is_executable(program: &Path) -> bool {
+    let executable = |it: &fs::Metadata| it.is_file() && it.permissions().mode() & 0o111 != 0;
+    fs::metadata(program).is_ok_and(|it| executable(&it))
 }
 
 /// `home = DIR` of a `pyvenv.cfg`.
@@ -148,10 +155,14 @@ fn named_by(script: &Path, plan: &Plan) -> Option<Vec<PathBuf>> {
 
 /// The program that `name` stands for in the tool's PATH.
 fn find(name: &OsStr, plan: &Plan) -> Option<PathBuf> {
+    // What looks like the program may be the argument of an option.
+    if name.as_bytes().contains(&b'/') {
+        return None;
+    }
     let path = variable(plan, "PATH").unwrap_or(OsStr::new(PATH));
     std::env::split_paths(path)
         .map(|dir| dir.join(name))
-        .find(|program| program.is_absolute() && program.is_file())
+        .find(|program| program.is_absolute() && is_executable(program))
 }
 
 fn head(path: &Path, length: u64) -> Option<Vec<u8>> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, getegid, geteuid, getgroups, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -17,7 +17,8 @@ pub(super) fn may_make_namespaces() -> bool {
 /// Leaves the groups that root may have beside its own: they cannot be left inside
 /// of a user namespace, and would open what they may open. Nobody else may leave them.
 pub(super) fn leave_groups() -> io::Result<()> {
-    if !geteuid().is_root() {
+    let own = getegid();
+    if !geteuid().is_root() || getgroups()?.iter().all(|group| *group == own) {
         return Ok(());
     }
     // SAFETY: a system call on numbers; this process has one thread.

@@ -51,10 +51,7 @@ impl Rung {
 /// Serves the call of a sandboxed tool.
 pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
     let without = watch.request.plan.kind.without;
-    let mut notes = Vec::new();
-    if let Err(error) = privileges::leave_groups() {
-        notes.push(format!("groups were not left: {error}"));
-    }
+    let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
     let rungs = [
         (!without.user_namespace, Rung { user_namespace: true }),
@@ -65,7 +62,7 @@ pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
         let flags = rung.flags(&watch.request.plan);
         let init = |unbound: Option<io::Error>| {
             unbound.map_or(Ok(()), Err)?;
-            inside(watch, rung, identity, notes.clone())
+            inside(watch, rung, identity, groups.clone())
         };
         // SAFETY: this process has one thread, and nothing here holds a lock.
         match unsafe { namespace::enter(flags, init) } {
@@ -80,7 +77,7 @@ pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
         missing.push("left out".to_owned());
     }
     set_child_subreaper(Some(getpid()))?;
-    outside(watch, missing.join("; "), notes)
+    outside(watch, missing.join("; "), groups)
 }
 
 /// What surrounds the tool already when the layers of its own process are made.
@@ -88,6 +85,8 @@ struct Surroundings {
     /// Whether there is a user namespace too; or why there are none.
     namespaces: Result<bool, String>,
     proc: Result<(), String>,
+    /// Whether root's other groups were left.
+    groups: Result<(), String>,
     /// Places that are the tool's own, and writable.
     own: Vec<PathBuf>,
 }
@@ -97,7 +96,7 @@ fn inside(
     watch: &mut Watch,
     rung: Rung,
     identity: Identity,
-    notes: Vec<String>,
+    groups: Result<(), String>,
 ) -> io::Result<ExitCode> {
     if rung.user_namespace {
         identity.map()?;
@@ -111,15 +110,16 @@ fn inside(
     let surroundings = Surroundings {
         namespaces: Ok(rung.user_namespace),
         proc: proc.map_err(|error| error.to_string()),
+        groups,
         own: root::OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
     };
-    let prepared = prepare(&watch.request.plan, &view, surroundings, notes)?;
+    let prepared = prepare(&watch.request.plan, &view, surroundings)?;
     drop(view);
     Ok(watch.run(true, prepared))
 }
 
 /// As a plain subreaper.
-fn outside(watch: &mut Watch, missing: String, notes: Vec<String>) -> io::Result<ExitCode> {
+fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<ExitCode> {
     let view = match view_of(watch) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, false, refusal)),
@@ -127,9 +127,10 @@ fn outside(watch: &mut Watch, missing: String, notes: Vec<String>) -> io::Result
     let surroundings = Surroundings {
         namespaces: Err(missing),
         proc: Err("no PID namespace".to_owned()),
+        groups,
         own: Vec::new(),
     };
-    let prepared = prepare(&watch.request.plan, &view, surroundings, notes)?;
+    let prepared = prepare(&watch.request.plan, &view, surroundings)?;
     drop(view);
     Ok(watch.run(false, prepared))
 }
@@ -147,16 +148,12 @@ fn view_of(watch: &Watch) -> Result<View, End> {
 }
 
 /// What is the same on every rung: privileges, Landlock, the filter, and the judgement.
-fn prepare(
-    plan: &Plan,
-    view: &View,
-    surroundings: Surroundings,
-    notes: Vec<String>,
-) -> io::Result<Prepared> {
-    let Surroundings { namespaces, proc, own } = surroundings;
+fn prepare(plan: &Plan, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
+    let Surroundings { namespaces, proc, groups, own } = surroundings;
     let kind = plan.kind;
     privileges::close_to_others()?;
     let capabilities = privileges::drop_all().map_err(|error| error.to_string());
+    let capabilities = capabilities.and(groups);
     let (landlock, domain) = match landlock(plan, view, &own) {
         Ok((version, domain)) => (Ok(version), Some(domain)),
         Err(why) => (Err(why), None),
@@ -185,7 +182,7 @@ fn prepare(
         layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &level),
         level,
-        notes,
+        notes: Vec::new(),
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
             domain,
