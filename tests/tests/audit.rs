@@ -7,6 +7,8 @@ mod ask;
 mod follow;
 #[path = "audit/log.rs"]
 mod log;
+#[path = "audit/secrets.rs"]
+mod secrets;
 
 use std::fs;
 

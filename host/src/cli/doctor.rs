@@ -3,6 +3,7 @@
 
 mod machine;
 mod places;
+mod policy;
 mod runtime;
 mod tools;
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 use super::error::{self, CliError};
 use super::options::Options;
 use super::print;
+use crate::registry::Depth;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -66,11 +68,12 @@ impl Check {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let places = host.registry.places();
+    let snapshot = host.registry.scan(Depth::Failed).await;
     let mut checks = machine::checks();
     checks.extend(runtime::checks());
-    checks.extend(tools::checks(host).await);
-    checks.extend(places::checks(places));
+    checks.extend(policy::checks(host));
+    checks.extend(tools::checks(host, &snapshot));
+    checks.extend(places::checks(host.registry.places()));
     checks.extend(keys());
     let good = checks.iter().all(|check| check.status != Status::Fail);
     let text = if arguments.json {

@@ -7,16 +7,15 @@ use super::Check;
 use crate::host::Host;
 use crate::places;
 use crate::policy::{Backend, Origin};
-use crate::registry::{Depth, Snapshot};
+use crate::registry::Snapshot;
 
 const SECTION: &str = "tools";
 
-pub(super) async fn checks(host: &Host) -> Vec<Check> {
-    let snapshot = host.registry.scan(Depth::Failed).await;
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let dirs = host.registry.places();
     let mut checks = vec![
-        directory(dirs.system_tools.as_deref(), Origin::System, &snapshot),
-        directory(dirs.user_tools.as_deref(), Origin::User, &snapshot),
+        directory(dirs.system_tools.as_deref(), Origin::System, snapshot),
+        directory(dirs.user_tools.as_deref(), Origin::User, snapshot),
     ];
     checks.push(match snapshot.skipped().len() {
         0 => Check::new(SECTION, "skipped", "none"),
