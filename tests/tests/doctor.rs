@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
 use serde_json::Value;
@@ -94,6 +95,49 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     mode(&host.scratch().join("state"), 0o555);
     let ran = doctor(&host.as_nobody());
     assert!(check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be made"));
+}
+
+/// Runs the host where nobody can make a namespace; nothing where that cannot be
+/// brought about.
+fn without_namespaces(host: &Host, args: &[&str]) -> Option<Ran> {
+    let forbid = "for n in user mnt pid net ipc uts; do echo 0 >/proc/sys/user/max_${n}_namespaces \
+                  || exit 99; done; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-Ur", "sh", "-c", forbid, "sh"]).arg(host.command().get_program()).args(args);
+    command.current_dir(host.workspace()).env_clear();
+    command.envs(host.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let works = Command::new("unshare").args(["-Ur", "true"]).output();
+    works.is_ok_and(|output| output.status.success()).then(|| Ran::of(&mut command, b""))
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
+fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
+    let host = Host::new();
+    for (sandbox, code) in [("require", 1), ("prefer", 0)] {
+        let text = format!("[tools.bash]\nbackend = \"native\"\nsandbox = \"{sandbox}\"\n");
+        let policy = host.write("policy/policy.toml", text, 0o600);
+        let flags = ["--policy", policy.to_str().expect("UTF-8")];
+        let args = [&flags[..], &["doctor", "--json"]].concat();
+        let Some(ran) = without_namespaces(&host, &args) else {
+            return eprintln!("left out: no user namespace to forbid namespaces in");
+        };
+        let ran = ran.expect_code(code);
+        assert_eq!(ran.json()["good"], code == 0, "{ran}");
+        assert_eq!(check(&ran, "fs")["status"], "warn", "{ran}");
+        assert!(check(&ran, "mount namespace")["advice"].is_string(), "{ran}");
+        let detail = check(&ran, "user")["detail"].as_str().expect("text").to_owned();
+        assert!(detail.contains("policy.toml"), "{ran}");
+        if code == 1 {
+            let bash = check(&ran, "bash");
+            assert_eq!(bash["status"], "fail", "{bash}");
+            assert!(bash["detail"].as_str().expect("text").contains("fs is partial"), "{bash}");
+            // And so it is: it does not run.
+            let call = [&flags[..], &["tool", "call", "bash", r#"{"command":"true"}"#]].concat();
+            let ran = without_namespaces(&host, &call).expect("as before").expect_code(1);
+            assert_eq!(ran.json()["tool_success"], false, "{ran}");
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod machine;
 mod places;
 mod policy;
 mod runtime;
+mod sandbox;
 mod tools;
 
 use std::fmt::Write as _;
@@ -61,6 +62,11 @@ impl Check {
         Self { status: Status::Warn, advice: Some(advice.into()), ..self }
     }
 
+    /// Less than there could be, and nothing to do about it.
+    fn less(self) -> Self {
+        Self { status: Status::Warn, ..self }
+    }
+
     fn fail(self, advice: impl Into<String>) -> Self {
         Self { status: Status::Fail, advice: Some(advice.into()), ..self }
     }
@@ -71,6 +77,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot = host.registry.scan(Depth::Failed).await;
     let mut checks = machine::checks();
     checks.extend(runtime::checks());
+    checks.extend(sandbox::checks(host, &snapshot).await);
     checks.extend(policy::checks(host));
     checks.extend(tools::checks(host, &snapshot));
     checks.extend(places::checks(host.registry.places()));

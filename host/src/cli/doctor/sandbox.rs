@@ -1,0 +1,69 @@
+//! How far native tools can be kept to their grants here, and whether that is
+//! enough for what policy requires.
+
+use super::Check;
+use crate::exec::level::{Hold, Layer, Level};
+use crate::exec::native::{Machine, Supervisor};
+use crate::host::{Host, Subject};
+use crate::policy::{Backend, Sandbox};
+use crate::registry::Snapshot;
+
+const SECTION: &str = "native sandbox";
+
+pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let Machine { level, layers } = Supervisor::of_this_process().machine().await;
+    let mut checks: Vec<Check> = level
+        .holds()
+        .map(|(name, hold)| {
+            let check = Check::new(SECTION, name, hold.to_string());
+            if hold.is_enforced() { check } else { check.less() }
+        })
+        .into();
+    checks.extend(required(host, snapshot, &level));
+    checks.extend(layers.iter().map(layer));
+    checks
+}
+
+fn layer(layer: &Layer) -> Check {
+    let detail = match (&layer.hold, &layer.detail) {
+        (Hold::Enforced, Some(detail)) => detail.clone(),
+        (Hold::Enforced, None) => "there".to_owned(),
+        (hold, _) => hold.reason().unwrap_or("not there").to_owned(),
+    };
+    let check = Check::new("layers of the native sandbox", &layer.name, detail);
+    match &layer.remedy {
+        _ if layer.hold.is_enforced() => check,
+        Some(remedy) => check.warn(remedy),
+        None => check.less(),
+    }
+}
+
+/// Tools that do not run, because policy requires more for them than holds here.
+fn required(host: &Host, snapshot: &Snapshot, level: &Level) -> Vec<Check> {
+    // A bound on memory is no boundary: passing it harms nobody else's files.
+    let missing: Vec<String> = level
+        .holds()
+        .iter()
+        .filter(|(name, hold)| *name != "memory" && !hold.is_enforced())
+        .map(|(name, hold)| format!("{name} is {}", hold.as_str()))
+        .collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let requires = |subject: Subject<'_>| {
+        subject.build.backend() == Backend::Native
+            && host.decide(subject).is_ok_and(|it| it.grant.sandbox == Sandbox::Require)
+    };
+    snapshot
+        .tools()
+        .filter(|tool| requires(Subject::from(*tool)))
+        .map(|tool| {
+            let name = tool.name();
+            let text = format!("policy requires a sandbox for it: {}", missing.join(", "));
+            Check::new(SECTION, name, text).fail(format!(
+                "raise what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run \
+                 it with what there is"
+            ))
+        })
+        .collect()
+}
