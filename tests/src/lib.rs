@@ -2,6 +2,7 @@
 
 pub mod component;
 pub mod conformance;
+pub mod fidelity;
 pub mod host;
 pub mod leftovers;
 pub mod places;
