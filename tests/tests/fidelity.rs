@@ -81,6 +81,7 @@ fn the_component_answers_as_gnu_bash_did() {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn the_posix_shell_answers_the_same_where_the_command_is_posix() {
     if !has_gnu() {
         eprintln!("left out: the record is of GNU's tools, which are not all on this machine");
@@ -91,6 +92,7 @@ fn the_posix_shell_answers_the_same_where_the_command_is_posix() {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn gnu_bash_answers_as_it_did() {
     if !has_gnu() {
         eprintln!("left out: GNU bash 5, coreutils and jq are not all on this machine");
