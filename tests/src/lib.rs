@@ -3,6 +3,7 @@
 pub mod component;
 pub mod conformance;
 pub mod draw;
+pub mod fidelity;
 pub mod host;
 pub mod leftovers;
 #[cfg(target_os = "linux")]

@@ -70,12 +70,6 @@ impl Component {
         port
     }
 
-    /// Whether there is a component of `tool` at all.
-    #[must_use]
-    pub fn has(&self, tool: &str) -> bool {
-        self.programs.path().join(tool).with_extension("wasm").exists()
-    }
-
     /// The host trusts only a cache that belongs to its user.
     fn cache_of_nobody(&self) -> PathBuf {
         self.programs.path().join("cache-of-nobody")

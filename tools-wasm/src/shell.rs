@@ -1,0 +1,118 @@
+//! The shell port: an interpreter inside the component, over the granted directories.
+//!
+//! WASI has no processes, so the commands of a script are the interpreter's own. It
+//! is `bashkit`'s; this module gives it a file tree, an environment and commands of
+//! which none pretends to something that is not so, and takes its limits away: what
+//! bounds a call is the host.
+
+mod commands;
+mod errno;
+mod granted;
+mod limits;
+mod world;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bashkit::{Bash, Error, ExecOptions, ShellState, StreamData};
+use ikigai_tools::ports::Shell;
+use wasip2::filesystem::preopens::get_directories;
+
+use world::World;
+
+/// What the shell calls itself in its messages, as `sh -c` and `bash -c` do.
+const NAME: &str = "bash";
+
+/// The interpreter fails where a limit of its own is reached that cannot be raised.
+const EXIT_LIMIT: i32 = 2;
+
+const PATH: &str = "/usr/bin:/bin";
+
+/// The name of a user or a host that the component is not told.
+const UNKNOWN: &str = "?";
+
+/// Variables that the interpreter makes up, about a user and a machine that the
+/// component knows nothing of.
+const INVENTED: [&str; 8] =
+    ["HOME", "USER", "UID", "EUID", "PPID", "OSTYPE", "HOSTTYPE", "MACHTYPE"];
+
+/// The shell of a component.
+#[derive(Clone, Copy, Debug)]
+pub struct WasmShell;
+
+impl Shell for WasmShell {
+    fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| error.to_string())?;
+        runtime.block_on(run(command, output))
+    }
+}
+
+async fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
+    let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let mut shell = new_shell();
+    let sink = Arc::clone(&pending);
+    let emit = move |stdout: &StreamData, stderr: &StreamData| {
+        let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        // Both are whole here. A program's own output comes last, because it gathers
+        // what it writes to a pipe, and its complaints do not wait.
+        pending.extend_from_slice(stderr.as_bytes());
+        pending.extend_from_slice(stdout.as_bytes());
+    };
+    let options = ExecOptions::new().streaming(Box::new(emit)).stdin(StreamData::new());
+    let result = shell.exec_with_options(command, options).await;
+    output(&std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner)));
+    Ok(match result {
+        Ok(ended) => ended.exit_code,
+        Err(error) => {
+            output(complaint(&error, command).as_bytes());
+            EXIT_LIMIT
+        }
+    })
+}
+
+fn complaint(error: &Error, command: &str) -> String {
+    error.syntax_report(&format!("{NAME}: -c"), command).unwrap_or_else(|| match error {
+        Error::ResourceLimit(limit) => format!("{NAME}: {limit}\n"),
+        other => format!("{NAME}: {other}\n"),
+    })
+}
+
+fn new_shell() -> Bash {
+    let world = Arc::new(World::new(get_directories(), commands::names()));
+    let workspace = world.workspace().to_owned();
+    let mut builder = Bash::builder()
+        .fs(Arc::clone(&world) as Arc<dyn bashkit::FileSystem>)
+        .rootfs(false)
+        .cwd(&workspace)
+        .username(UNKNOWN)
+        .hostname(UNKNOWN)
+        .limits(limits::execution())
+        .memory_limits(limits::memory())
+        .session_limits(bashkit::SessionLimits::unlimited())
+        .builtin_filter(commands::is_kept);
+    builder = commands::add_own(builder, &world);
+    let mut shell = builder.build();
+    let mut state = shell.shell_state();
+    correct_variables(&mut state, &workspace);
+    shell.restore_shell_state(&state);
+    shell
+}
+
+/// The variables that a shell sets itself, and the environment that was granted.
+fn correct_variables(state: &mut ShellState, workspace: &str) {
+    for name in INVENTED {
+        state.variables.remove(name);
+        state.var_attrs.remove(name);
+    }
+    state.variables.insert("PATH".to_owned(), PATH.to_owned());
+    state.env.insert("PATH".to_owned(), PATH.to_owned());
+    state.env.insert("PWD".to_owned(), workspace.to_owned());
+    for (name, value) in std::env::vars_os() {
+        if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
+            state.variables.insert(name.clone(), value.clone());
+            state.env.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Which commands the shell has: the interpreter's, less those that would invent a
+//! machine, a user or a network, and our own in place of those that stop short.
+
+mod absent;
+mod du;
+mod endless;
+mod expr;
+mod head;
+mod links;
+mod ls;
+mod machine;
+mod modes;
+mod seq;
+mod stat;
+mod zcat;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bashkit::{BashBuilder, CommandContext, CommandStatus, Result, normalize_path};
+
+use super::world::World;
+
+/// Commands that are programs elsewhere, and so have a file in `/usr/bin`.
+const PROGRAMS: &[&str] = &[
+    "[",
+    "awk",
+    "base32",
+    "base64",
+    "basename",
+    "basenc",
+    "bash",
+    "bc",
+    "bunzip2",
+    "bzcat",
+    "bzip2",
+    "cat",
+    "chmod",
+    "cksum",
+    "cmp",
+    "column",
+    "comm",
+    "cp",
+    "cut",
+    "date",
+    "dd",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "egrep",
+    "env",
+    "expand",
+    "expr",
+    "factor",
+    "false",
+    "fgrep",
+    "file",
+    "find",
+    "fmt",
+    "fold",
+    "gawk",
+    "grep",
+    "gunzip",
+    "gzip",
+    "head",
+    "hexdump",
+    "iconv",
+    "install",
+    "join",
+    "jq",
+    "less",
+    "link",
+    "ln",
+    "ls",
+    "make",
+    "mawk",
+    "md5sum",
+    "mkdir",
+    "mktemp",
+    "mv",
+    "nice",
+    "nl",
+    "nohup",
+    "nproc",
+    "numfmt",
+    "od",
+    "paste",
+    "patch",
+    "pr",
+    "printenv",
+    "printf",
+    "pwd",
+    "readlink",
+    "realpath",
+    "rev",
+    "rg",
+    "rm",
+    "rmdir",
+    "sed",
+    "seq",
+    "sh",
+    "sha1sum",
+    "sha224sum",
+    "sha256sum",
+    "sha384sum",
+    "sha512sum",
+    "shasum",
+    "shuf",
+    "sleep",
+    "sort",
+    "split",
+    "stat",
+    "strings",
+    "sum",
+    "tac",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "timeout",
+    "touch",
+    "tr",
+    "tree",
+    "true",
+    "truncate",
+    "tsort",
+    "uname",
+    "unexpand",
+    "uniq",
+    "unlink",
+    "unzip",
+    "uuidgen",
+    "wc",
+    "which",
+    "xargs",
+    "xxd",
+    "yes",
+    "zcat",
+    "zip",
+];
+
+/// Part of the shell itself.
+const BUILTINS: &[&str] = &[
+    ".",
+    ":",
+    "alias",
+    "bg",
+    "break",
+    "caller",
+    "cd",
+    "compgen",
+    "continue",
+    "dirs",
+    "disown",
+    "enable",
+    "eval",
+    "exit",
+    "export",
+    "fg",
+    "hash",
+    "jobs",
+    "kill",
+    "local",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "times",
+    "trap",
+    "type",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// The names that `/usr/bin` holds.
+pub(super) fn names() -> BTreeSet<String> {
+    PROGRAMS.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Whether a command of the interpreter stays.
+pub(super) fn is_kept(name: &str) -> bool {
+    PROGRAMS.contains(&name) || BUILTINS.contains(&name)
+}
+
+/// Adds our own commands; they take the place of the interpreter's.
+pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
+    builder
+        .command_resolver(Arc::new(absent::Absent))
+        .command("expr", expr::Expr)
+        .command("ls", ls::Ls)
+        .command("yes", endless::Yes)
+        .command("sleep", endless::Sleep)
+        .command("seq", seq::Seq)
+        .command("head", head::Head)
+        .command("ln", links::Ln(Arc::clone(world)))
+        .command("link", links::Link(Arc::clone(world)))
+        .command("chmod", modes::Chmod)
+        .command("umask", modes::Umask)
+        .command("du", du::Du)
+        .command("stat", stat::Stat)
+        .command("zcat", zcat::Zcat)
+        .command("uname", machine::Uname)
+        .command("nproc", machine::Nproc)
+}
+
+/// A path of a command's argument, absolute.
+fn absolute(cwd: &Path, path: &str) -> PathBuf {
+    normalize_path(&cwd.join(path))
+}
+
+/// Ends a command that was called wrongly or failed, with its reason.
+async fn fail(context: &CommandContext<'_>, reason: &str) -> Result<CommandStatus> {
+    context.stderr.write_all(format!("{}: {reason}\n", context.name).as_bytes()).await?;
+    Ok(CommandStatus::with_code(1))
+}
+
+/// The words of an error of a file: the C library's, where only the kind is told.
+fn reason(error: &bashkit::Error) -> String {
+    let bashkit::Error::Io(error) = error else { return error.to_string() };
+    match error.kind() {
+        io::ErrorKind::NotFound => "No such file or directory".to_owned(),
+        io::ErrorKind::NotADirectory => "Not a directory".to_owned(),
+        io::ErrorKind::IsADirectory => "Is a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,45 @@
+//! What a command says that is not here: what bash says, and no more.
+
+use std::sync::Arc;
+
+use bashkit::{
+    Builtin, BuiltinContext, CommandResolver, ExecResult, ExecutionPlan, Result, SubCommand,
+    async_trait,
+};
+
+const EXIT_NOT_FOUND: i32 = 127;
+
+/// Answers for every name that is no command. The interpreter by itself would add
+/// hints about a sandbox that is not this one.
+pub(in crate::shell) struct Absent;
+
+struct NotFound(String);
+
+impl CommandResolver for Absent {
+    fn resolve(&self, name: &str) -> Option<Arc<dyn Builtin>> {
+        Some(Arc::new(NotFound(name.to_owned())))
+    }
+}
+
+#[async_trait]
+impl Builtin for NotFound {
+    async fn execute(&self, _: BuiltinContext<'_>) -> Result<ExecResult> {
+        Ok(ExecResult::err(format!("bash: {}: command not found\n", self.0), EXIT_NOT_FOUND))
+    }
+
+    /// Only the interpreter knows the line, and tells it to a script alone.
+    async fn execution_plan(&self, _: &BuiltinContext<'_>) -> Result<Option<ExecutionPlan>> {
+        let name = self.0.replace('\'', "'\\''");
+        let script = format!(
+            "command printf '%s: line %s: %s: command not found\\n' \"$0\" \"$LINENO\" '{name}' >&2; \
+             (exit {EXIT_NOT_FOUND})"
+        );
+        let command = SubCommand {
+            name: "eval".to_owned(),
+            args: vec![script],
+            stdin: None,
+            assignments: Vec::new(),
+        };
+        Ok(Some(ExecutionPlan::Batch { commands: vec![command] }))
+    }
+}

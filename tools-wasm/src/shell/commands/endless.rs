@@ -1,0 +1,58 @@
+//! Commands whose length is their caller's to say: the interpreter's stop short.
+
+use std::time::Duration;
+
+use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
+
+use super::fail;
+
+/// Written at once, in bytes: what a pipe holds.
+const CHUNK_BYTES: usize = 4096;
+
+/// `yes`: ends when nobody reads any more, or by the host's limits.
+pub(super) struct Yes;
+
+#[async_trait]
+impl Command for Yes {
+    async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        let words = if context.args.is_empty() { "y".to_owned() } else { context.args.join(" ") };
+        let line = format!("{words}\n").into_bytes();
+        let chunk = line.repeat((CHUNK_BYTES / line.len()).max(1));
+        loop {
+            context.stdout.write_all(&chunk).await?;
+        }
+    }
+}
+
+/// `sleep`
+pub(super) struct Sleep;
+
+#[async_trait]
+impl Command for Sleep {
+    async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        if context.args.is_empty() {
+            return fail(&context, "missing operand").await;
+        }
+        let mut total = Duration::ZERO;
+        for argument in context.args {
+            let Some(interval) = interval(argument) else {
+                return fail(&context, &format!("invalid time interval '{argument}'")).await;
+            };
+            total = total.saturating_add(interval);
+        }
+        tokio::time::sleep(total).await;
+        Ok(CommandStatus::success())
+    }
+}
+
+fn interval(text: &str) -> Option<Duration> {
+    let (number, unit) = match text.char_indices().last()? {
+        (end, 's') => (&text[..end], 1.0),
+        (end, 'm') => (&text[..end], 60.0),
+        (end, 'h') => (&text[..end], 3600.0),
+        (end, 'd') => (&text[..end], 86400.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)? * unit;
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}

@@ -1,0 +1,216 @@
+//! `head`: the interpreter's own cannot read a device that has no end.
+
+use bashkit::{Command, CommandContext, CommandInput, CommandStatus, Result, async_trait};
+
+use super::{absolute, fail, reason};
+
+const DEFAULT_LINES: u64 = 10;
+
+/// Made at once of a device without end, in bytes.
+const CHUNK_BYTES: usize = 4096;
+
+/// How much of each input is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Amount {
+    bytes: bool,
+    count: u64,
+    /// All but the last so many.
+    but_last: bool,
+}
+
+impl Amount {
+    fn parse(text: &str, bytes: bool) -> Option<Self> {
+        let (but_last, number) = match text.strip_prefix('-') {
+            Some(number) => (true, number),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let factor = match &number[digits..] {
+            "" => 1,
+            "b" => 512,
+            "kB" => 1000,
+            "k" | "K" | "KiB" => 1 << 10,
+            "MB" => 1_000_000,
+            "M" | "MiB" => 1 << 20,
+            "GB" => 1_000_000_000,
+            "G" | "GiB" => 1 << 30,
+            _ => return None,
+        };
+        let count = number[..digits].parse::<u64>().ok()?.saturating_mul(factor);
+        Some(Self { bytes, count, but_last })
+    }
+
+    /// The part of a whole input that is shown.
+    fn of(self, contents: &[u8]) -> &[u8] {
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        if self.bytes {
+            let shown = if self.but_last { contents.len().saturating_sub(count) } else { count };
+            return &contents[..shown.min(contents.len())];
+        }
+        let lines = || contents.split_inclusive(|byte| *byte == b'\n');
+        let shown = if self.but_last { lines().count().saturating_sub(count) } else { count };
+        &contents[..lines().take(shown).map(<[u8]>::len).sum()]
+    }
+}
+
+/// `head [-n LINES] [-c BYTES] [-qv] [FILE…]`
+pub(super) struct Head;
+
+struct Options {
+    amount: Amount,
+    headers: Option<bool>,
+}
+
+#[async_trait]
+impl Command for Head {
+    async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        let (options, files) = match parse(context.args) {
+            Ok(parsed) => parsed,
+            Err(reason) => return fail(&context, &reason).await,
+        };
+        let files = if files.is_empty() { vec!["-"] } else { files };
+        let headers = options.headers.unwrap_or(files.len() > 1);
+        let mut status = CommandStatus::success();
+        for (index, file) in files.iter().enumerate() {
+            let contents = match device(file) {
+                _ if *file == "-" || *file == "/dev/stdin" => Ok(None),
+                Some(_) => Ok(None),
+                None => context.fs.read_file(&absolute(context.cwd, file)).await.map(Some),
+            };
+            let contents = match contents {
+                Ok(contents) => contents,
+                Err(error) => {
+                    let verb = match context.fs.stat(&absolute(context.cwd, file)).await {
+                        Ok(found) if found.file_type.is_dir() => "error reading",
+                        _ => "cannot open",
+                    };
+                    let preposition = if verb == "cannot open" { " for reading" } else { "" };
+                    let text = format!("{verb} '{file}'{preposition}: {}", reason(&error));
+                    status = fail(&context, &text).await?;
+                    continue;
+                }
+            };
+            if headers {
+                let name = if *file == "-" { "standard input" } else { file };
+                let gap = if index > 0 { "\n" } else { "" };
+                context.stdout.write_all(format!("{gap}==> {name} <==\n").as_bytes()).await?;
+            }
+            match (contents, device(file)) {
+                (Some(contents), _) => {
+                    context.stdout.write_all(options.amount.of(&contents)).await?;
+                }
+                (None, Some(fill)) => {
+                    if !options.amount.bytes || options.amount.but_last {
+                        return fail(&context, &format!("{file} has no end; use -c BYTES")).await;
+                    }
+                    write_device(&context, fill, options.amount.count).await?;
+                }
+                (None, None) => write_input(&context, options.amount).await?,
+            }
+        }
+        Ok(status)
+    }
+}
+
+/// Fills a buffer with what a device without end holds.
+type Fill = fn(&mut [u8]) -> std::result::Result<(), getrandom::Error>;
+
+fn device(path: &str) -> Option<Fill> {
+    match path {
+        "/dev/zero" => Some(|buffer| {
+            buffer.fill(0);
+            Ok(())
+        }),
+        "/dev/random" | "/dev/urandom" => Some(getrandom::fill),
+        _ => None,
+    }
+}
+
+async fn write_device(context: &CommandContext<'_>, fill: Fill, count: u64) -> Result<()> {
+    let mut left = count;
+    let mut buffer = [0; CHUNK_BYTES];
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        fill(&mut buffer[..length]).map_err(std::io::Error::other)?;
+        context.stdout.write_all(&buffer[..length]).await?;
+        left -= length as u64;
+    }
+    Ok(())
+}
+
+/// Shows the standard input, and reads no further than it must.
+async fn write_input(context: &CommandContext<'_>, amount: Amount) -> Result<()> {
+    if amount.but_last {
+        let mut contents = Vec::new();
+        let input: &CommandInput = &context.stdin;
+        while let Some(chunk) = input.read_chunk().await? {
+            contents.extend_from_slice(&chunk);
+        }
+        return context.stdout.write_all(amount.of(&contents)).await;
+    }
+    let mut left = amount.count;
+    while left > 0 {
+        let Some(chunk) = context.stdin.read_chunk().await? else { break };
+        let shown = Amount { count: left, ..amount }.of(&chunk);
+        context.stdout.write_all(shown).await?;
+        let taken = if amount.bytes {
+            shown.len()
+        } else {
+            shown.iter().filter(|byte| **byte == b'\n').count()
+        };
+        left -= taken as u64;
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
+    let lines = Amount { bytes: false, count: DEFAULT_LINES, but_last: false };
+    let mut options = Options { amount: lines, headers: None };
+    let mut files = Vec::new();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let (option, attached) = match argument.as_str() {
+            "--" => {
+                files.extend(arguments.by_ref().map(String::as_str));
+                break;
+            }
+            "--quiet" | "--silent" => ('q', ""),
+            "--verbose" => ('v', ""),
+            "--lines" => ('n', ""),
+            "--bytes" => ('c', ""),
+            long if long.starts_with("--lines=") => ('n', &long["--lines=".len()..]),
+            long if long.starts_with("--bytes=") => ('c', &long["--bytes=".len()..]),
+            short if short.len() > 1 && short.starts_with('-') => {
+                // Letters without a value may stand before the one that has it.
+                let letters = short[1..].trim_start_matches(['q', 'v']);
+                for letter in short[1..short.len() - letters.len()].chars() {
+                    options.headers = Some(letter == 'v');
+                }
+                match letters.chars().next() {
+                    None => continue,
+                    Some(digit) if digit.is_ascii_digit() => ('n', letters),
+                    Some(letter @ ('n' | 'c')) => (letter, &letters[1..]),
+                    Some(other) => return Err(format!("invalid option -- '{other}'")),
+                }
+            }
+            file => {
+                files.push(file);
+                continue;
+            }
+        };
+        if matches!(option, 'q' | 'v') {
+            options.headers = Some(option == 'v');
+            continue;
+        }
+        let value = if attached.is_empty() {
+            let next = arguments.next().map(String::as_str);
+            next.ok_or_else(|| format!("option requires an argument -- '{option}'"))?
+        } else {
+            attached
+        };
+        let kind = if option == 'c' { "bytes" } else { "lines" };
+        options.amount = Amount::parse(value, option == 'c')
+            .ok_or_else(|| format!("invalid number of {kind}: '{value}'"))?;
+    }
+    Ok((options, files))
+}

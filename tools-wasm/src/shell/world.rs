@@ -1,0 +1,375 @@
+//! The file tree that the shell sees: the granted directories under their absolute
+//! names, a `/tmp` in memory that ends with the call, the devices a script expects,
+//! and a name for each command in `/usr/bin`. Nothing else can be reached: every
+//! other path is denied, whether there is something or not.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bashkit::{
+    DirEntry, FileSystem, FileSystemExt, FileType, FsLimits, InMemoryFs, Metadata, Result,
+    async_trait, normalize_path,
+};
+use wasip2::filesystem::types::{Descriptor, ErrorCode};
+
+use super::errno::{outside, strerror};
+use super::granted::Granted;
+
+/// The name under which the host preopens the workspace a second time.
+const WORKSPACE: &str = ".";
+
+/// The workspace's name where the host gives it no other.
+const NAMELESS_WORKSPACE: &str = "/workspace";
+
+const TMP: &str = "/tmp";
+
+/// Where each command has a file, so that `#!/usr/bin/env` and `which` find it.
+const COMMAND_DIRS: [&str; 2] = ["/bin", "/usr/bin"];
+
+/// What the interpreter writes before a command that it replaces itself with; the
+/// text of such a file is its own convention.
+const STUB_MARKER: &str = "#!/bin/sh\n# bashkit builtin: ";
+
+const DEVICES: [(&str, Device); 5] = [
+    ("/dev/null", Device::Null),
+    ("/dev/zero", Device::Endless),
+    ("/dev/full", Device::Full),
+    ("/dev/random", Device::Endless),
+    ("/dev/urandom", Device::Endless),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    Null,
+    /// Its contents have no end, so no reader of whole files can have them.
+    Endless,
+    Full,
+}
+
+/// Where a path leads.
+enum Place<'w> {
+    Granted(&'w Granted, String),
+    Memory(PathBuf),
+    Device(Device),
+    Command(&'w str),
+    /// A directory that is only there because something lies beneath it.
+    Above(PathBuf),
+    Outside,
+}
+
+/// See the module.
+pub(super) struct World {
+    granted: Vec<Granted>,
+    workspace: Option<String>,
+    tmp: InMemoryFs,
+    commands: BTreeSet<String>,
+}
+
+impl World {
+    /// Takes the preopened directories.
+    pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
+        let (dots, named): (Vec<_>, Vec<_>) =
+            preopens.into_iter().partition(|(_, name)| name == WORKSPACE);
+        let dot = dots.into_iter().next().map(|(dir, _)| dir);
+        let same = |(dir, _): &&(Descriptor, String)| {
+            dot.as_ref().is_some_and(|dot| dot.is_same_object(dir))
+        };
+        let mut workspace = named.iter().find(same).map(|(_, name)| clean(name));
+        let mut granted: Vec<Granted> =
+            named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
+        if let (None, Some(dot)) = (&workspace, dot) {
+            granted.push(Granted::new(NAMELESS_WORKSPACE.to_owned(), dot));
+            workspace = Some(NAMELESS_WORKSPACE.to_owned());
+        }
+        let tmp = InMemoryFs::with_limits(FsLimits::unlimited());
+        for parent in granted.iter().filter_map(|dir| Path::new(&dir.name).parent()) {
+            if parent.starts_with(TMP) {
+                tmp.add_dir(parent, 0o755);
+            }
+        }
+        Self { granted, workspace, tmp, commands }
+    }
+
+    /// Where the shell starts.
+    pub(super) fn workspace(&self) -> &str {
+        self.workspace.as_deref().unwrap_or("/")
+    }
+
+    fn place(&self, path: &Path) -> Place<'_> {
+        let path = normalize_path(path);
+        let Some(text) = path.to_str() else { return Place::Outside };
+        let within =
+            self.granted.iter().filter_map(|dir| Some((dir, path.strip_prefix(&dir.name).ok()?)));
+        if let Some((dir, rest)) = within.max_by_key(|(dir, _)| dir.name.len()) {
+            let rest = rest.to_str().unwrap_or_default();
+            return Place::Granted(dir, if rest.is_empty() { ".".into() } else { rest.into() });
+        }
+        if path.starts_with(TMP) {
+            return Place::Memory(path);
+        }
+        if let Some((_, device)) = DEVICES.iter().find(|(name, _)| *name == text) {
+            return Place::Device(*device);
+        }
+        let dir_and_name = COMMAND_DIRS.iter().find_map(|dir| path.strip_prefix(dir).ok());
+        let command = dir_and_name.and_then(|name| self.commands.get(name.to_str()?));
+        match command {
+            Some(name) => Place::Command(name),
+            None if self.known().any(|known| Path::new(known).starts_with(&path)) => {
+                Place::Above(path)
+            }
+            None => Place::Outside,
+        }
+    }
+
+    /// Everything that is not in a directory of its own kind.
+    fn known(&self) -> impl Iterator<Item = &str> {
+        let granted = self.granted.iter().map(|dir| dir.name.as_str());
+        let devices = DEVICES.iter().map(|(name, _)| *name);
+        granted.chain(devices).chain(COMMAND_DIRS).chain([TMP])
+    }
+
+    /// The names in `dir` that lead to something known.
+    fn names_above(&self, dir: &Path) -> BTreeSet<String> {
+        let beneath = self.known().filter_map(|known| Path::new(known).strip_prefix(dir).ok());
+        let first = |rest: &Path| Some(rest.iter().next()?.to_str()?.to_owned());
+        beneath.filter_map(first).collect()
+    }
+
+    /// A place that can be changed, by the operation that every kind of place has.
+    fn refusal(place: &Place<'_>) -> io::Error {
+        match place {
+            Place::Above(_) => strerror(ErrorCode::IsDirectory),
+            _ => outside(),
+        }
+    }
+
+    /// Makes a second name for a file.
+    pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match (self.place(from), self.place(to)) {
+            (Place::Granted(dir, from), Place::Granted(other, to)) => dir.link(&from, other, &to),
+            (Place::Memory(_), Place::Memory(_)) => Err(strerror(ErrorCode::Unsupported)),
+            (Place::Outside, _) | (_, Place::Outside) => Err(outside()),
+            _ => Err(strerror(ErrorCode::CrossDevice)),
+        }
+    }
+
+    /// Moves between two places that no single system call reaches.
+    async fn carry(&self, from: &Path, to: &Path) -> Result<()> {
+        let metadata = self.stat(from).await?;
+        match metadata.file_type {
+            FileType::Directory => {
+                self.mkdir(to, false).await?;
+                for entry in self.read_dir(from).await? {
+                    Box::pin(self.carry(&from.join(&entry.name), &to.join(&entry.name))).await?;
+                }
+            }
+            FileType::Symlink => self.symlink(&self.read_link(from).await?, to).await?,
+            FileType::File | FileType::Fifo => self.copy(from, to).await?,
+        }
+        self.remove(from, false).await
+    }
+}
+
+/// The interpreter's temporary name beside a file that it replaces. Without it, it
+/// writes the file itself, which keeps its mode: WASI could not give it back.
+fn is_replacement(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with(".bashkit-") && name.ends_with(".tmp")
+}
+
+fn clean(name: &str) -> String {
+    normalize_path(Path::new(name)).to_string_lossy().into_owned()
+}
+
+fn plain(file_type: FileType, size: usize, mode: u32) -> Metadata {
+    Metadata { file_type, size: size as u64, mode, modified: UNIX_EPOCH, created: UNIX_EPOCH }
+}
+
+fn directory() -> Metadata {
+    plain(FileType::Directory, 0, 0o555)
+}
+
+fn stub(command: &str) -> Vec<u8> {
+    format!("{STUB_MARKER}{command}\nexec {command} \"$@\"\n").into_bytes()
+}
+
+#[async_trait]
+impl FileSystem for World {
+    async fn read_file(&self, path: &Path) -> Result<Vec<u8>> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.read(&rest)?),
+            Place::Memory(path) => self.tmp.read_file(&path).await,
+            Place::Device(Device::Null) => Ok(Vec::new()),
+            Place::Device(_) => {
+                let text = "has no end; this shell reads it with `head -c` only";
+                Err(io::Error::new(io::ErrorKind::Unsupported, text).into())
+            }
+            Place::Command(name) => Ok(stub(name)),
+            place => Err(Self::refusal(&place).into()),
+        }
+    }
+
+    async fn write_file(&self, path: &Path, content: &[u8]) -> Result<()> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.write(&rest, content)?),
+            Place::Memory(path) => self.tmp.write_file(&path, content).await,
+            Place::Device(Device::Full) if !content.is_empty() => {
+                Err(strerror(ErrorCode::InsufficientSpace).into())
+            }
+            Place::Device(_) => Ok(()),
+            place => Err(Self::refusal(&place).into()),
+        }
+    }
+
+    async fn append_file(&self, path: &Path, content: &[u8]) -> Result<()> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.append(&rest, content)?),
+            Place::Memory(path) => self.tmp.append_file(&path, content).await,
+            _ => self.write_file(path, content).await,
+        }
+    }
+
+    async fn mkdir(&self, path: &Path, recursive: bool) -> Result<()> {
+        if recursive {
+            if let Ok(metadata) = self.stat(path).await {
+                let exists = strerror(ErrorCode::Exist);
+                return if metadata.file_type.is_dir() { Ok(()) } else { Err(exists.into()) };
+            }
+            if let Some(parent) = path.parent() {
+                Box::pin(self.mkdir(parent, true)).await?;
+            }
+        }
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.make_dir(&rest)?),
+            Place::Memory(path) => self.tmp.mkdir(&path, false).await,
+            Place::Outside => Err(outside().into()),
+            _ => Err(strerror(ErrorCode::Exist).into()),
+        }
+    }
+
+    async fn remove(&self, path: &Path, recursive: bool) -> Result<()> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.remove(&rest, recursive)?),
+            Place::Memory(path) => self.tmp.remove(&path, recursive).await,
+            _ => Err(outside().into()),
+        }
+    }
+
+    async fn stat(&self, path: &Path) -> Result<Metadata> {
+        match self.place(path) {
+            Place::Granted(..) if is_replacement(path) => {
+                Err(strerror(ErrorCode::Unsupported).into())
+            }
+            Place::Granted(dir, rest) => Ok(dir.stat(&rest)?),
+            Place::Memory(path) => self.tmp.stat(&path).await,
+            Place::Device(_) => Ok(plain(FileType::File, 0, 0o666)),
+            Place::Command(name) => Ok(plain(FileType::File, stub(name).len(), 0o555)),
+            Place::Above(_) => Ok(directory()),
+            Place::Outside => Err(outside().into()),
+        }
+    }
+
+    async fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        let mut entries = match self.place(path) {
+            Place::Granted(dir, rest) => dir.entries(&rest)?,
+            Place::Memory(path) => self.tmp.read_dir(&path).await?,
+            Place::Device(_) | Place::Command(_) => {
+                return Err(strerror(ErrorCode::NotDirectory).into());
+            }
+            Place::Above(dir) if COMMAND_DIRS.iter().any(|known| dir == Path::new(known)) => {
+                let entry = |name: &String| DirEntry {
+                    name: name.clone(),
+                    metadata: plain(FileType::File, stub(name).len(), 0o555),
+                };
+                self.commands.iter().map(entry).collect()
+            }
+            Place::Above(_) => Vec::new(),
+            Place::Outside => return Err(outside().into()),
+        };
+        let path = normalize_path(path);
+        for name in self.names_above(&path) {
+            if !entries.iter().any(|entry| entry.name == name) {
+                let metadata = self.stat(&path.join(&name)).await?;
+                entries.push(DirEntry { name, metadata });
+            }
+        }
+        Ok(entries)
+    }
+
+    async fn exists(&self, path: &Path) -> Result<bool> {
+        match self.stat(path).await {
+            Ok(_) => Ok(true),
+            Err(bashkit::Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        match (self.place(from), self.place(to)) {
+            (Place::Granted(dir, old), Place::Granted(other, new)) => {
+                match dir.rename(&old, other, &new) {
+                    Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                        self.carry(from, to).await
+                    }
+                    done => Ok(done?),
+                }
+            }
+            (Place::Memory(old), Place::Memory(new)) => self.tmp.rename(&old, &new).await,
+            (Place::Granted(..) | Place::Memory(_), Place::Granted(..) | Place::Memory(_)) => {
+                self.carry(from, to).await
+            }
+            _ => Err(outside().into()),
+        }
+    }
+
+    async fn copy(&self, from: &Path, to: &Path) -> Result<()> {
+        self.write_file(to, &self.read_file(from).await?).await
+    }
+
+    async fn symlink(&self, target: &Path, link: &Path) -> Result<()> {
+        match self.place(link) {
+            Place::Granted(dir, rest) => {
+                let target = target.to_str().ok_or_else(|| strerror(ErrorCode::Invalid))?;
+                Ok(dir.symlink(target, &rest)?)
+            }
+            Place::Memory(path) => self.tmp.symlink(target, &path).await,
+            Place::Outside => Err(outside().into()),
+            _ => Err(strerror(ErrorCode::Exist).into()),
+        }
+    }
+
+    async fn read_link(&self, path: &Path) -> Result<PathBuf> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.read_link(&rest)?),
+            Place::Memory(path) => self.tmp.read_link(&path).await,
+            Place::Outside => Err(outside().into()),
+            _ => Err(strerror(ErrorCode::Invalid).into()),
+        }
+    }
+
+    async fn chmod(&self, path: &Path, mode: u32) -> Result<()> {
+        match self.place(path) {
+            // WASI has no modes: to say that one was set would be a lie.
+            Place::Granted(..) => Err(strerror(ErrorCode::Unsupported).into()),
+            Place::Memory(path) => self.tmp.chmod(&path, mode).await,
+            _ => Err(outside().into()),
+        }
+    }
+
+    async fn set_modified_time(&self, path: &Path, time: SystemTime) -> Result<()> {
+        match self.place(path) {
+            Place::Granted(dir, rest) => Ok(dir.set_modified(&rest, time)?),
+            Place::Memory(path) => self.tmp.set_modified_time(&path, time).await,
+            _ => Err(outside().into()),
+        }
+    }
+}
+
+#[async_trait]
+impl FileSystemExt for World {
+    fn backend_kind(&self) -> &'static str {
+        "granted directories"
+    }
+}
