@@ -262,10 +262,13 @@ pub(super) fn decide(
         check_strict(request, entry.is_some(), explicit, &profile_sources)?;
     }
     let mut standing = Standing::new(profile, request, entry, ground)?;
+    // What is refused by itself is not mended by what a bound takes away.
+    standing.keep_out_of_own_places(ground, request)?;
+    standing.check_net(request)?;
     for bound in &bounds {
         standing.meet(bound, request, ground)?;
     }
-    standing.keep_out_of_own_places(ground, request)?;
+    // A bound may make a list of hosts of the whole network.
     standing.check_net(request)?;
     let mut sources = standing.sources.clone();
     sources.0.insert("profile", profile_sources);
@@ -532,7 +535,9 @@ impl Standing {
             let allowed = resolve(layer, at, ground, Missing::IsNothing)?;
             let met = match &self.dirs {
                 Some(dirs) => dirs::meet(dirs, &allowed),
-                None => allowed,
+                // All that its user may is no grant of any of it: once it is kept from
+                // the rest, it has what it was granted, which is nothing.
+                None => Vec::new(),
             };
             if self.dirs.as_ref() != Some(&met) {
                 self.sources.add("fs", source(layer, at));
