@@ -21,7 +21,7 @@ use std::ffi::OsString;
 
 use ikigai_protocol::GrantedDir;
 
-pub use authority::{Authority, Choice, Confines, Flags};
+pub use authority::{Authority, Choice, Flags};
 pub use decide::{Decision, Denial, Request, Source, Sources, Variable};
 pub use edit::{NewKey, NewValue};
 pub use error::{PolicyError, Spot};

@@ -56,7 +56,7 @@ impl Rig {
             workspace: self.path("w"),
             home: Some(self.path("home")),
         };
-        Authority::open(&files, self.flags.clone(), vec![self.path("own")], Box::new(|| false))
+        Authority::open(&files, self.flags.clone(), vec![self.path("own")])
     }
 
     #[track_caller]

@@ -113,8 +113,8 @@ impl Rig {
             home: None,
         };
         let flags = Flags { limits: vec![(LimitKey::Output, limits.output)], ..Flags::default() };
-        let authority = Authority::open(&files, flags, places.own(), Box::new(|| false))
-            .expect("no policy file is read");
+        let authority =
+            Authority::open(&files, flags, places.own()).expect("no policy file is read");
         let registry = Registry::new(Settings {
             places,
             authority: Arc::new(authority),

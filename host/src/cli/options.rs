@@ -180,9 +180,7 @@ impl Options {
             backend: self.backend.choice(),
             limits: self.limits(),
         };
-        // Until native tools can be confined, the shell is a component where it can be.
-        let confines = Box::new(|| false);
-        Ok(Authority::open(&files, flags, places.own(), confines)?)
+        Ok(Authority::open(&files, flags, places.own())?)
     }
 
     fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {

@@ -74,6 +74,15 @@ pub struct Machine {
     pub layers: Vec<Layer>,
 }
 
+/// What [`Supervisor::machine`] depends on, for whoever keeps the answer.
+#[must_use]
+pub fn surroundings() -> String {
+    #[cfg(target_os = "linux")]
+    return probe::surroundings();
+    #[cfg(not(target_os = "linux"))]
+    return String::new();
+}
+
 impl Supervisor {
     /// The executable of this process, also when its file was replaced meanwhile.
     #[must_use]

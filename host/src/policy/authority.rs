@@ -26,17 +26,14 @@ pub struct Flags {
     pub limits: Vec<(LimitKey, u64)>,
 }
 
-/// Whether native tools can be confined on this machine: files, network, processes,
-/// and that nothing outlives a call. Asked only where an answer depends on it.
-pub type Confines = Box<dyn Fn() -> bool + Send + Sync>;
-
 /// Which build of a tool is to run, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What was asked for.
     pub backend: BackendChoice,
-    /// With [`BackendChoice::Auto`]: the native build comes first.
-    pub native_first: bool,
+    /// With [`BackendChoice::Auto`]: the native build comes first where files, network
+    /// and processes can be kept from it on this machine, and nothing outlives a call.
+    pub native_if_confined: bool,
     /// For a person.
     pub reason: Cow<'static, str>,
 }
@@ -47,7 +44,6 @@ pub struct Authority {
     flags: Flags,
     workspace: PathBuf,
     own: Vec<PathBuf>,
-    confines: Confines,
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -57,18 +53,12 @@ impl Authority {
     /// # Errors
     ///
     /// A file cannot be used.
-    pub fn open(
-        files: &PolicyFiles,
-        flags: Flags,
-        own: Vec<PathBuf>,
-        confines: Confines,
-    ) -> Result<Self, PolicyError> {
+    pub fn open(files: &PolicyFiles, flags: Flags, own: Vec<PathBuf>) -> Result<Self, PolicyError> {
         Ok(Self {
             live: Live::open(files)?,
             flags,
             workspace: files.workspace.clone(),
             own,
-            confines,
             told: Mutex::default(),
         })
     }
@@ -108,8 +98,11 @@ impl Authority {
     /// Which build of a tool is to run.
     #[must_use]
     pub fn choose(&self, name: &str, origin: Origin) -> Choice {
-        let choice =
-            |backend, reason: Cow<'static, str>| Choice { backend, native_first: false, reason };
+        let choice = |backend, reason: Cow<'static, str>| Choice {
+            backend,
+            native_if_confined: false,
+            reason,
+        };
         // Without a ceiling that can be used nothing will run.
         let Ok(layers) = self.current() else {
             return choice(BackendChoice::Auto, "".into());
@@ -123,14 +116,10 @@ impl Authority {
         }
         let (profile, _) = decide::profile(&layers, &self.flags);
         let is_shell = name == SHELL && origin == Origin::System;
-        if is_shell && profile == Profile::Standard && (self.confines)() {
-            return Choice {
-                backend: BackendChoice::Auto,
-                native_first: true,
-                reason: "the sandbox holds on this machine".into(),
-            };
+        Choice {
+            native_if_confined: is_shell && profile == Profile::Standard,
+            ..choice(BackendChoice::Auto, "".into())
         }
-        choice(BackendChoice::Auto, "".into())
     }
 
     /// What the user's file would become with these keys of the tool's entry set.

@@ -21,7 +21,7 @@ use crate::places;
 use crate::policy::Backend;
 
 /// Changes when the shape of the file does.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Beyond this many entries those that the present scan did not use are let go.
 const MAX_ENTRIES: usize = 4096;
@@ -84,6 +84,8 @@ struct Entries {
     host: String,
     digests: HashMap<String, Digest>,
     answers: HashMap<Question, Answer>,
+    /// Where the sandbox was last tried, and whether it held.
+    sandbox: Option<(String, bool)>,
 }
 
 /// The memo of one host process.
@@ -112,6 +114,7 @@ impl Memo {
         let host = host_identity();
         if entries.host != host {
             entries.answers.clear();
+            entries.sandbox = None;
         }
         entries.format = FORMAT;
         entries.host = host;
@@ -133,6 +136,20 @@ impl Memo {
         state.entries.digests.insert(identity.0.clone(), digest);
         state.used_digests.push(identity.0.clone());
         state.changed = true;
+    }
+
+    /// Whether the sandbox held in surroundings like these.
+    pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
+        let state = self.lock();
+        let (known, holds) = state.entries.sandbox.as_ref()?;
+        (known == surroundings).then_some(*holds)
+    }
+
+    pub(super) fn keep_confines(&self, surroundings: String, holds: bool) {
+        let mut state = self.lock();
+        let kept = Some((surroundings, holds));
+        state.changed |= state.entries.sandbox != kept;
+        state.entries.sandbox = kept;
     }
 
     pub(super) fn answer(&self, question: &Question) -> Option<Answer> {

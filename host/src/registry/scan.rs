@@ -18,6 +18,8 @@ use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
 use super::{Depth, Skipped, Snapshot};
 use crate::exec::envelope;
+use crate::exec::level::Hold;
+use crate::exec::native::{self, Supervisor};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
@@ -78,7 +80,7 @@ impl Scan {
             let asked = ask_all(&scan, candidates).await;
             let mut found = BTreeMap::new();
             for builds in by_stem(asked) {
-                add(&scan, &mut found, &mut snapshot, builds);
+                add(&scan, &mut found, &mut snapshot, builds).await;
             }
             for (name, tool) in found {
                 if let Some(hidden) = snapshot.tools.insert(name, tool) {
@@ -90,6 +92,21 @@ impl Scan {
         }
         scan.memo.save();
         snapshot
+    }
+
+    /// Whether the sandbox keeps files, network and processes from a native tool on this
+    /// machine, and nothing outlives its call.
+    async fn is_confining(&self) -> bool {
+        let surroundings = native::surroundings();
+        let known = self.memo.confines(&surroundings);
+        if let Some(known) = known.filter(|_| self.depth == Depth::Remembered) {
+            return known;
+        }
+        let level = Supervisor::of_this_process().machine().await.level;
+        let boundaries = [&level.fs, &level.net, &level.processes, &level.kill_tree];
+        let holds = boundaries.into_iter().all(Hold::is_enforced);
+        self.memo.keep_confines(surroundings, holds);
+        holds
     }
 
     /// Asks one candidate, or remembers what it answered.
@@ -234,7 +251,7 @@ fn by_stem(asked: Vec<Asked>) -> Vec<Vec<Asked>> {
     groups
 }
 
-fn add(
+async fn add(
     scan: &Scan,
     found: &mut BTreeMap<String, Tool>,
     snapshot: &mut Snapshot,
@@ -251,7 +268,7 @@ fn add(
             Backend::Wasm => wasm = Some(one),
         }
     }
-    let Some(tool) = choose(scan, snapshot, native, wasm) else { return };
+    let Some(tool) = choose(scan, snapshot, native, wasm).await else { return };
     if let Some(first) = found.get(tool.name()) {
         let reason = format!(
             "`{}` in the same directory has the same name `{}`",
@@ -269,7 +286,7 @@ fn add(
 /// Which build of a tool runs, if any. A component that was refused for any
 /// reason but being unusable here takes its native build down with it: a denial,
 /// a trap or a limit never falls back.
-fn choose(
+async fn choose(
     scan: &Scan,
     snapshot: &mut Snapshot,
     native: Option<Asked>,
@@ -282,9 +299,16 @@ fn choose(
         (Some(Ok((_, schema))), _) | (_, Some((_, schema))) => schema,
         _ => return None,
     };
-    let Choice { backend: asked, native_first, reason: why_asked } =
+    let Choice { backend: asked, native_if_confined, reason: mut why_asked } =
         scan.authority.choose(&schema.name, origin);
-    let wants_native = asked == BackendChoice::Native || native_first;
+    let mut why_wasm = "components come first";
+    let mut wants_native = asked == BackendChoice::Native;
+    // Asked only where it decides something: the first time costs a process.
+    if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
+        wants_native = scan.is_confining().await;
+        why_asked = "the sandbox holds on this machine".into();
+        why_wasm = "the sandbox does not hold on this machine (`ikigai doctor`)";
+    }
     let mut skip = |path: &Path, reason: String| {
         snapshot.skipped.push(Skipped { path: path.to_owned(), reason, failed: false });
         None
@@ -324,7 +348,7 @@ fn choose(
             let first = if asked == BackendChoice::Wasm && why_asked.contains(':') {
                 why_asked
             } else {
-                "components come first".into()
+                why_wasm.into()
             };
             tool(wasm, first, Some(native))
         }

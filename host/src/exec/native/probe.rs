@@ -94,6 +94,23 @@ const SETTINGS: [(&str, &str, &str); 3] = [
     ("user.max_user_namespaces", "0", "10000"),
 ];
 
+/// What the answer depends on, as far as a look can tell: where none of it has
+/// changed, going through the layers again would tell the same.
+pub(super) fn surroundings() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let mut parts = vec![
+        read("/proc/sys/kernel/random/boot_id"),
+        rustix::process::geteuid().as_raw().to_string(),
+    ];
+    let status = read("/proc/self/status");
+    let told = ["CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
+    let tells = |line: &&str| told.iter().any(|name| line.starts_with(name));
+    parts.extend(status.lines().filter(tells).map(str::to_owned));
+    let settings = SETTINGS.iter().map(|(setting, ..)| setting.replace('.', "/"));
+    parts.extend(settings.map(|setting| read(&format!("/proc/sys/{setting}"))));
+    parts.join(";")
+}
+
 /// What would bring a layer that is not there.
 fn remedy(layer: &Layer) -> Option<String> {
     if layer.hold.is_enforced() {
