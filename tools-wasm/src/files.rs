@@ -20,7 +20,7 @@ use crate::error_code::{io_error, meaning};
 const WORKSPACE: &str = ".";
 
 /// The most bytes that cross to the host or back in one call.
-pub(crate) const TRANSFER_BYTES: usize = 256 << 10;
+const TRANSFER_BYTES: usize = 256 << 10;
 
 /// What is asked for after a short read, in bytes: most often the file is at its
 /// end, and the host clears as much memory as it is asked to fill.

@@ -8,10 +8,8 @@
 mod bindings;
 mod error_code;
 mod files;
-mod shell;
 
 pub use files::{Directory, File, WasiFiles};
-pub use shell::WasmShell;
 
 /// The files that this component was granted.
 ///
@@ -20,13 +18,4 @@ pub use shell::WasmShell;
 /// None: without a directory every path is outside.
 pub fn files() -> Result<WasiFiles, String> {
     Ok(WasiFiles::preopened())
-}
-
-/// The shell inside this component.
-///
-/// # Errors
-///
-/// None; what it cannot reach shows when a command is run.
-pub fn shell() -> Result<WasmShell, String> {
-    Ok(WasmShell)
 }

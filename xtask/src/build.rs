@@ -72,11 +72,15 @@ pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<V
 
 /// Builds the tools as components, all or the named ones.
 pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
-    let mut wanted = project.binaries(COMPONENTS)?;
-    if !names.is_empty() {
-        wanted.retain(|name| names.contains(name));
+    let mut built = Vec::new();
+    for package in COMPONENTS {
+        let mut wanted = project.binaries(package)?;
+        if !names.is_empty() {
+            wanted.retain(|name| names.contains(name));
+        }
+        built.extend(for_wasm(project, package, wanted)?);
     }
-    for_wasm(project, COMPONENTS, wanted)
+    Ok(built)
 }
 
 /// Builds the components that only the tests run.

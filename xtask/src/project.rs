@@ -16,7 +16,7 @@ pub(crate) const HOST: &str = "ikigai";
 /// The tools as native executables.
 pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 /// The tools as components.
-pub(crate) const COMPONENTS: &str = "ikigai-tools-wasm";
+pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-wasm"];
 /// Components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 

@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tools", &["ikigai-protocol"]),
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
+    ("ikigai-shell-wasm", &["ikigai-tools"]),
     // Never on `ikigai-tools`: to the host a standard tool is a tool like any other.
     ("ikigai", &["ikigai-protocol"]),
     ("ikigai-bench-guest", &[]),

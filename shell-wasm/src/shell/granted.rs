@@ -15,7 +15,9 @@ use wasip2::filesystem::types::{
 };
 
 use super::errno::{self, strerror};
-use crate::files::TRANSFER_BYTES;
+
+/// The most bytes that cross to the host or back in one call.
+const TRANSFER_BYTES: usize = 256 << 10;
 
 /// WASI tells no modes. These are shown where one is asked for; a script is a
 /// regular file that begins with `#!`.

@@ -37,7 +37,7 @@ const INVENTED: [&str; 8] =
 
 /// The shell of a component.
 #[derive(Clone, Copy, Debug)]
-pub struct WasmShell;
+pub(crate) struct WasmShell;
 
 impl Shell for WasmShell {
     fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {

@@ -1,0 +1,16 @@
+//! How much memory the shell starts with: what a short script does not outgrow, for
+//! the reason that `tools-wasm/build.rs` gives.
+
+const MIB: u32 = 1 << 20;
+
+/// Its interpreter calls itself for each level of a script.
+const STACK: u32 = 8 * MIB;
+
+/// The stack, 2 MiB of tables, and the heap of a short script.
+const MEMORY: u32 = STACK + 4 * MIB;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-link-arg-bins=--initial-memory={MEMORY}");
+    println!("cargo::rustc-link-arg-bins=-zstack-size={STACK}");
+}
