@@ -32,6 +32,6 @@ impl Draw {
 
     /// Each of these, or not.
     pub fn some<'a, T>(&mut self, of: &'a [T]) -> Vec<&'a T> {
-        of.iter().filter(|_| self.next() % 3 == 0).collect()
+        of.iter().filter(|_| self.next().is_multiple_of(3)).collect()
     }
 }

@@ -114,9 +114,9 @@ impl Live {
         let standing = files
             .ceiling
             .iter()
-            .map(|path| Watched::new(LayerKind::Ceiling, path, false, |uid| is_admin(uid)));
+            .map(|path| Watched::new(LayerKind::Ceiling, path, false, is_admin));
         let further = files.further_ceilings.iter().map(|path| {
-            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || places::is_own(uid))
+            Watched::new(LayerKind::Ceiling, path, true, is_admin || places::is_own(uid))
         });
         let user = files.user.as_ref().map(|path| {
             Watched::new(LayerKind::User, path, files.user_is_named, |uid| {
@@ -302,7 +302,7 @@ impl Watched {
             [(self.path.as_path(), file, "it"), (dir, &dir_metadata, "its directory")]
         {
             let is_dir = metadata.is_dir();
-            if !(self.owner)(metadata.uid()) && !(is_dir && sticky) {
+            if !((self.owner)(metadata.uid()) || (is_dir && sticky)) {
                 let what =
                     format!("is refused: {name} belongs to another user (id {})", metadata.uid());
                 return Err(PolicyError::whole(&self.path, what)

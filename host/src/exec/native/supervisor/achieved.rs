@@ -133,10 +133,10 @@ impl Achieved {
             layer("network namespace", apart("network namespace"), None),
             layer("IPC namespace", apart("IPC namespace"), None),
             layer("UTS namespace", apart("UTS namespace"), None),
-            layer("/proc", hold(self.proc.as_ref().map(|()| ())), None),
-            layer("capabilities", hold(self.capabilities.as_ref().map(|()| ())), None),
+            layer("/proc", hold(self.proc.as_ref()), None),
+            layer("capabilities", hold(self.capabilities.as_ref()), None),
             layer("Landlock", hold(landlock.map(|_| ())), version),
-            layer("seccomp", hold(self.seccomp.as_ref().map(|()| ())), None),
+            layer("seccomp", hold(self.seccomp.as_ref()), None),
         ]
     }
 }

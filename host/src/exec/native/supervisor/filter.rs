@@ -86,7 +86,7 @@ const NAMESPACES: &[i32] = &[
 ];
 
 /// Typing into a terminal as if its user did, and pasting into a console.
-const TERMINAL: &[u64] = &[libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+const TERMINAL: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
 
 /// `chmod` and its kin, with the argument that is the mode.
 const CHMOD: &[(c_long, u8)] = &[
