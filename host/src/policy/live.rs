@@ -116,7 +116,7 @@ impl Live {
             .iter()
             .map(|path| Watched::new(LayerKind::Ceiling, path, false, is_admin));
         let further = files.further_ceilings.iter().map(|path| {
-            Watched::new(LayerKind::Ceiling, path, true, is_admin || places::is_own(uid))
+            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || places::is_own(uid))
         });
         let user = files.user.as_ref().map(|path| {
             Watched::new(LayerKind::User, path, files.user_is_named, |uid| {

@@ -115,10 +115,6 @@ impl Achieved {
     /// Each layer by itself; `apart` says so of a namespace.
     pub(super) fn layers(&self, apart: impl Fn(&str) -> Hold) -> Vec<Layer> {
         let landlock = self.landlock.as_ref();
-        let hold = |state: Result<(), &Missing>| match state {
-            Ok(()) => Hold::Enforced,
-            Err(why) => Hold::None(why.clone().into()),
-        };
         let user = match &self.namespaces {
             Ok(false) => Hold::None("not to be had; the others are made with root's right".into()),
             _ => apart("user namespace"),
@@ -135,9 +131,17 @@ impl Achieved {
             layer("UTS namespace", apart("UTS namespace"), None),
             layer("/proc", hold(self.proc.as_ref()), None),
             layer("capabilities", hold(self.capabilities.as_ref()), None),
-            layer("Landlock", hold(landlock.map(|_| ())), version),
+            layer("Landlock", hold(landlock), version),
             layer("seccomp", hold(self.seccomp.as_ref()), None),
         ]
+    }
+}
+
+/// Whether a layer is there.
+fn hold<T>(state: Result<T, &Missing>) -> Hold {
+    match state {
+        Ok(_) => Hold::Enforced,
+        Err(why) => Hold::None(why.clone().into()),
     }
 }
 
