@@ -55,7 +55,8 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("permitted");
     };
     let directory = |path: &Path| fs::create_dir(path).expect("made");
-    let cases: [(&dyn Fn(&Path), &str); 4] = [
+    type Spoil<'a> = &'a dyn Fn(&Path);
+    let cases: [(Spoil<'_>, &str); 4] = [
         (&link, "link"),
         (&fifo, "no regular file"),
         (&open_to_all, "somebody else"),

@@ -49,7 +49,7 @@ fn a_failure_does_not_tell_what_a_tool_was_entrusted_with() {
     assert_eq!(envelope["exit_code"], 3, "{ran}");
     assert_eq!(envelope["stderr"], "with [redacted: TOKEN]\n", "{ran}");
     assert_eq!(envelope["stdout"], "{\"t\":\"[redacted: TOKEN]\"}", "{ran}");
-    assert_free(&format!("{ran}").replace(VALUE, "").split_once("status:").expect("both").1);
+    assert_free(format!("{ran}").replace(VALUE, "").split_once("status:").expect("both").1);
     let record = only(&tool.host);
     assert_free(&record.to_string());
     let env = record["grant"]["env"].as_array().expect("names");

@@ -308,8 +308,8 @@ mod tests {
             let kind = second(u64::from(kind.cast_unsigned()));
             assert_eq!(own(true, libc::SYS_socketpair, kind), judgement, "{kind:?}");
         }
-        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI as u64 | 1 << 32)), REFUSAL);
-        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS as u64)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), REFUSAL);
+        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
     }
