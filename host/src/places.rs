@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 
 use rustix::fs::{Mode, OFlags};
@@ -79,7 +79,8 @@ impl Places {
 }
 
 impl Places {
-    /// All of them and the running program, canonical as far as they exist.
+    /// All of them and the running program, canonical as far as they exist, with each
+    /// link that leads to one: who replaces a link has replaced what is behind it.
     #[must_use]
     pub fn own(&self) -> Vec<PathBuf> {
         let Self {
@@ -87,17 +88,57 @@ impl Places {
         } = self;
         let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
         let dirs = dirs.into_iter().flatten().cloned().chain([self.ceiling.clone()]);
-        dirs.chain(std::env::current_exe()).filter_map(|place| canonical(&place)).collect()
+        dirs.chain(std::env::current_exe()).flat_map(|place| places_on(&place)).collect()
     }
 }
 
-/// The path with links resolved, also where its end does not exist yet.
+/// What a path leads to in the end, which need not exist; nothing where the current
+/// directory of a relative one is gone.
 #[must_use]
 pub fn canonical(path: &Path) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    let existing = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
-    let (dir, resolved) = existing?;
-    Some(resolved.join(path.strip_prefix(dir).ok()?))
+    places_on(path).pop()
+}
+
+/// The links that a path leads through, each where it really is, and what it leads to
+/// in the end, which need not exist.
+fn places_on(path: &Path) -> Vec<PathBuf> {
+    /// What the kernel follows before it gives up.
+    const MOST_LINKS: usize = 40;
+    let Ok(path) = std::path::absolute(path) else { return Vec::new() };
+    let mut places = Vec::new();
+    let mut at = PathBuf::from("/");
+    // The last component first.
+    let mut rest: Vec<OsString> = parts(&path);
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        match fs::read_link(&next) {
+            Ok(target) if places.len() < MOST_LINKS => {
+                places.push(next);
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                rest.extend(parts(&target));
+            }
+            _ => at = next,
+        }
+    }
+    places.push(at);
+    places
+}
+
+/// The names of a path, the last of them first; `..` stays one.
+fn parts(path: &Path) -> Vec<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    let mut names: Vec<_> = path.components().filter_map(name).collect();
+    names.reverse();
+    names
 }
 
 /// The directory inside the system tools that the installation fills with
@@ -234,4 +275,32 @@ pub fn is_own(uid: u32) -> bool {
 pub fn program_owner() -> Option<u32> {
     let program = std::env::current_exe().ok()?;
     Some(fs::metadata(program).ok()?.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn every_link_on_the_way_to_a_place_is_one() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let root = scratch.path().canonicalize().expect("a path");
+        for name in ["home", "work", "real"] {
+            fs::create_dir(root.join(name)).expect("a directory");
+        }
+        symlink("../work/hop", root.join("home/.config")).expect("a link");
+        symlink(root.join("real"), root.join("work/hop")).expect("a link");
+        assert_eq!(
+            places_on(&root.join("home/.config/ikigai")),
+            [root.join("home/.config"), root.join("work/hop"), root.join("real/ikigai")]
+        );
+        symlink("../work/absent", root.join("home/.dangling")).expect("a link");
+        assert_eq!(
+            places_on(&root.join("home/.dangling/tools")),
+            [root.join("home/.dangling"), root.join("work/absent/tools")]
+        );
+        symlink("loop", root.join("loop")).expect("a link");
+        assert!(places_on(&root.join("loop")).len() <= 41);
+    }
 }

@@ -2,6 +2,7 @@
 //! install a tool that runs with its user's rights.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
@@ -31,4 +32,25 @@ fn a_tool_cannot_install_a_tool() {
     }
     assert_eq!(fs::read(&tool).expect("readable"), before);
     assert!(!host.user_tools().join("another").exists());
+}
+
+#[test]
+fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
+    let host = Host::new();
+    let real = host.script("hello", "echo '{\"said\":1}'");
+    let replaceable = host.workspace().join("hello");
+    fs::rename(&real, &replaceable).expect("moved");
+    symlink(&replaceable, &real).expect("a link");
+    let ran = host.run(["tool", "call", "hello"]).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert!(ran.stdout().contains("ikigai policy grant hello"), "{ran}");
+    // Bound to its content it runs, and no longer when another tool has replaced it.
+    host.run(["policy", "grant", "hello", "--yes"]).expect_code(0);
+    let ran = host.run(["tool", "call", "hello"]).expect_code(0);
+    assert_eq!(ran.json()["result"]["said"], 1, "{ran}");
+    let text = fs::read_to_string(&replaceable).expect("readable").replace("said", "lied");
+    let arguments = json!({"file_path": "hello", "content": text}).to_string();
+    host.run(["tool", "call", "file_write", &arguments]).expect_code(0);
+    let ran = host.run(["tool", "call", "hello"]).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
 }

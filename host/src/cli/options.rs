@@ -180,7 +180,9 @@ impl Options {
             backend: self.backend.choice(),
             limits: self.limits(),
         };
-        Ok(Authority::open(&files, flags, places.own())?)
+        let mut own = places.own();
+        own.extend(files.further_ceilings.iter().cloned());
+        Ok(Authority::open(&files, flags, own)?)
     }
 
     fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {

@@ -274,6 +274,9 @@ pub(super) fn decide(
     sources.0.insert("profile", profile_sources);
     let limits = limits(profile, flags, entry, &bounds, &mut sources);
     let (grant, variables) = standing.grant(request)?;
+    if grant.sandbox == Sandbox::Off {
+        check_replaceable(request, ground, &sources)?;
+    }
     Ok(Decision { grant, limits, profile, variables, sources, notes })
 }
 
@@ -393,6 +396,33 @@ fn check_bounds(bounds: &[Ruling<'_>], request: &Request<'_>) -> Result<(), Deni
 }
 
 /// What `strict` says of a native build.
+/// Refuses to run a user's tool with all rights where its file is among those that
+/// tools may write: any of them could put another in its place.
+fn check_replaceable(
+    request: &Request<'_>,
+    ground: &Ground<'_>,
+    sources: &Sources,
+) -> Result<(), Denial> {
+    let (Some(name), Origin::User, Backend::Native) =
+        (request.name, request.origin, request.backend)
+    else {
+        return Ok(());
+    };
+    let writable = standard::own_place_in(ground.workspace, ground.own).is_none();
+    let real = request.path.canonicalize();
+    let Some(real) = real.ok().filter(|real| writable && real.starts_with(ground.workspace)) else {
+        return Ok(());
+    };
+    let source = sources.of("sandbox").last().cloned();
+    let reason = format!(
+        "its file is `{}` of the workspace, where other tools may write and could replace it",
+        real.display()
+    );
+    Err(Denial::new(reason, source.unwrap_or(Source::OwnPlaces)).hint(format!(
+        "`ikigai policy grant {name}` binds it to what the file holds now, and sandboxes it"
+    )))
+}
+
 fn check_strict(
     request: &Request<'_>,
     granted: bool,

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -56,6 +56,9 @@ fn attack(words: &[&str]) -> io::Result<()> {
         ["truncate", path] => call(libc::SYS_truncate, &[text(path)?.as_ptr() as usize, 0]),
         ["chmod", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o777)),
         ["setuid", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o4755)),
+        ["born-setuid", path] => {
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o4755).open(path).map(drop)
+        }
         ["unlink", path] => fs::remove_file(path),
         ["mkdir", path] => fs::create_dir(path),
         ["rename", from, to] => fs::rename(from, to),
@@ -134,6 +137,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
         "open-tree" => call(libc::SYS_open_tree, &[libc::AT_FDCWD as usize, path, 1]),
         "chroot" => call(libc::SYS_chroot, &[path]),
         "by-handle" => open_by_handle(path),
+        "memory-of-nobody" => call(libc::SYS_memfd_create, &[c"m".as_ptr() as usize, 0]),
         "io-uring" => call(libc::SYS_io_uring_setup, &[1, zeroes]),
         "add-key" => {
             let (kind, name) = (text("user")?, text("ikigai-intruder")?);

@@ -314,6 +314,7 @@ fn no_privilege_is_gained() {
             "clone-user",
             "clone3-user",
             "io-uring",
+            "memory-of-nobody",
             "keyctl",
             "add-key",
             "type-into-terminal",
@@ -324,11 +325,20 @@ fn no_privilege_is_gained() {
             ["setns", "bpf", "perf", "userfaultfd", "syslog"].map(|it| (By::Root, it.to_owned())),
         );
         attempts.push((By::Anyone, format!("setuid {}", own.display())));
+        let born = rig.path("born");
+        attempts.push((By::Anyone, format!("born-setuid {}", born.display())));
         if rig::started_as_root() {
             attempts.push((By::Nobody, format!("run {}", setuid.display())));
         }
         let prepare = || {
             own_file(rig, &own);
+            // Left by the attempt without the sandbox.
+            fs::remove_file(&born)
+                .or_else(|error| match error.kind() {
+                    std::io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                })
+                .expect("removed");
             fs::copy("/usr/bin/id", &setuid).expect("copied");
             open_to_all(&setuid, 0o4755);
         };

@@ -297,6 +297,26 @@ fn what_a_tool_says_of_its_interpreter_shows_nothing_else() {
 }
 
 #[test]
+fn a_link_in_an_installation_leads_nowhere_outside_of_it() {
+    each_user(Sandbox::Require, |rig| {
+        let private = rig.path("private");
+        directory(&private);
+        fs::write(private.join("key"), "secret\n").expect("written");
+        directory(&rig.path("venv/bin"));
+        fs::copy("/bin/sh", rig.path("venv/bin/sh")).expect("copied");
+        symlink(&private, rig.path("venv/lib")).expect("made");
+        directory(&rig.path("elsewhere"));
+        let venv = rig.path("venv");
+        let script = format!("#!{0}/bin/sh\ncat {0}/lib/key || exit 9\n", venv.display());
+        let tool = rig.file("elsewhere/tool", &script, 0o755);
+        let outcome = run(rig, &tool, |grant| grant.dirs.clear());
+        assert_eq!(outcome.exit, Exit::Code(9), "{outcome:?}");
+        let outcome = run(rig, &tool, |grant| grant.sandbox = Sandbox::Off);
+        assert_eq!(text(&outcome.stdout), "secret\n", "{outcome:?}");
+    });
+}
+
+#[test]
 fn what_compilers_interpreters_and_git_need_is_there() {
     each_user(Sandbox::Require, |rig| {
         for (program, script) in [

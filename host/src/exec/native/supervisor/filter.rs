@@ -62,6 +62,8 @@ const REFUSED: &[c_long] = &[
     // Programs in the kernel, and looks into it.
     libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie, libc::SYS_syslog,
+    // Memory that belongs to no process, where only a cgroup would count it.
+    libc::SYS_shmget, libc::SYS_memfd_create, libc::SYS_memfd_secret,
     // The machine itself.
     libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_init_module,
     libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_reboot, libc::SYS_acct,
@@ -95,7 +97,25 @@ const CHMOD: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (libc::SYS_fchmodat2, 2),
+    // A file may also be born with the bits.
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+    (libc::SYS_mq_open, 2),
 ];
+
+/// Calls that open a file or make one, with the arguments that are the flags and the
+/// mode; the latter means something only where a file is made.
+const OPEN: &[(c_long, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// O_TMPFILE without the O_DIRECTORY that is in it.
+const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// Whether this kernel has filters.
 pub(super) fn available() -> io::Result<()> {
@@ -138,6 +158,19 @@ fn rules(internet: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         let setid = [libc::S_ISUID, libc::S_ISGID].map(|it| bit(*mode, u64::from(it)));
         rules.insert(*call, setid.into_iter().collect::<Result<_, _>>()?);
     }
+    let both = |first: (u8, u64), second: (u8, u64)| {
+        let bit = |(argument, bit): (u8, u64)| {
+            SeccompCondition::new(argument, Length::Dword, Op::MaskedEq(bit), bit)
+        };
+        SeccompRule::new(vec![bit(first)?, bit(second)?])
+    };
+    for (call, flags, mode) in OPEN {
+        let made = [libc::O_CREAT, UNNAMED].map(|it| u64::from(it.cast_unsigned()));
+        let setid = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+        let pairs = made.into_iter().flat_map(|made| setid.map(|setid| (made, setid)));
+        let rule = |(made, setid)| both((*flags, made), (*mode, setid));
+        rules.insert(*call, pairs.map(rule).collect::<Result<_, _>>()?);
+    }
 
     // Every family that is none of these, local sockets above all.
     let families: &[i32] = if internet { &[libc::AF_INET, libc::AF_INET6] } else { &[] };
@@ -172,7 +205,9 @@ fn preamble() -> Vec<sock_filter> {
         #[cfg(target_arch = "x86_64")]
         line(RETURN, 0, 0, foreign),
         // Its flags are in memory, where a filter cannot look; C libraries know `clone`.
-        jump(libc::BPF_JEQ, 1, 0, libc::SYS_clone3 as u32),
+        jump(libc::BPF_JEQ, 2, 0, libc::SYS_clone3 as u32),
+        // And its mode; there is `openat`.
+        jump(libc::BPF_JEQ, 1, 0, libc::SYS_openat2 as u32),
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
@@ -268,7 +303,7 @@ mod tests {
             let call = c_long::from(number);
             let judgement = judge(&program, OWN_ARCHITECTURE, number, [0; 6]);
             let expected = match call {
-                libc::SYS_clone3 => MISSING,
+                libc::SYS_clone3 | libc::SYS_openat2 => MISSING,
                 // Of family 0.
                 libc::SYS_socket => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
@@ -288,6 +323,16 @@ mod tests {
             assert_eq!(own(true, libc::SYS_clone, flags), REFUSAL, "{flag:#x}");
         }
         assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_THREAD)), ALLOWED);
+        for (flags, mode, judgement) in [
+            (libc::O_CREAT, 0o4755, REFUSAL),
+            (libc::O_TMPFILE | libc::O_RDWR, 0o2755, REFUSAL),
+            (libc::O_CREAT, 0o1755, ALLOWED),
+            // Whatever is in the register of a mode that is not asked for.
+            (libc::O_RDWR | libc::O_DIRECTORY, 0o7777, ALLOWED),
+        ] {
+            let opened = [0, 0, u64::from(flags.cast_unsigned()), mode, 0, 0];
+            assert_eq!(own(true, libc::SYS_openat, opened), judgement, "{flags:o} {mode:o}");
+        }
         for (family, online) in [
             (libc::AF_INET, true),
             (libc::AF_INET6, true),

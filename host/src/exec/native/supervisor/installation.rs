@@ -105,7 +105,7 @@ fn show_installed(view: &mut View, program: &Path) {
     match (dir.file_name().and_then(OsStr::to_str), prefix) {
         (Some("bin" | "sbin"), Some(prefix)) => {
             for part in ["bin", "sbin", "lib", "lib64", "pyvenv.cfg"] {
-                view.show(&prefix.join(part));
+                show_part(view, prefix, part);
             }
             // A virtual environment's interpreter has its library elsewhere.
             if let Some(home) = base_of(&prefix.join("pyvenv.cfg")) {
@@ -115,6 +115,19 @@ fn show_installed(view: &mut View, program: &Path) {
         // Version managers: a script that looks for the program beside its directory.
         (Some("shims"), Some(prefix)) if !is_shared(view, prefix) => view.show(prefix),
         _ => view.show(program),
+    }
+}
+
+/// Shows a part of an installation, but nothing outside of it: a link by the name of
+/// `lib` may be of another tool's making, and lead to a home.
+fn show_part(view: &mut View, prefix: &Path, part: &str) {
+    let path = prefix.join(part);
+    let (Ok(prefix), Ok(real)) = (fs::canonicalize(prefix), fs::canonicalize(&path)) else {
+        return;
+    };
+    let inside = real.strip_prefix(&prefix).is_ok_and(|rest| rest != Path::new(""));
+    if inside {
+        view.show_real(&path, &real);
     }
 }
 

@@ -132,6 +132,19 @@ impl View {
         }
     }
 
+    /// Shows at `path` what is at `real`, which is canonical, for reading, unless it can be
+    /// seen already. Through a link that has appeared meanwhile nothing is shown.
+    pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        if !self.has(path)
+            && let Ok(source) = openat2(CWD, real, flags, Mode::empty(), resolve)
+        {
+            let directory = is_directory(&source);
+            self.shown.push(Shown { path: path.to_owned(), source, directory, writable: false });
+        }
+    }
+
     /// Shows the working directory where a grant of a directory around it is hidden;
     /// an empty one where nothing of it is granted.
     fn show_again(&mut self, directory: PathBuf) -> Result<(), Fault> {
