@@ -8,7 +8,7 @@ default:
 install *ARGS:
     cargo xtask install {{ARGS}}
 
-# Everything that CI runs; `just test -- FILTER` for some of it
+# All tests; `just test -- FILTER` for some of it
 test *ARGS:
     cargo xtask test {{ARGS}}
 

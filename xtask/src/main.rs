@@ -42,7 +42,7 @@ enum Command {
         /// Names of tools, as their files are called
         names: Vec<String>,
     },
-    /// Run everything that CI runs
+    /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
     /// Measure today's figures against the targets of docs/performance.md
     Bench(bench::Options),

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that CI runs.
+//! `cargo xtask test`: all tests, and what they need built.
 
 use std::env;
 use std::ffi::OsString;
