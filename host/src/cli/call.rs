@@ -14,7 +14,7 @@ use super::{cancelled_by_signals, list, print, say};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
 use crate::nearest::nearest;
-use crate::registry::{Depth, Snapshot};
+use crate::registry::{Depth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -61,6 +61,14 @@ pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
         return snapshot;
     }
     host.registry.scan(Depth::Failed).await
+}
+
+/// The tool of that name, for a command that is about it.
+pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Tool, CliError> {
+    snapshot.get(name).ok_or_else(|| {
+        let error = anyhow::Error::msg(format!("tool `{name}` not found"));
+        CliError::failed(error).hints(not_found_hints(snapshot, name))
+    })
 }
 
 /// What to do when there is no tool of that name.

@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
-use super::call::{not_found_hints, snapshot_with};
+use super::call::{named_tool, snapshot_with};
 use super::decided::{self, Decided};
 use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
@@ -27,10 +27,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = snapshot_with(host, &arguments.name).await;
     tell_warnings(&snapshot);
-    let Some(tool) = snapshot.get(&arguments.name) else {
-        let error = anyhow::Error::msg(format!("tool `{}` not found", arguments.name));
-        return Err(CliError::failed(error).hints(not_found_hints(&snapshot, &arguments.name)));
-    };
+    let tool = named_tool(&snapshot, &arguments.name)?;
     let decided = host.decide(tool.into());
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
     let text = if arguments.json {

@@ -395,7 +395,6 @@ fn check_bounds(bounds: &[Ruling<'_>], request: &Request<'_>) -> Result<(), Deni
     Ok(())
 }
 
-/// What `strict` says of a native build.
 /// Refuses to run a user's tool with all rights where its file is among those that
 /// tools may write: any of them could put another in its place.
 fn check_replaceable(
@@ -423,6 +422,7 @@ fn check_replaceable(
     )))
 }
 
+/// What `strict` says of a native build.
 fn check_strict(
     request: &Request<'_>,
     granted: bool,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::carry_out;
-use crate::cli::call::{not_found_hints, snapshot_with};
+use crate::cli::call::{named_tool, snapshot_with};
 use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
@@ -90,10 +90,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = snapshot_with(host, &arguments.tool).await;
     tell_warnings(&snapshot);
-    let Some(tool) = snapshot.get(&arguments.tool) else {
-        let error = anyhow::Error::msg(format!("tool `{}` not found", arguments.tool));
-        return Err(CliError::failed(error).hints(not_found_hints(&snapshot, &arguments.tool)));
-    };
+    let tool = named_tool(&snapshot, &arguments.tool)?;
     let keys = keys(host, tool, &arguments, options.backend_to_write())?;
     if keys.is_empty() {
         let error = anyhow::Error::msg(format!(

@@ -7,7 +7,7 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::homely;
-use crate::cli::call::{not_found_hints, snapshot_with};
+use crate::cli::call::{named_tool, snapshot_with};
 use crate::cli::decided::{self, Decided};
 use crate::cli::error::CliError;
 use crate::cli::list::{plain_table, tell_warnings};
@@ -36,13 +36,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     tell_warnings(&snapshot);
     let tools: Vec<&Tool> = match &arguments.tool {
         None => snapshot.tools().collect(),
-        Some(name) => match snapshot.get(name) {
-            Some(tool) => vec![tool],
-            None => {
-                let error = anyhow::Error::msg(format!("tool `{name}` not found"));
-                return Err(CliError::failed(error).hints(not_found_hints(&snapshot, name)));
-            }
-        },
+        Some(name) => vec![named_tool(&snapshot, name)?],
     };
     let rows: Vec<(&Tool, Decided)> =
         tools.into_iter().map(|tool| (tool, host.decide(tool.into()))).collect();

@@ -124,12 +124,7 @@ impl View {
 
     /// Shows `path` for reading, unless it can be seen already or is not there.
     pub(super) fn show(&mut self, path: &Path) {
-        if !self.has(path)
-            && let Ok(source) = open_place(path, OFlags::empty())
-        {
-            let directory = is_directory(&source);
-            self.shown.push(Shown { path: path.to_owned(), source, directory, writable: false });
-        }
+        self.show_opened(path, || open_place(path, OFlags::empty()));
     }
 
     /// Shows at `path` what is at `real`, which is canonical, for reading, unless it can be
@@ -137,8 +132,12 @@ impl View {
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        self.show_opened(path, || openat2(CWD, real, flags, Mode::empty(), resolve));
+    }
+
+    fn show_opened(&mut self, path: &Path, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if !self.has(path)
-            && let Ok(source) = openat2(CWD, real, flags, Mode::empty(), resolve)
+            && let Ok(source) = open()
         {
             let directory = is_directory(&source);
             self.shown.push(Shown { path: path.to_owned(), source, directory, writable: false });
