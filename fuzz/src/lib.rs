@@ -7,7 +7,9 @@
 mod arguments;
 mod envelope;
 mod ere;
+mod policy;
 mod schema;
+mod supervisor;
 
 /// One parser under test.
 pub struct Target {
@@ -22,7 +24,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "arguments", run: arguments::run },
     Target { name: "envelope", run: envelope::run },
     Target { name: "ere", run: ere::run },
+    Target { name: "policy", run: policy::run },
     Target { name: "schema", run: schema::run },
+    Target { name: "supervisor", run: supervisor::run },
 ];
 
 /// The target of this name.

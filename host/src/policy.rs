@@ -7,6 +7,7 @@
 
 mod authority;
 mod decide;
+mod decision;
 mod dirs;
 mod edit;
 mod error;
@@ -22,13 +23,13 @@ use std::ffi::OsString;
 use ikigai_protocol::GrantedDir;
 
 pub use authority::{Authority, Choice, Flags};
-pub use decide::{Decision, Denial, Request, Source, Sources, Variable};
+pub use decision::{Decision, Denial, Request, Source, Sources, Variable};
 pub use edit::{NewKey, NewValue};
 pub use error::{PolicyError, Spot};
 pub use live::{FileInForce, PolicyFiles};
 pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
-pub use propose::Proposal;
+pub use propose::{Proposal, fuzzing};
 pub use rule::{LayerKind, LimitKey};
 pub use standard::{PROVIDER_KEYS, for_schema};
 

@@ -102,6 +102,13 @@ fn what_is_no_text_is_refused_with_its_place() {
     host.write(USER, vec![b'#'; (1 << 20) + 1], 0o600);
     let ran = host.run(["tool", "list"]).expect_code(2);
     assert!(ran.stderr().contains("is larger than"), "{ran}");
+    host.write(USER, "", 0o600);
+    // A workspace's is anybody's, and so may cost less.
+    host.write(WORKSPACE, vec![b'#'; 64 << 10], 0o600);
+    host.run(["tool", "list"]).expect_code(0);
+    host.write(WORKSPACE, vec![b'#'; (64 << 10) + 1], 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("is larger than 65536 bytes"), "{ran}");
 }
 
 #[test]

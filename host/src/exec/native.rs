@@ -41,7 +41,7 @@ use crate::exec::level::{Layer, Level};
 use crate::exec::{Call, Lane, Outcome};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use plan::Without;
+pub use plan::{Without, fuzzing};
 
 /// An executable file.
 ///

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use super::decide::{self, Decision, Denial, Request, Source};
+use super::decide;
+use super::decision::{Decision, Denial, Request, Source};
 use super::edit::NewKey;
 use super::error::PolicyError;
 use super::live::{FileInForce, Layers, Live, PolicyFiles};

@@ -6,43 +6,125 @@ use std::path::Path;
 use ikigai_protocol::{Access, GrantedDir};
 
 /// Two entries of which the first lies in the second and has another access, by
-/// their indexes. A narrower grant inside a wider one takes nothing away.
+/// their indexes; the first such entry of the list. A narrower grant inside a wider
+/// one takes nothing away.
 pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
-    let contradicts = |inner: usize, outer: usize| {
-        inner != outer && dirs[inner].0 != dirs[outer].0 && dirs[inner].1.starts_with(dirs[outer].1)
+    let mut order: Vec<usize> = (0..dirs.len()).collect();
+    order.sort_by_key(|index| dirs[*index].1);
+    // What lies in a directory follows it directly. The entries that hold the one
+    // that is looked at, the innermost last.
+    let mut holders: Vec<usize> = Vec::new();
+    let contradiction = |inner: usize| {
+        let (access, path) = dirs[inner];
+        while holders.pop_if(|outer| !path.starts_with(dirs[*outer].1)).is_some() {}
+        let outer = holders.last().copied().filter(|outer| dirs[*outer].0 != access);
+        holders.push(inner);
+        outer.map(|outer| (inner, outer))
     };
-    let indexes = 0..dirs.len();
-    indexes
-        .clone()
-        .flat_map(|inner| indexes.clone().map(move |outer| (inner, outer)))
-        .find(|(inner, outer)| contradicts(*inner, *outer))
+    order.into_iter().filter_map(contradiction).min()
 }
 
-/// Without what lies in another of the same access.
+/// Without what lies in another, in the order of their paths. None contradicts
+/// another.
 pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     dirs.sort_by(|a, b| a.path.cmp(&b.path));
-    // A parent sorts before what lies in it.
-    let mut kept: Vec<GrantedDir> = Vec::with_capacity(dirs.len());
-    for dir in dirs {
-        if !kept.iter().any(|outer| dir.path.starts_with(&outer.path)) {
-            kept.push(dir);
-        }
-    }
-    kept
+    // What lies in the one that was kept follows it.
+    dirs.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
+    dirs
 }
 
-/// What may be done under both lists. Neither contradicts itself.
+/// What may be done under both lists, each as [`without_repeats`] leaves it, which
+/// is how it comes back.
 pub(super) fn meet(one: &[GrantedDir], other: &[GrantedDir]) -> Vec<GrantedDir> {
-    let common = |a: &GrantedDir, b: &GrantedDir| {
-        let inner = if a.path.starts_with(&b.path) {
-            a
-        } else if b.path.starts_with(&a.path) {
-            b
-        } else {
-            return None;
-        };
-        Some(GrantedDir { access: a.access.min(b.access), path: inner.path.clone() })
-    };
-    let pairs = one.iter().flat_map(|a| other.iter().filter_map(move |b| common(a, b)));
-    without_repeats(pairs.collect())
+    let common = within(one, other).chain(within(other, one));
+    // What is in both lists came twice, with the same access.
+    without_repeats(common.collect())
+}
+
+/// What of `inner` lies in an entry of `outer`, with the access that both give.
+fn within<'a>(
+    inner: &'a [GrantedDir],
+    outer: &'a [GrantedDir],
+) -> impl Iterator<Item = GrantedDir> {
+    inner.iter().filter_map(|dir| {
+        // No entry holds another, so only the last one before it can hold this one.
+        let before = outer.partition_point(|outer| outer.path <= dir.path);
+        let holder = outer[..before].last().filter(|outer| dir.path.starts_with(&outer.path))?;
+        Some(GrantedDir { access: dir.access.min(holder.access), path: dir.path.clone() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Every list of up to three of these, with each access.
+    fn lists() -> Vec<Vec<GrantedDir>> {
+        let paths = ["/a", "/a/b", "/a/b/c", "/a-b", "/a/b-c", "/d"];
+        let dirs: Vec<GrantedDir> = paths
+            .into_iter()
+            .flat_map(|path| {
+                [Access::ReadOnly, Access::ReadWrite]
+                    .map(|access| GrantedDir { access, path: PathBuf::from(path) })
+            })
+            .collect();
+        let mut lists = vec![Vec::new()];
+        for length in 0..3 {
+            let longest: Vec<_> = lists.iter().filter(|list| list.len() == length).collect();
+            let longer = longest.into_iter().flat_map(|list| {
+                dirs.iter().map(|dir| [list.as_slice(), std::slice::from_ref(dir)].concat())
+            });
+            let longer: Vec<_> = longer.collect();
+            lists.extend(longer);
+        }
+        lists
+    }
+
+    fn named(dirs: &[GrantedDir]) -> Vec<(Access, &Path)> {
+        dirs.iter().map(|dir| (dir.access, dir.path.as_path())).collect()
+    }
+
+    /// What may be done at `path`, by looking at every entry.
+    fn access_at(dirs: &[GrantedDir], path: &Path) -> Option<Access> {
+        dirs.iter().filter(|dir| path.starts_with(&dir.path)).map(|dir| dir.access).max()
+    }
+
+    #[test]
+    fn every_contradiction_is_found_and_nothing_else() {
+        for list in lists() {
+            let contradicts = |inner: &GrantedDir| {
+                list.iter().any(|outer| {
+                    inner.access != outer.access && inner.path.starts_with(&outer.path)
+                })
+            };
+            let found = overlap(&named(&list));
+            assert_eq!(found.is_some(), list.iter().any(contradicts), "{list:?}");
+            if let Some((inner, outer)) = found {
+                assert!(list[inner].path.starts_with(&list[outer].path), "{list:?}");
+                assert_ne!(list[inner].access, list[outer].access, "{list:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_met_allows_what_both_allow() {
+        let lists: Vec<_> = lists()
+            .into_iter()
+            .filter(|list| overlap(&named(list)).is_none())
+            .map(without_repeats)
+            .collect();
+        let spots = ["/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a-b", "/a/b-c", "/d", "/d/e"];
+        for one in &lists {
+            for other in lists.iter().step_by(7) {
+                let met = meet(one, other);
+                for spot in spots.map(Path::new) {
+                    let both = access_at(one, spot).min(access_at(other, spot));
+                    assert_eq!(access_at(&met, spot), both, "{one:?} {other:?} {spot:?}");
+                }
+                assert_eq!(without_repeats(met.clone()), met, "{one:?} {other:?}");
+            }
+        }
+    }
 }

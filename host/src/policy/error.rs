@@ -13,14 +13,40 @@ pub struct Spot {
     pub column: usize,
 }
 
-impl Spot {
-    /// Where the byte `offset` of `text` is; the end of the text if it is beyond.
-    pub(super) fn of(text: &[u8], offset: usize) -> Self {
-        let before = &text[..offset.min(text.len())];
-        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Self { line, column: 1 + String::from_utf8_lossy(&before[start..]).chars().count() }
+/// Where the lines of a text begin, so that a place in it is found without reading
+/// all that is before.
+#[derive(Clone, Debug)]
+pub(super) struct Lines<'t> {
+    text: &'t [u8],
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub(super) fn of(text: &'t [u8]) -> Self {
+        let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let after = newlines.map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
+
+    /// Where the byte `offset` is; the end of the text if it is beyond.
+    pub(super) fn spot(&self, offset: usize) -> Spot {
+        let offset = offset.min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let before = &self.text[self.starts[line - 1]..offset];
+        Spot { line, column: 1 + characters(before) }
+    }
+
+    /// The line of this number, counted from 1, without its end.
+    fn line(&self, line: usize) -> &'t [u8] {
+        let start = self.starts[line - 1];
+        let end = self.starts.get(line).map_or(self.text.len(), |next| next - 1);
+        &self.text[start..end]
+    }
+}
+
+/// Every character of UTF-8 has one byte that continues none.
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
 /// A policy file that cannot be used. Shown with the line that is wrong, a mark
@@ -46,15 +72,15 @@ impl PolicyError {
         Self { path: path.to_owned(), spot: None, what, hint: None, excerpt: None }
     }
 
-    /// What is wrong stands at `span` of `text`.
+    /// What is wrong stands at `span` of the text.
     pub(super) fn at(
         path: &Path,
-        text: &[u8],
+        lines: &Lines<'_>,
         span: &Range<usize>,
         what: impl Into<String>,
     ) -> Self {
-        let spot = Spot::of(text, span.start);
-        let excerpt = Some(excerpt(text, span, spot));
+        let spot = lines.spot(span.start);
+        let excerpt = Some(excerpt(lines, span, spot));
         Self { spot: Some(spot), excerpt, ..Self::whole(path, what) }
     }
 
@@ -91,19 +117,19 @@ impl fmt::Display for PolicyError {
 }
 
 /// The line at `spot` and a mark under what is meant of it.
-fn excerpt(text: &[u8], span: &Range<usize>, spot: Spot) -> String {
+fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
     /// What fits a terminal beside the line number.
     const WIDEST: usize = 120;
-    let line = text.split(|byte| *byte == b'\n').nth(spot.line - 1).unwrap_or_default();
-    let line = String::from_utf8_lossy(line).replace('\t', " ");
+    let line = String::from_utf8_lossy(lines.line(spot.line)).replace('\t', " ");
     let line = line.trim_end_matches('\r');
     let skipped = spot.column.saturating_sub(WIDEST / 2);
     let shown: String = line.chars().skip(skipped).take(WIDEST).collect();
-    let end = span.end.min(text.len()).max(span.start.min(text.len()));
-    let marked = &text[span.start.min(text.len())..end];
+    let length = lines.text.len();
+    let marked =
+        &lines.text[span.start.min(length)..span.end.min(length).max(span.start.min(length))];
     let marked = marked.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let room = shown.chars().count().saturating_sub(spot.column - 1 - skipped).max(1);
-    let width = String::from_utf8_lossy(marked).chars().count().clamp(1, room);
+    let width = characters(marked).clamp(1, room);
     let number = spot.line.to_string();
     let gutter = " ".repeat(number.len());
     let before = " ".repeat(spot.column - 1 - skipped);

@@ -22,6 +22,10 @@ use crate::places;
 /// More than any policy needs, in bytes.
 const MOST: u64 = 1 << 20;
 
+/// The same of a file that anybody may have written: the most that it can cost the
+/// user is a fraction of a second, once.
+const MOST_OF_WORKSPACE: u64 = 64 << 10;
+
 /// A file that changed this lately could change again without its times moving, and
 /// so is read again.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -258,12 +262,13 @@ impl Watched {
         if self.kind != LayerKind::Workspace {
             self.check_writers(&metadata)?;
         }
+        let most = if self.kind == LayerKind::Workspace { MOST_OF_WORKSPACE } else { MOST };
         let mut text = Vec::new();
-        file.take(MOST + 1)
+        file.take(most + 1)
             .read_to_end(&mut text)
             .map_err(|error| refused(format!("cannot be read: {error}")))?;
-        if text.len() as u64 > MOST {
-            return Err(refused(format!("is larger than {MOST} bytes")));
+        if text.len() as u64 > most {
+            return Err(refused(format!("is larger than {most} bytes")));
         }
         parse::parse(self.kind, &self.path, &text, ground).map(Some)
     }

@@ -9,7 +9,7 @@ use ikigai_protocol::{Access, DIRS_VARIABLE};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{PolicyError, Spot};
+use super::error::{Lines, PolicyError, Spot};
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
 use super::{BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
@@ -38,15 +38,16 @@ pub(super) fn parse(
     text: &[u8],
     ground: &Ground,
 ) -> Result<Layer, PolicyError> {
+    let lines = Lines::of(text);
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to();
-        PolicyError::at(path, text, &(at..at + 1), "is not UTF-8")
+        PolicyError::at(path, &lines, &(at..at + 1), "is not UTF-8")
     })?;
     let table = DeTable::parse(text).map_err(|error| {
         let span = error.span().unwrap_or(text.len()..text.len());
-        PolicyError::at(path, text.as_bytes(), &span, error.message())
+        PolicyError::at(path, &lines, &span, error.message())
     })?;
-    Reader { kind, path, text, ground }.file(table.get_ref())
+    Reader { kind, path, lines, ground }.file(table.get_ref())
 }
 
 /// A value and its place.
@@ -74,7 +75,7 @@ fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
 struct Reader<'a> {
     kind: LayerKind,
     path: &'a Path,
-    text: &'a str,
+    lines: Lines<'a>,
     ground: &'a Ground,
 }
 
@@ -138,15 +139,18 @@ impl Reader<'_> {
     }
 
     fn dirs(&self, item: &Item<'_>) -> Read<At<Vec<DirRule>>> {
-        let rules = self.list("fs", item, Self::dir)?;
+        let spanned = |reader: &Self, text: &str, span: &Range<usize>| {
+            Ok((reader.dir(text, span)?, span.clone()))
+        };
+        let At { value, spot } = self.list("fs", item, spanned)?;
+        let (rules, spans): (Vec<DirRule>, Vec<_>) = value.into_iter().unzip();
         // Here by name, so that it is said when the file is read; links are looked
         // through when a call is decided.
-        let named = rules.value.iter().map(|rule| (rule.access, rule.path.as_path()));
+        let named = rules.iter().map(|rule| (rule.access, rule.path.as_path()));
         if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
-            let (inner, outer) = (&rules.value[inner], &rules.value[outer]);
-            return Err(self.fail_at(inner.spot, overlap_text(inner, outer)));
+            return Err(self.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
         }
-        Ok(rules)
+        Ok(At { value: rules, spot })
     }
 
     fn dir(&self, text: &str, span: &Range<usize>) -> Read<DirRule> {
@@ -308,19 +312,11 @@ impl Reader<'_> {
     }
 
     fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> PolicyError {
-        PolicyError::at(self.path, self.text.as_bytes(), span, what)
-    }
-
-    fn fail_at(&self, spot: Spot, what: impl Into<String>) -> PolicyError {
-        let line = self.text.split_inclusive('\n').take(spot.line - 1).map(str::len).sum::<usize>();
-        let column =
-            self.text[line..].chars().take(spot.column - 1).map(char::len_utf8).sum::<usize>();
-        let start = line + column;
-        self.fail(&(start..start + 1), what)
+        PolicyError::at(self.path, &self.lines, span, what)
     }
 
     fn spot(&self, span: &Range<usize>) -> Spot {
-        Spot::of(self.text.as_bytes(), span.start)
+        self.lines.spot(span.start)
     }
 }
 

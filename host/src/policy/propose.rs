@@ -52,6 +52,16 @@ impl Proposal {
     ) -> Result<Self, PolicyError> {
         let before = read(path)
             .map_err(|error| PolicyError::whole(path, format!("cannot be read: {error}")))?;
+        Self::of(before, path, ground, name, edit)
+    }
+
+    fn of(
+        before: String,
+        path: &Path,
+        ground: &Ground,
+        name: &str,
+        edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
+    ) -> Result<Self, PolicyError> {
         let unchangeable = || {
             PolicyError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
@@ -99,6 +109,48 @@ impl Proposal {
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
         handle.sync_all()
+    }
+}
+
+/// What the fuzz targets reach of policy files, without a file.
+#[doc(hidden)]
+pub mod fuzzing {
+    use std::path::{Path, PathBuf};
+
+    use super::super::edit::{self, NewKey};
+    use super::super::error::PolicyError;
+    use super::super::parse::{self, Ground};
+    use super::super::rule::LayerKind;
+    use super::Proposal;
+
+    fn place() -> (&'static Path, Ground) {
+        let ground = Ground { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
+        (Path::new("/h/policy.toml"), ground)
+    }
+
+    /// Reads a file of this layer.
+    ///
+    /// # Errors
+    ///
+    /// It is refused.
+    pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), PolicyError> {
+        let (path, ground) = place();
+        parse::parse(kind, path, text, &ground).map(drop)
+    }
+
+    /// The user's file with these keys of the tool's entry set, and then without the
+    /// entry.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be changed.
+    pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], PolicyError> {
+        let (path, ground) = place();
+        let set = |text: &str| edit::set(text, name, keys);
+        let granted = Proposal::of(text.to_owned(), path, &ground, name, set)?.after;
+        let remove = |text: &str| edit::remove(text, name);
+        let revoked = Proposal::of(granted.clone(), path, &ground, name, remove)?.after;
+        Ok([granted, revoked])
     }
 }
 

@@ -125,7 +125,7 @@ impl Helper {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some(serde_json::from_slice(&self.received)?))
+        Ok(Some(Report::decode(&self.received)?))
     }
 
     /// Asks for the end of the call. The report still comes.

@@ -365,6 +365,42 @@ impl Report {
         line.push(b'\n');
         Ok(line)
     }
+
+    /// The report that [`encode`](Self::encode) wrote.
+    pub(super) fn decode(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+/// What the fuzz targets reach of this.
+#[doc(hidden)]
+pub mod fuzzing {
+    use super::{PREFIX, Plan, PlanError, Report};
+
+    /// A plan, sent as one piece, taken and sent again.
+    ///
+    /// # Errors
+    ///
+    /// It is refused; the text says why.
+    pub fn plan(frame: &[u8]) -> Result<Vec<u8>, String> {
+        let short = || PlanError::Strings("shorter than announced");
+        let again = || {
+            let (prefix, body) = frame.split_first_chunk::<PREFIX>().ok_or_else(short)?;
+            let (header, strings) = Plan::lengths(*prefix)?;
+            let (header, body) = body.split_at_checked(header).ok_or_else(short)?;
+            Plan::decode(header, body.get(..strings).ok_or_else(short)?)?.encode()
+        };
+        again().map_err(|error: PlanError| error.to_string())
+    }
+
+    /// A report, taken and sent again.
+    ///
+    /// # Errors
+    ///
+    /// It is refused; the text says why.
+    pub fn report(line: &[u8]) -> Result<Vec<u8>, String> {
+        Report::decode(line).and_then(|report| report.encode()).map_err(|error| error.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,45 @@
+//! Policy files: those of a workspace are anybody's.
+
+use ikigai::policy::{LayerKind, NewValue, PolicyError, fuzzing};
+
+/// A tool that no file of the corpus speaks of.
+const TOOL: &str = "granted_here";
+
+/// A file is read, or refused with a place in it and without a character that would
+/// move a cursor. What the user's own file says of others stays when a tool is granted
+/// something and when that is taken back.
+pub(crate) fn run(data: &[u8]) {
+    for kind in [LayerKind::Ceiling, LayerKind::User, LayerKind::Workspace] {
+        if let Err(error) = fuzzing::read(kind, data) {
+            check_refusal(&error, data);
+        }
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if fuzzing::read(LayerKind::User, data).is_err() || text.contains(TOOL) {
+        return;
+    }
+    let words = |words: &[&str]| NewValue::List(words.iter().map(|&word| word.into()).collect());
+    let keys = [
+        ("fs".to_owned(), words(&["ro:/srv/\"a\"", "rw:/tmp\\b"])),
+        ("env".to_owned(), words(&["A"])),
+        ("limits.processes".to_owned(), NewValue::Number(3)),
+    ];
+    // That nothing else changed its meaning is compared by the change itself.
+    let Ok([granted, revoked]) = fuzzing::change(text, TOOL, &keys) else { return };
+    for text in [&granted, &revoked] {
+        let read = fuzzing::read(LayerKind::User, text.as_bytes());
+        assert!(read.is_ok(), "{read:?}: {text}");
+    }
+    assert!(granted.contains(TOOL) && !revoked.contains(TOOL), "{granted}\n-- revoked:\n{revoked}");
+}
+
+fn check_refusal(error: &PolicyError, data: &[u8]) {
+    assert!(!error.what.is_empty());
+    assert!(!error.line().contains(char::is_control), "{:?}", error.line());
+    let shown = error.to_string();
+    assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+    if let Some(spot) = error.spot {
+        let lines = data.split(|byte| *byte == b'\n').count();
+        assert!((1..=lines).contains(&spot.line) && spot.column >= 1, "{spot:?}");
+    }
+}
