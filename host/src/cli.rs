@@ -33,6 +33,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use self::error::CliError;
 use self::options::Options;
+use crate::exec::native;
 
 /// A host for tools that language models call.
 ///
@@ -116,6 +117,7 @@ pub fn main() -> ExitCode {
         }
     };
     log_to_stderr(cli.options.verbose);
+    native::outlive_file_size_limit();
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),

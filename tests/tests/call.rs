@@ -2,6 +2,7 @@
 //! tools that misbehave, and the envelope to the letter.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ikigai_tests::host::{Host, Ran};
@@ -341,4 +342,20 @@ fn a_call_with_everything_at_its_limit_names_the_limit() {
         described(host.run(["tool", "call", "greedy", r#"{"mode":"fine"}"#]).json())
             .contains("fine")
     );
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_no_host() {
+    let host = Host::new();
+    // In blocks of 512 or 1,024 bytes, as the shell has it.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]);
+    let own = host.command();
+    command.arg(own.get_program()).current_dir(host.workspace()).env_clear();
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let content = "x".repeat(50_000);
+    let arguments = json!({"file_path": "large", "content": content}).to_string();
+    command.args(["--backend", "wasm", "tool", "call", "file_write", "-"]);
+    let ran = Ran::of(&mut command, arguments.as_bytes()).expect_code(0);
+    assert_eq!(ran.json()["result"]["error_code"], "WRITE_FAILED", "{ran}");
 }

@@ -240,7 +240,10 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
         (&["tool", "--write", "/"], 1, "can install a tool"),
         (&["tool", "--net", "db.internal:5432"], 1, "has no network or all of it"),
         (&["part", "--net", "db.internal"], 2, "write HOST:PORT"),
+        (&["part", "--net", "https://db.internal"], 2, "is a URL; write its HOST:PORT"),
         (&["part", "--env", "A=B"], 2, "is no name of a variable"),
+        (&["part", "--env", "A\u{1b}[2J"], 2, "`A\u{fffd}[2J` is no name of a variable"),
+        (&["part", "--read", "/proc/self"], 1, "where the kernel shows every process"),
         (&["part", "--read", ".", "--write", "."], 2, "a directory has one access"),
         (&["part", "--limit", "wall=1s"], 2, "there is no limit `wall`"),
         (&["part", "--limit", "wall_clock=1"], 2, "write it as 500ms"),
@@ -291,6 +294,8 @@ fn a_question_is_answered_with_the_line_that_decides() {
     // What runs as its user may do anything.
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
     host.run(["--profile", "strict", "policy", "test", "tool"]).expect_code(1);
+    // A mistyped name is no denial.
+    host.run(["policy", "test", "tol"]).expect_code(2);
 }
 
 #[test]

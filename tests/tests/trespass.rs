@@ -192,6 +192,30 @@ fn a_user_component_has_no_surroundings() {
 }
 
 #[test]
+fn a_workspace_that_holds_proc_shows_nothing_of_the_host() {
+    let host = Host::new().env("A_KEY", "secret");
+    for (tool, arguments) in [
+        ("file_read", r#"{"file_path":"/proc/self/environ"}"#),
+        ("file_read", r#"{"file_path":"proc/thread-self/environ"}"#),
+        ("file_read", r#"{"file_path":"/proc/self/status"}"#),
+        ("file_edit", r#"{"file_path":"/proc/self/comm","old_string":"i","new_string":"x"}"#),
+        ("grep", r#"{"pattern":"secret","path":"/proc/self","glob":"environ"}"#),
+        ("glob", r#"{"pattern":"/proc/self/env*"}"#),
+    ] {
+        let flags = ["--workspace", "/", "--backend", "wasm", "tool", "call", tool, arguments];
+        let ran = host.run(flags).expect_code(0);
+        assert!(!ran.stdout().contains("secret") && !ran.stdout().contains("ikigai"), "{ran}");
+        let result = &ran.json()["result"];
+        let is_empty = result["count"] == 0;
+        assert!(is_empty || result["error_code"] == "PERMISSION_DENIED", "{ran}");
+    }
+    // What lies beside it is there.
+    let arguments = r#"{"file_path":"/etc/hostname"}"#;
+    let ran = host.run(["--workspace", "/", "tool", "call", "file_read", arguments]);
+    assert!(ran.json()["result"]["output"].is_string(), "{ran}");
+}
+
+#[test]
 fn there_is_no_network() {
     let tcp = TcpListener::bind("127.0.0.1:0").expect("bound");
     tcp.set_nonblocking(true).expect("set");

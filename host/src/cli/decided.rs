@@ -4,21 +4,62 @@ use bytesize::ByteSize;
 use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
 
+use crate::exec::native::Supervisor;
+use crate::host::Host;
 use crate::limits::Limits;
 use crate::policy::{Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source};
+use crate::registry::Tool;
 
 /// What policy says of one tool.
 pub(super) type Decided = Result<Decision, Denial>;
 
-/// How far the tool is kept from what it was not granted, as far as it is asked for.
-pub(super) fn level(backend: Backend, origin: Origin, decided: &Decided) -> &'static str {
+/// A tool, and what becomes of it here.
+pub(super) struct Row<'a> {
+    pub(super) tool: &'a Tool,
+    pub(super) decided: Decided,
+    /// How far it is kept from what it was not granted.
+    pub(super) level: &'static str,
+}
+
+impl<'a> Row<'a> {
+    /// What policy says of the tool now, and what this machine makes of it.
+    pub(super) async fn of(host: &Host, tool: &'a Tool) -> Self {
+        let decided = host.decide(tool.into());
+        let level = level(tool, &decided).await;
+        Self { tool, decided, level }
+    }
+
+    pub(super) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
+        let mut rows = Vec::new();
+        for tool in tools {
+            rows.push(Self::of(host, tool).await);
+        }
+        rows
+    }
+
+    pub(super) fn backend(&self) -> Backend {
+        self.tool.build.backend()
+    }
+}
+
+/// How far the tool is kept from what it was not granted. What the machine can do is
+/// found out once, and only where a tool asks for it.
+pub(super) async fn level(tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
-    match (backend, decision.grant.sandbox) {
-        (Backend::Wasm, _) | (Backend::Native, Sandbox::Require) => "sandboxed",
-        (Backend::Native, Sandbox::Off) => "unconfined",
+    let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
+        (Backend::Wasm, _) => return "sandboxed",
+        (Backend::Native, Sandbox::Off) => return "unconfined",
+        (Backend::Native, sandbox) => sandbox,
+    };
+    let machine = Supervisor::of_this_process().machine().await;
+    if machine.level.unmet().next().is_none() {
+        return "sandboxed";
+    }
+    match sandbox {
+        Sandbox::Require => "refused here",
         // It holds its boundary by itself, and the sandbox is a second wall.
-        (Backend::Native, Sandbox::Prefer) if origin == Origin::System => "self-confined",
-        (Backend::Native, Sandbox::Prefer) => "sandboxed",
+        _ if tool.origin == Origin::System => "self-confined",
+        _ => "partial",
     }
 }
 

@@ -30,6 +30,11 @@ impl CliError {
         Self { exit: USAGE, ..Self::failed(error) }
     }
 
+    /// The same, where failing is an answer of its own.
+    pub(super) fn into_usage(self) -> Self {
+        Self { exit: USAGE, ..self }
+    }
+
     /// What to do about it.
     #[must_use]
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

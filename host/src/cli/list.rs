@@ -6,11 +6,11 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::decided::{Decided, level};
+use super::decided::Row;
 use super::error::CliError;
 use super::options::Options;
 use super::{print, say};
-use crate::registry::{Depth, Snapshot, Tool};
+use crate::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -31,8 +31,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             say(&format!("{}\n", skipped.line()));
         }
     }
-    let rows: Vec<(&Tool, Decided)> =
-        snapshot.tools().map(|tool| (tool, host.decide(tool.into()))).collect();
+    let rows = Row::all(host, snapshot.tools()).await;
     if arguments.json {
         let mut text = serde_json::to_string_pretty(&as_json(&snapshot, &rows, arguments.all))?;
         text.push('\n');
@@ -64,16 +63,16 @@ pub(super) fn tell_warnings(snapshot: &Snapshot) {
     }
 }
 
-fn table(rows: &[(&Tool, Decided)]) -> Table {
+fn table(rows: &[Row<'_>]) -> Table {
     let mut table = plain_table();
     table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
-    for (tool, decided) in rows {
+    for Row { tool, level, .. } in rows {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
             first_line,
             tool.build.backend().as_str(),
-            level(tool.build.backend(), tool.origin, decided),
+            level,
             tool.origin.as_str(),
         ]);
     }
@@ -95,14 +94,14 @@ pub(super) fn plain_table() -> Table {
     table
 }
 
-fn as_json(snapshot: &Snapshot, rows: &[(&Tool, Decided)], all: bool) -> Value {
-    let tools = rows.iter().map(|(tool, decided)| {
+fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
+    let tools = rows.iter().map(|Row { tool, level, .. }| {
         json!({
             "name": tool.name(),
             "description": tool.schema.description,
             "backend": tool.build.backend().as_str(),
             "backend_reason": tool.reason,
-            "sandbox": level(tool.build.backend(), tool.origin, decided),
+            "sandbox": level,
             "source": tool.origin.as_str(),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,

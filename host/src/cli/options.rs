@@ -91,7 +91,8 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum BackendArg {
-    /// The component; the native build where there is no usable component
+    /// The component; the native build where no component can be used, and of bash where the
+    /// sandbox holds
     Auto,
     /// Components only
     Wasm,

@@ -7,12 +7,11 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::{named_tool, snapshot_with};
-use super::decided::{self, Decided};
+use super::decided::{self, Row};
 use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
 use super::options::Options;
 use super::print;
-use crate::registry::Tool;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -28,18 +27,21 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot = snapshot_with(host, &arguments.name).await;
     tell_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
-    let decided = host.decide(tool.into());
+    let row = Row::of(host, tool).await;
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
     let text = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&as_json(tool, &decided, &imports))?)
+        format!("{}\n", serde_json::to_string_pretty(&as_json(&row, &imports))?)
     } else {
-        as_text(tool, &decided, &imports)?
+        as_text(&row, &imports)?
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_text(tool: &Tool, decided: &Decided, imports: &[String]) -> Result<String, CliError> {
+fn as_text(
+    &Row { tool, ref decided, level }: &Row<'_>,
+    imports: &[String],
+) -> Result<String, CliError> {
     let mut table = plain_table();
     let build = &tool.build;
     let backend = build.backend();
@@ -61,8 +63,7 @@ fn as_text(tool: &Tool, decided: &Decided, imports: &[String]) -> Result<String,
         Err(denial) => row("may be called", format!("no: {denial}"), nobody()),
         Ok(decision) => {
             let by = |capability| decided::sources(decision, &[capability]);
-            let sandbox = decided::level(backend, tool.origin, decided).to_owned();
-            row("sandbox", sandbox, by("sandbox"));
+            row("sandbox", level.to_owned(), by("sandbox"));
             row("may read", decided::dirs(backend, decision, Access::ReadOnly), by("fs"));
             row("may write", decided::dirs(backend, decision, Access::ReadWrite), by("fs"));
             row("network", decided::network(backend, decision), by("net"));
@@ -81,7 +82,7 @@ fn as_text(tool: &Tool, decided: &Decided, imports: &[String]) -> Result<String,
     Ok(format!("{table}\n\n{schema}\n"))
 }
 
-fn as_json(tool: &Tool, decided: &Decided, imports: &[String]) -> Value {
+fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),
@@ -89,7 +90,7 @@ fn as_json(tool: &Tool, decided: &Decided, imports: &[String]) -> Value {
         "source": tool.origin.as_str(),
         "backend": build.backend().as_str(),
         "backend_reason": tool.reason,
-        "sandbox": decided::level(build.backend(), tool.origin, decided),
+        "sandbox": level,
         "path": build.path.to_string_lossy(),
         "digest": build.digest,
         "other_build": tool.other.as_ref().map(|other| json!({

@@ -112,4 +112,11 @@ impl Level {
             ("privileges", privileges),
         ]
     }
+
+    /// The boundaries that a sandbox stands or falls with, and that do not hold. The bound
+    /// on memory is none of them: passing it harms nobody's files.
+    pub fn unmet(&self) -> impl Iterator<Item = (&'static str, &Hold)> {
+        let counts = |(name, hold): &(&str, &Hold)| *name != "memory" && !hold.is_enforced();
+        self.holds().into_iter().filter(counts)
+    }
 }

@@ -43,6 +43,15 @@ use crate::exec::{Call, Lane, Outcome};
 #[doc(hidden)]
 pub use plan::{Without, fuzzing};
 
+/// From here on, a file that may not grow further (`ulimit -f`) is an error to the host
+/// and its components, and not the end of the process. Native tools have the usual
+/// disposition of the signal again.
+#[cfg(unix)]
+pub fn outlive_file_size_limit() {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// An executable file.
 ///
 /// Its calls must be polled on a tokio runtime with I/O and time. Peak memory in

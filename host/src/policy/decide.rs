@@ -19,6 +19,9 @@ use super::{Backend, BackendChoice, Flags, Grant, Net, Origin, Profile, Sandbox,
 use crate::digest::Digest;
 use crate::limits::Limits;
 
+/// What lies there is no file of anybody's, and cannot be granted.
+const PROCESSES: &str = "/proc";
+
 /// Where calls are decided.
 pub(super) struct Ground<'a> {
     pub(super) workspace: &'a Path,
@@ -573,6 +576,10 @@ fn resolve(
             }
             Err(error) => return Err(wrong(format!("which cannot be used: {error}"))),
         };
+        if missing == Missing::IsWrong && path.starts_with(PROCESSES) {
+            let what = "where the kernel shows every process, ikigai's own among them";
+            return Err(wrong(what.to_owned()));
+        }
         if rule.within && !path.starts_with(ground.workspace) {
             let what = format!("which leads out of the workspace to `{}`", path.display());
             return Err(wrong(what));

@@ -157,6 +157,9 @@ impl FromStr for Peer {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.contains("://") {
+            return Err("is a URL; write its HOST:PORT");
+        }
         let (host, port) = text.rsplit_once(':').ok_or("has no port; write HOST:PORT or HOST:*")?;
         let port = match port {
             "*" => None,
@@ -260,6 +263,7 @@ mod tests {
             "a b:1",
             "1.2.3:4",
             "*:80",
+            "http://host:80",
         ] {
             assert!(text.parse::<Peer>().is_err(), "{text}");
         }

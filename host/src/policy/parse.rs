@@ -9,7 +9,7 @@ use ikigai_protocol::{Access, DIRS_VARIABLE};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Lines, PolicyError, Spot};
+use super::error::{Lines, PolicyError, Spot, printable};
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
 use super::{BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
@@ -373,8 +373,8 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     if name == "*" {
         return Err("variables are granted by name, not all of them at once".to_owned());
     }
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(format!("`{name}` is no name of a variable"));
+    if name.is_empty() || name.contains(|c: char| c == '=' || c.is_control()) {
+        return Err(format!("`{}` is no name of a variable", printable(name)));
     }
     Ok(())
 }

@@ -89,6 +89,23 @@ fn each_call_has_its_own_place_for_temporary_files() {
 }
 
 #[test]
+fn what_the_kernel_tells_root_alone_is_empty() {
+    let told = |rig: &Rig| {
+        let script = "cat /proc/slabinfo /proc/keys /proc/timer_list 2>/dev/null | wc -c; \
+                      grep -c processor /proc/cpuinfo";
+        let outcome = rig.run(&rig.script(script), |_| {});
+        let said = text(&outcome.stdout);
+        let numbers = said.lines().map(|line| line.trim().parse().expect("a number"));
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(numbers.len() == 2 && numbers[1] > 0, "{outcome:?}");
+        numbers[0]
+    };
+    each_user(Sandbox::Require, |rig| assert!(told(rig) == 0 || !rig.is_root()));
+    // Without the sandbox there is something to be told.
+    each_user(Sandbox::Off, |rig| assert!(told(rig) > 0 || !rig.is_root()));
+}
+
+#[test]
 fn what_is_granted_is_there_and_the_wider_of_two_grants_counts() {
     each_user(Sandbox::Require, |rig| {
         let (outer, inner) = (rig.path("outer"), rig.path("outer/inner"));

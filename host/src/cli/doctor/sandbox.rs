@@ -40,13 +40,8 @@ fn layer(layer: &Layer) -> Check {
 
 /// Tools that do not run, because policy requires more for them than holds here.
 fn required(host: &Host, snapshot: &Snapshot, level: &Level) -> Vec<Check> {
-    // A bound on memory is no boundary: passing it harms nobody else's files.
-    let missing: Vec<String> = level
-        .holds()
-        .iter()
-        .filter(|(name, hold)| *name != "memory" && !hold.is_enforced())
-        .map(|(name, hold)| format!("{name} is {}", hold.as_str()))
-        .collect();
+    let missing: Vec<String> =
+        level.unmet().map(|(name, hold)| format!("{name} is {}", hold.as_str())).collect();
     if missing.is_empty() {
         return Vec::new();
     }

@@ -25,7 +25,8 @@ use crate::registry::Tool;
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant db_query --net db.internal:5432 --env DB_CONNECTION_STRING\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
-    ikigai policy grant grep --read docs --yes";
+    ikigai policy grant grep --read docs --yes\n\n\
+    A list of hosts can be kept for a component; a native tool has the whole network or none.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
@@ -37,7 +38,8 @@ pub(in crate::cli) struct Arguments {
     /// A directory to read and write
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     write: Vec<PathBuf>,
-    /// A host to connect to; `*` for every public one
+    /// A host to connect to; `*` is every public one to a component, and the whole network,
+    /// this machine included, to a native tool, which can have no less
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
     /// A variable of the environment to see
@@ -116,7 +118,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decided::level(backend, tool.origin, &decided),
+            "sandbox": decided::level(tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
             (&mut value, decided::as_json(backend, &decided))

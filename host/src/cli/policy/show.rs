@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::homely;
 use crate::cli::call::{named_tool, snapshot_with};
-use crate::cli::decided::{self, Decided};
+use crate::cli::decided::{self, Row};
 use crate::cli::error::CliError;
 use crate::cli::list::{plain_table, tell_warnings};
 use crate::cli::options::Options;
@@ -38,8 +38,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         None => snapshot.tools().collect(),
         Some(name) => vec![named_tool(&snapshot, name)?],
     };
-    let rows: Vec<(&Tool, Decided)> =
-        tools.into_iter().map(|tool| (tool, host.decide(tool.into()))).collect();
+    let rows = Row::all(host, tools.into_iter()).await;
     let text = if arguments.json {
         format!("{}\n", serde_json::to_string_pretty(&as_json(host, &rows)?)?)
     } else {
@@ -49,11 +48,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_text(
-    host: &Host,
-    snapshot: &Snapshot,
-    rows: &[(&Tool, Decided)],
-) -> Result<String, CliError> {
+fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
     let home = host.registry.places().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
     // A page fits more of it so.
@@ -79,9 +74,9 @@ fn as_text(
         "DECIDED BY",
     ]);
     let mut denied = Vec::new();
-    for (tool, decided) in rows {
-        let backend = tool.build.backend();
-        let level = decided::level(backend, tool.origin, decided).to_owned();
+    for row in rows {
+        let Row { tool, decided, level } = row;
+        let (backend, level) = (row.backend(), (*level).to_owned());
         let head = [tool.name(), tool.origin.as_str(), backend.as_str()].map(str::to_owned);
         let cells = match decided {
             Err(denial) => {
@@ -109,7 +104,7 @@ fn as_text(
         table.add_row(head.into_iter().chain(cells));
     }
     let mut text = format!("{table}\n");
-    let notes = rows.iter().filter_map(|(_, decided)| decided.as_ref().ok());
+    let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
     let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
     for line in denied.into_iter().chain(notes).chain(strangers(host, snapshot)) {
         text.push_str(&format!("\n{line}\n"));
@@ -149,15 +144,16 @@ fn strangers(host: &Host, snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-fn as_json(host: &Host, rows: &[(&Tool, Decided)]) -> Result<Value, CliError> {
-    let tools = rows.iter().map(|(tool, decided)| {
-        let backend = tool.build.backend();
+fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
+    let tools = rows.iter().map(|row| {
+        let Row { tool, decided, level } = row;
+        let backend = row.backend();
         let mut value = json!({
             "name": tool.name(),
             "source": tool.origin.as_str(),
             "backend": backend.as_str(),
             "backend_reason": tool.reason,
-            "sandbox": decided::level(backend, tool.origin, decided),
+            "sandbox": level,
         });
         if let (Value::Object(value), Value::Object(decision)) =
             (&mut value, decided::as_json(backend, decided))

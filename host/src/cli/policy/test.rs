@@ -53,7 +53,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = snapshot_with(host, &arguments.tool).await;
     tell_warnings(&snapshot);
-    let tool = named_tool(&snapshot, &arguments.tool)?;
+    // The exit code of an answer is for answers.
+    let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
         Err(denial) => {
             vec![Answer { question: "call".to_owned(), is_allowed: false, by: denial.to_string() }]
@@ -114,7 +115,14 @@ fn answers(
     }
     for peer in &arguments.connect {
         let is_allowed = may_connect(peer, backend, decision)?;
-        let (is_allowed, why) = if free { (true, free_by()) } else { (is_allowed, by("net")) };
+        let (is_allowed, why) = match (free, is_allowed && is_name(peer)) {
+            (true, _) => (true, free_by()),
+            // Which addresses it has turns out when it is used.
+            (_, true) if backend == Backend::Wasm => {
+                (is_allowed, format!("its public addresses, by {}", by("net")))
+            }
+            _ => (is_allowed, by("net")),
+        };
         answers.push(Answer { question: format!("connect {peer}"), is_allowed, by: why });
     }
     for name in &arguments.env {
@@ -149,6 +157,13 @@ fn may_reach(
     let dir = decision.grant.dirs.iter().find(|dir| resolved.starts_with(&dir.path));
     let shown = dir.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
     Ok((dir.is_some_and(|dir| dir.access >= access), shown))
+}
+
+/// Whether it names a host and no address.
+fn is_name(peer: &str) -> bool {
+    Net::parse([peer]).is_ok_and(|net| {
+        net.peers.first().is_some_and(|peer| matches!(peer.host, PeerHost::Name(_)))
+    })
 }
 
 fn may_connect(text: &str, backend: Backend, decision: &Decision) -> Result<bool, CliError> {

@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::fs::fstatfs;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Store, Trap};
-use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
 };
@@ -31,7 +32,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(&engine.engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
-    limit_open_files(&mut linker)?;
+    guard_open(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
     Ok(linker)
 }
@@ -43,9 +44,11 @@ pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State
     Ok(linker)
 }
 
-/// Puts a count before `open-at`: WASI itself would let a guest open files until
-/// the host has no descriptors left, or trap it at the table's capacity.
-fn limit_open_files(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+/// Puts a count before `open-at`, and a look at what was opened after it. WASI itself
+/// would let a guest open files until the host has no descriptors left, or trap it at
+/// the table's capacity; and a directory that holds `/proc` would show it the memory
+/// and the environment of the host, whose process a guest is a part of.
+fn guard_open(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     type Arguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
     linker.allow_shadowing(true);
     linker.instance("wasi:filesystem/types@0.2.12")?.func_wrap_async(
@@ -56,10 +59,13 @@ fn limit_open_files(linker: &mut Linker<State>) -> wasmtime::Result<()> {
                     // WASI has no "too many open files"; this is the nearest.
                     return Ok((Err(ErrorCode::InsufficientMemory),));
                 }
-                let mut files =
-                    wasmtime_wasi::filesystem::WasiFilesystemView::filesystem(store.data_mut());
+                let mut files = store.data_mut().filesystem();
                 match files.open_at(dir, path_flags, path, open_flags, flags).await {
-                    Ok(file) => Ok((Ok(file),)),
+                    Ok(opened) if shows_processes(files.table.get(&opened)?) => {
+                        files.table.delete(opened)?;
+                        Ok((Err(ErrorCode::Access),))
+                    }
+                    Ok(opened) => Ok((Ok(opened),)),
                     Err(error) => Ok((Err(error.downcast()?),)),
                 }
             })
@@ -67,6 +73,15 @@ fn limit_open_files(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     )?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// Whether it lies in a `/proc`, or cannot be told.
+fn shows_processes(opened: &Descriptor) -> bool {
+    let system = match opened {
+        Descriptor::File(file) => fstatfs(&*file.file),
+        Descriptor::Dir(dir) => fstatfs(&*dir.dir),
+    };
+    !system.is_ok_and(|system| system.f_type != libc::PROC_SUPER_MAGIC)
 }
 
 /// What one run left behind; the streams are the caller's.

@@ -145,20 +145,6 @@ fn hold<T>(state: Result<T, &Missing>) -> Hold {
     }
 }
 
-/// The first of the boundaries that a sandbox stands or falls with and that does not hold.
-pub(super) fn unmet(level: &Level) -> Option<(&'static str, &Hold)> {
-    let Level { fs, net, processes, memory: _, kill_tree, privileges } = level;
-    [
-        ("fs", fs),
-        ("net", net),
-        ("processes", processes),
-        ("kill_tree", kill_tree),
-        ("privileges", privileges),
-    ]
-    .into_iter()
-    .find(|(_, hold)| !hold.is_enforced())
-}
-
 /// What holds of a tool that is not sandboxed. `namespaced`: it is in a PID
 /// namespace, or why not.
 pub(super) fn unconfined(namespaced: Result<(), &str>) -> Level {

@@ -37,6 +37,26 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
+/// What `/proc` tells root of the kernel and of other users, and no tool has a use for:
+/// memory, keys, addresses, timers.
+const KERNEL_FILES: [&str; 15] = [
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/pagetypeinfo",
+    "/proc/sched_debug",
+    "/proc/slabinfo",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+];
+
 /// No device, and no program with setuid, is one in the tool's root.
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
@@ -175,7 +195,24 @@ impl Root {
             | MountAttrFlags::MOUNT_ATTR_NODEV
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        attach(&tree, &target, c"")
+        attach(&tree, &target, c"")?;
+        if rustix::process::geteuid().is_root() { self.hide_kernel() } else { Ok(()) }
+    }
+
+    /// Shows the files of the kernel's own affairs as empty: root may read them, also in
+    /// a user namespace.
+    fn hide_kernel(&self) -> io::Result<()> {
+        let nothing = self.existing(Path::new("/dev/null"))?;
+        for path in KERNEL_FILES {
+            match self.existing(Path::new(path)) {
+                Err(Errno::NOENT) => {}
+                file => {
+                    let tree = copy_of(nothing.as_fd(), c"")?;
+                    attach(&tree, &file?, c"").map_err(at(Path::new(path)))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn mount(&self, tree: &OwnedFd, path: &Path, directory: bool) -> io::Result<()> {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 
-use super::achieved::{Achieved, unmet};
+use super::achieved::Achieved;
 use super::launch::Restrictions;
 use super::namespace::{self, Identity, Made};
 use super::view::{Fault, View};
@@ -230,7 +230,7 @@ fn refusal_of(plan: &Plan, level: &Level) -> Option<End> {
     if plan.kind.sandbox != Confinement::Require {
         return None;
     }
-    let (boundary, hold) = unmet(level)?;
+    let (boundary, hold) = level.unmet().next()?;
     Some(End::Refused(format!(
         "the sandbox that the policy requires cannot be had on this machine: {boundary} is {hold}; \
          `ikigai doctor` tells what would raise it"
