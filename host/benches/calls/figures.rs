@@ -44,6 +44,8 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("throughput".into(), throughput(rig)?);
     say("native calls");
     native(rig, &mut figures)?;
+    say("the shell");
+    figures.insert("shell".into(), shell(rig)?);
     say("compiling and loading");
     loading(rig, &mut figures)?;
     say("large arguments");
@@ -238,6 +240,24 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     figures.insert("native_large_host".into(), measure()?);
     drop(std::hint::black_box(ballast));
     Ok(())
+}
+
+/// One warm call of the shell that is a component, and of the machine's own shell.
+fn shell(rig: &Rig) -> anyhow::Result<Samples> {
+    let tree = rig.small_tree();
+    let runtime = rig::runtime()?;
+    let input = Bytes::from_static(br#"{"command":"echo hi"}"#);
+    let program = rig.compile(&rig.tool("bash.wasm"), rig::GUESTS)?;
+    let native = rig.tool("bash");
+    in_turn(
+        rig.rounds(5),
+        &mut [
+            ("component", CALLS, &mut || {
+                runtime.block_on(rig::run(&program, rig::call(&tree, &[], &input))).map(drop)
+            }),
+            ("spawn", SPAWNS, &mut || rig::spawn(&native, &tree, &input).map(drop)),
+        ],
+    )
 }
 
 /// The first compilation, loading what was compiled, and how much of that is the

@@ -106,7 +106,7 @@ fn lines() -> Vec<Line> {
             Some(AtMost(100.0)),
         ),
         (
-            "lookup, policy, thread, envelope: above the call itself",
+            "lookup, policy, thread, envelope, audit: above the call itself",
             "call_read",
             More("host", "limited"),
             Micros,
@@ -191,6 +191,20 @@ fn lines() -> Vec<Line> {
             More("host", "spawn"),
             Millis,
             Some(AtMost(0.8)),
+        ),
+        (
+            "`echo hi` in the shell that is a component, warm",
+            "shell",
+            Alone("component"),
+            Millis,
+            Some(AtMost(1.0)),
+        ),
+        (
+            "a spawn of the native `bash` that does the same, in such calls",
+            "shell",
+            Ratio("spawn", "component"),
+            Times,
+            None,
         ),
         (
             "walking a tree from wasm, against native",
