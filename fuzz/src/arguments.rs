@@ -1,7 +1,10 @@
 //! What a model sends to the five file tools.
 
+use std::collections::BTreeMap;
+
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryDocument, MemoryDocuments, MemoryFiles, Node, Tree};
+use ikigai_tools::ports::Storage;
 use serde_json::Value;
 
 const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"];
@@ -11,12 +14,21 @@ const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"]
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else { return };
     let tool = TOOLS[usize::from(*choice) % TOOLS.len()];
-    let answered = answer(tool, &files(), input).expect("a tool that works on files");
+    let storage = Storage { files: files(), documents: documents() };
+    let answered = answer(tool, &storage, input).expect("a tool that works on files");
     let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
     assert!(value.is_object(), "{tool}: {value}");
     let is_error = value.get("error").is_some();
     assert_eq!(is_error, value.get("error_code").is_some(), "{tool}: {value}");
     assert_ne!(answered.last(), Some(&b'\n'), "{tool}: a newline after the answer");
+}
+
+/// One that can be changed, and one that cannot and is not UTF-8.
+fn documents() -> MemoryDocuments {
+    let open = MemoryDocument { content: b"one\ntwo\n".to_vec(), read_only: false };
+    let closed = MemoryDocument { content: b"\xff\n".to_vec(), read_only: true };
+    let documents = BTreeMap::from([("a.md".to_owned(), open), ("b/c.md".to_owned(), closed)]);
+    MemoryDocuments::new(documents, 100)
 }
 
 /// `/w` with a file, a directory with another, and links that stay and lead out.

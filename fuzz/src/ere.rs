@@ -7,6 +7,7 @@ use std::ptr;
 
 use ikigai_tools::answer;
 use ikigai_tools::fake::{MemoryFiles, Node, Tree};
+use ikigai_tools::ports::{NoDocuments, Storage};
 use serde_json::{Value, json};
 
 /// A longer pattern may take the C library minutes.
@@ -48,8 +49,8 @@ fn ours(pattern: &str, line: &str) -> Result<bool, String> {
     tree.nodes.insert(b"f".to_vec(), Node::File(0));
     tree.contents.insert(0, [line.as_bytes(), b"\n"].concat());
     let input = json!({ "pattern": pattern, "path": ".", "glob": "f" }).to_string();
-    let files = MemoryFiles::new(b"/w", tree);
-    let answered = answer("grep", &files, input.as_bytes()).expect("a tool that works on files");
+    let storage = Storage { files: MemoryFiles::new(b"/w", tree), documents: NoDocuments };
+    let answered = answer("grep", &storage, input.as_bytes()).expect("a tool that works on files");
     let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
     match value.get("error") {
         Some(error) => Err(error.to_string()),

@@ -72,4 +72,8 @@ pub enum ToolCode {
     InvalidArg,
     /// The arguments are no JSON object, or one is missing or of the wrong type.
     InvalidParams,
+    /// The document would take the pinned documents beyond their token budget.
+    BudgetExceeded,
+    /// The document may be read and not changed.
+    ReadOnly,
 }

@@ -1,14 +1,17 @@
 //! What crosses the boundary between the host and a tool: the schema a tool
 //! answers with, the error codes both sides speak, and the list of granted
-//! directories that a native tool is handed.
+//! directories that a native tool is handed, and what it may say on the host socket.
 //!
 //! Shapes and their rules only. Nothing here reads a file, starts a process or
 //! knows WebAssembly.
 
 mod dirs;
+mod documents;
 mod error_code;
+pub mod host_socket;
 mod schema;
 
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
+pub use documents::DocumentError;
 pub use error_code::{EnvelopeCode, ToolCode};
 pub use schema::{MAX_SCHEMA_BYTES, RESERVED_NAMES, SchemaError, ToolSchema, is_tool_name};

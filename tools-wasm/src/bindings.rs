@@ -1,17 +1,19 @@
-//! The import `ikigai:tool/workspace`, over the descriptors of the `wasip2` crate.
+//! The imports of `ikigai:tool`, over the descriptors of the `wasip2` crate.
 //!
-//! Only a component that calls it imports it.
+//! Only a component that calls one imports it.
 
 wit_bindgen::generate!({
     path: "../wit",
     inline: "
         package ikigai:guest;
-        world replacing {
+        world imports {
+            import ikigai:tool/assets@0.1.0;
             import ikigai:tool/workspace@0.1.0;
         }
     ",
-    world: "ikigai:guest/replacing",
+    world: "ikigai:guest/imports",
     with: {
+        "ikigai:tool/assets@0.1.0": generate,
         "ikigai:tool/workspace@0.1.0": generate,
         "wasi:clocks/wall-clock@0.2.12": wasip2::clocks::wall_clock,
         "wasi:filesystem/types@0.2.12": wasip2::filesystem::types,

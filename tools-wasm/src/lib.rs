@@ -1,15 +1,20 @@
 //! The ports of the tools for a component: files over the directories that the
-//! host preopened, and `ikigai:tool/workspace` for what WASI cannot express.
+//! host preopened, `ikigai:tool/workspace` for what WASI cannot express, and documents
+//! over `ikigai:tool/assets`.
 //!
 //! What a tool answers is `ikigai-tools`'s. What is not preopened does not exist
 //! here, so nothing in this crate guards anything; it only tells a path outside
 //! apart from a missing file.
 
 mod bindings;
+mod documents;
 mod error_code;
 mod files;
 
+pub use documents::WitDocuments;
 pub use files::{Directory, File, WasiFiles};
+
+use ikigai_tools::ports::Storage;
 
 /// The files that this component was granted.
 ///
@@ -18,4 +23,13 @@ pub use files::{Directory, File, WasiFiles};
 /// None: without a directory every path is outside.
 pub fn files() -> Result<WasiFiles, String> {
     Ok(WasiFiles::preopened())
+}
+
+/// The same, and the documents of the host.
+///
+/// # Errors
+///
+/// None: what is not granted shows when it is asked for.
+pub fn storage() -> Result<Storage<WasiFiles, WitDocuments>, String> {
+    Ok(Storage { files: WasiFiles::preopened(), documents: WitDocuments })
 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use ikigai_protocol::ToolCode;
 
 use crate::json;
-use crate::ports::FsError;
+use crate::ports::{DocumentError, FsError};
 
 /// The most a tool prints, in bytes: the host's default limit on standard output
 /// (16 MiB), less room for what stands around the text.
@@ -109,6 +109,11 @@ impl Failure {
     /// A file that was open and could not be read.
     pub(crate) fn read(path: &[u8]) -> Self {
         Self::about(ToolCode::ReadFailed, "Failed to read file", path)
+    }
+
+    /// A document, in the host's own words.
+    pub(crate) fn document(error: DocumentError) -> Self {
+        Self::new(error.code, error.message)
     }
 
     /// Memory that could not be had.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use crate::answer::{Failure, Outcome};
 use crate::args::Args;
-use crate::ports::{Files, Shell};
+use crate::ports::{Documents, Files, Shell, Storage};
 use crate::{bash, file_edit, file_read, file_write, glob, grep, schemas};
 
 /// Neither a call nor `--schema`.
@@ -21,18 +21,24 @@ pub fn run_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode
 }
 
 /// Runs `file_read`.
-pub fn run_file_read<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
-    run(schemas::FILE_READ, files, file_read::call)
+pub fn run_file_read<F: Files, D: Documents>(
+    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+) -> ExitCode {
+    run(schemas::FILE_READ, storage, file_read::call)
 }
 
 /// Runs `file_write`.
-pub fn run_file_write<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
-    run(schemas::FILE_WRITE, files, file_write::call)
+pub fn run_file_write<F: Files, D: Documents>(
+    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+) -> ExitCode {
+    run(schemas::FILE_WRITE, storage, file_write::call)
 }
 
 /// Runs `file_edit`.
-pub fn run_file_edit<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode {
-    run(schemas::FILE_EDIT, files, file_edit::call)
+pub fn run_file_edit<F: Files, D: Documents>(
+    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+) -> ExitCode {
+    run(schemas::FILE_EDIT, storage, file_edit::call)
 }
 
 /// Runs `glob`.
@@ -45,19 +51,23 @@ pub fn run_grep<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode
     run(schemas::GREP, files, grep::call)
 }
 
-/// What `tool` prints for `input` over the port `files`: the tools without
+/// What `tool` prints for `input` over the ports of `storage`: the tools without
 /// their standard streams, for tests. `None` for a tool that needs no files.
 #[cfg(feature = "fake")]
-pub fn answer<F: Files>(tool: &str, files: &F, input: &[u8]) -> Option<Vec<u8>> {
+pub fn answer<F: Files, D: Documents>(
+    tool: &str,
+    storage: &Storage<F, D>,
+    input: &[u8],
+) -> Option<Vec<u8>> {
     let call = match tool {
         "file-read" => file_read::call,
         "file-write" => file_write::call,
         "file-edit" => file_edit::call,
-        "glob" => glob::call,
-        "grep" => grep::call,
+        "glob" => |storage: &Storage<F, D>, args: &Args<'_>| glob::call(&storage.files, args),
+        "grep" => |storage: &Storage<F, D>, args: &Args<'_>| grep::call(&storage.files, args),
         _ => return None,
     };
-    Some(match Args::parse(input).and_then(|args| call(files, &args)) {
+    Some(match Args::parse(input).and_then(|args| call(storage, &args)) {
         Ok(answer) => answer.as_bytes().to_vec(),
         Err(failure) => failure.to_json(),
     })

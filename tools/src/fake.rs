@@ -1,12 +1,16 @@
-//! The file port over a tree in memory, for tests: what a tool answers where no
-//! operating system has a say.
+//! The ports in memory, for tests: what a tool answers where neither an operating
+//! system nor a store has a say. Files are here, documents in [`MemoryDocuments`].
 //!
-//! It knows files, directories, symbolic and hard links, and one granted
+//! The tree knows files, directories, symbolic and hard links, and one granted
 //! directory. Modes, owners, pipes and devices it does not know.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod documents;
+
+pub use documents::{MemoryDocument, MemoryDocuments};
 
 use crate::grants::beneath;
 use crate::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};

@@ -1,6 +1,8 @@
-//! `file_edit`: replaces exact byte sequences in a regular file, atomically.
+//! `file_edit`: replaces exact byte sequences in a regular file or a document,
+//! atomically.
 //!
-//! Matching and counting happen here; that the old contents or the new are there
+//! In a document the host does it, so that no other change can come between. In a file
+//! matching and counting happen here; that the old contents or the new are there
 //! at every moment, with mode and owner kept, is the port's `replace`.
 
 use std::io::Read as _;
@@ -10,12 +12,12 @@ use memchr::memmem::Finder;
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::args::Args;
-use crate::ports::{Files, FsError, Kind};
-use crate::target;
+use crate::ports::{Documents, Files, FsError, Kind, Storage};
+use crate::target::Target;
 
 /// Answers one call.
-pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
-    let path = args.string("file_path")?;
+pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<'_>) -> Outcome {
+    let target = args.string("file_path")?;
     let old = args.string("old_string")?;
     let new = args.string("new_string")?;
     let replace_all = args.boolean("replace_all")?.unwrap_or(false);
@@ -25,7 +27,26 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     if old == new {
         return Err(Failure::new(ToolCode::InvalidArg, "old_string and new_string are identical"));
     }
-    let path = target::file_path("file_path", path)?;
+    let target = Target::named("file_path", target)?;
+    let count = match target {
+        Target::File(path) => edit_file(&storage.files, path, old, new, replace_all)? as u64,
+        Target::Document(uri) => {
+            storage.documents.edit(uri, old, new, replace_all).map_err(Failure::document)?
+        }
+    };
+    let noun = if count == 1 { "occurrence" } else { "occurrences" };
+    let mut text = format!("Replaced {count} {noun} in ").into_bytes();
+    text.extend_from_slice(target.base_name());
+    Ok(Answer::counted(&text, "replacements", count))
+}
+
+fn edit_file<F: Files>(
+    files: &F,
+    path: &[u8],
+    old: &str,
+    new: &str,
+    replace_all: bool,
+) -> Result<usize, Failure> {
     let before = read(files, path)?;
     let finder = Finder::new(old);
     let count = finder.find_iter(&before).count();
@@ -48,10 +69,7 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
             _ => Failure::write(error, path),
         })?;
     }
-    let noun = if count == 1 { "occurrence" } else { "occurrences" };
-    let mut text = format!("Replaced {count} {noun} in ").into_bytes();
-    text.extend_from_slice(target::base_name(path));
-    Ok(Answer::counted(&text, "replacements", count as u64))
+    Ok(count)
 }
 
 fn read<F: Files>(files: &F, path: &[u8]) -> Result<Vec<u8>, Failure> {

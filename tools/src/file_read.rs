@@ -1,6 +1,6 @@
-//! `file_read`: a whole file, or a window of its lines.
+//! `file_read`: a whole file or document, or a window of its lines.
 //!
-//! Both stream from the file into the answer, and both stop where the answer is
+//! Files: both stream from the file into the answer, and both stop where the answer is
 //! full; a window at the start of a file of any size costs what it shows.
 
 use std::io::{Read, Seek, SeekFrom};
@@ -10,8 +10,8 @@ use ikigai_protocol::ToolCode;
 use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
 use crate::json::Escaper;
-use crate::ports::{Files, FsError, Kind, Opened};
-use crate::target;
+use crate::ports::{Documents, Files, FsError, Kind, Lines, Opened, Storage};
+use crate::target::Target;
 
 /// Read at once, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -19,9 +19,22 @@ const BUFFER_BYTES: usize = 64 << 10;
 const TOO_LARGE: &str = " (too large for one answer; use offset and limit to read a part of it)";
 
 /// Answers one call.
-pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
-    let path = target::file_path("file_path", args.string("file_path")?)?;
-    let window = Window::from_args(args)?;
+pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<'_>) -> Outcome {
+    let target = Target::named("file_path", args.string("file_path")?)?;
+    let window = window(args)?;
+    match target {
+        Target::File(path) => read_file(&storage.files, path, window),
+        Target::Document(uri) => {
+            let text = storage.documents.read(uri, window).map_err(Failure::document)?;
+            let mut answer = Answer::begin();
+            answer.text().reserve(text.len());
+            Copy::of(uri.as_bytes(), Lines::ALL).run(&mut text.as_bytes(), answer.text())?;
+            Ok(answer.end())
+        }
+    }
+}
+
+fn read_file<F: Files>(files: &F, path: &[u8], window: Lines) -> Outcome {
     if path.is_empty() {
         return Err(Failure::open(FsError::NotFound, path));
     }
@@ -33,7 +46,7 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
         return Err(Failure::read(path).because(TOO_LARGE));
     }
     let mut answer = Answer::begin();
-    let read = Copy { path, remaining: window, escaper: Escaper::default() };
+    let read = Copy::of(path, window);
     // A file of /proc tells no size.
     answer.text().reserve(usize::try_from(opened.size).unwrap_or(0).min(OUTPUT_CAP / 16));
     read.run(&mut opened.file, answer.text())?;
@@ -41,24 +54,16 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
 }
 
 /// Which lines to show.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    skip: u64,
-    limit: Option<u64>,
-}
-
-impl Window {
-    fn from_args(args: &Args<'_>) -> Result<Self, Failure> {
-        let natural = |name| match args.integer(name)? {
-            None => Ok(None),
-            Some(number) => u64::try_from(number).map(Some).map_err(|_| {
-                Failure::new(ToolCode::InvalidArg, format!("`{name}` must not be negative"))
-            }),
-        };
-        // An offset of 0 is common for "from the start".
-        let skip = natural("offset")?.unwrap_or(0).saturating_sub(1);
-        Ok(Self { skip, limit: natural("limit")? })
-    }
+fn window(args: &Args<'_>) -> Result<Lines, Failure> {
+    let natural = |name| match args.integer(name)? {
+        None => Ok(None),
+        Some(number) => u64::try_from(number).map(Some).map_err(|_| {
+            Failure::new(ToolCode::InvalidArg, format!("`{name}` must not be negative"))
+        }),
+    };
+    // An offset of 0 is common for "from the start".
+    let skip = natural("offset")?.unwrap_or(0).saturating_sub(1);
+    Ok(Lines { skip, limit: natural("limit")? })
 }
 
 /// Refuses what has no end or no size before anything is read from it.
@@ -84,11 +89,15 @@ fn check_readable<F: Read + Seek>(opened: &mut Opened<F>, path: &[u8]) -> Result
 /// Copies the window's lines into the answer.
 struct Copy<'p> {
     path: &'p [u8],
-    remaining: Window,
+    remaining: Lines,
     escaper: Escaper,
 }
 
-impl Copy<'_> {
+impl<'p> Copy<'p> {
+    fn of(path: &'p [u8], lines: Lines) -> Self {
+        Self { path, remaining: lines, escaper: Escaper::default() }
+    }
+
     fn run(mut self, file: &mut impl Read, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while self.remaining.limit != Some(0) {
@@ -154,8 +163,7 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        let copy =
-            Copy { path: b"f", remaining: Window { skip, limit }, escaper: Escaper::default() };
+        let copy = Copy::of(b"f", Lines { skip, limit });
         copy.run(&mut Steps(text.as_bytes(), step), &mut out).expect("reads");
         String::from_utf8(out).expect("UTF-8").replace("\\n", "\n")
     }
@@ -182,11 +190,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_stops_at_the_cap() {
-        let copy = Copy {
-            path: b"f",
-            remaining: Window { skip: 0, limit: Some(1) },
-            escaper: Escaper::default(),
-        };
+        let copy = Copy::of(b"f", Lines { skip: 0, limit: Some(1) });
         let failure = copy.run(&mut std::io::repeat(b'x'), &mut Vec::new()).expect_err("too large");
         assert!(String::from_utf8_lossy(&failure.to_json()).contains("use offset and limit"));
     }

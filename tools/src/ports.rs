@@ -1,4 +1,4 @@
-//! What a tool may ask of the world: files, and a shell.
+//! What a tool may ask of the world: files, documents of the host, and a shell.
 //!
 //! Paths are bytes, as the operating system takes them; the tools never hand
 //! over an empty path or one that holds a NUL. A relative path is relative to
@@ -7,6 +7,8 @@
 //! of its own, [`FsError::Outside`], never a missing file.
 
 use std::io::{Read, Seek};
+
+pub use ikigai_protocol::DocumentError;
 
 /// Why a file operation failed. Closed: a tool maps each to one error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +134,76 @@ pub trait Directory {
     ///
     /// See [`FsError`].
     fn open_file(&self, name: &[u8]) -> Result<Self::File, FsError>;
+}
+
+/// Which lines of a text are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// Lines left out at the start.
+    pub skip: u64,
+    /// Lines from there; all, if there is no limit.
+    pub limit: Option<u64>,
+}
+
+impl Lines {
+    /// The whole text.
+    pub const ALL: Self = Self { skip: 0, limit: None };
+}
+
+/// The documents that the host keeps, which a tool names by their `ikigai://` URIs.
+///
+/// A URI is handed over as it was given: what is a good one is the host's to say, as
+/// code and message of every failure are.
+pub trait Documents {
+    /// The lines of a document that were asked for. What is stored and is not UTF-8 has
+    /// become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// The host's; [`DocumentError::not_granted`] where there is no way to it.
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError>;
+
+    /// Makes `content` the whole of a document, which need not be there before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Documents::read`].
+    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError>;
+
+    /// Replaces `old` by `new`, everywhere if `all` says so, else where it stands once;
+    /// returns how often. `old` is not empty and not `new`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Documents::read`]; `NOT_FOUND` and `NOT_UNIQUE` unless `all` is set.
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError>;
+}
+
+/// The documents of a tool that is granted none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoDocuments;
+
+impl Documents for NoDocuments {
+    fn read(&self, uri: &str, _: Lines) -> Result<String, DocumentError> {
+        Err(DocumentError::not_granted(uri))
+    }
+
+    fn write(&self, uri: &str, _: &str) -> Result<(), DocumentError> {
+        Err(DocumentError::not_granted(uri))
+    }
+
+    fn edit(&self, uri: &str, _: &str, _: &str, _: bool) -> Result<u64, DocumentError> {
+        Err(DocumentError::not_granted(uri))
+    }
+}
+
+/// What the tools of files work on: the two kinds of things that a `file_path` names.
+#[derive(Debug)]
+pub struct Storage<F, D> {
+    /// What is named by a path.
+    pub files: F,
+    /// What is named by a URI of the host.
+    pub documents: D,
 }
 
 /// Runs shell commands.

@@ -1,8 +1,8 @@
 //! What a file parameter names: a file of the workspace, or a document of the
 //! host under `ikigai://`.
 //!
-//! The one place where the scheme is told apart. No port serves documents yet,
-//! so naming one is refused here.
+//! The one place where the scheme is told apart. What is a good URI, and which
+//! document it names, is the host's to say.
 
 use ikigai_protocol::ToolCode;
 
@@ -10,22 +10,38 @@ use crate::answer::Failure;
 
 const DOCUMENT_SCHEME: &str = "ikigai://";
 
-/// Checks a file parameter and returns the path it names.
-pub(crate) fn file_path<'p>(parameter: &str, value: &'p str) -> Result<&'p [u8], Failure> {
-    if value.starts_with(DOCUMENT_SCHEME) {
-        let failure =
-            Failure::about(ToolCode::PermissionDenied, "Permission denied", value.as_bytes());
-        return Err(failure.because(" (no documents are granted to this tool)"));
-    }
-    if value.contains('\0') {
-        let message = format!("`{parameter}` holds a NUL byte, which no path can");
-        return Err(Failure::new(ToolCode::InvalidArg, message));
-    }
-    Ok(value.as_bytes())
+/// What a file parameter names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target<'p> {
+    /// A file, by its path; without a NUL.
+    File(&'p [u8]),
+    /// A document, by its URI as it was given; without a NUL.
+    Document(&'p str),
 }
 
-/// The last component, as `basename` gives it.
-pub(crate) fn base_name(path: &[u8]) -> &[u8] {
+impl<'p> Target<'p> {
+    /// What `value` names, which was given as `parameter`.
+    pub(crate) fn named(parameter: &str, value: &'p str) -> Result<Self, Failure> {
+        if value.contains('\0') {
+            let message = format!("`{parameter}` holds a NUL byte, which no path can");
+            return Err(Failure::new(ToolCode::InvalidArg, message));
+        }
+        if value.starts_with(DOCUMENT_SCHEME) {
+            return Ok(Self::Document(value));
+        }
+        Ok(Self::File(value.as_bytes()))
+    }
+
+    /// The last component, as `basename` gives it.
+    pub(crate) fn base_name(self) -> &'p [u8] {
+        match self {
+            Self::File(path) => base_name(path),
+            Self::Document(uri) => base_name(uri.as_bytes()),
+        }
+    }
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |at| at + 1);
     let name = &path[..end];
     match name.iter().rposition(|byte| *byte == b'/') {
@@ -45,13 +61,19 @@ mod tests {
         {
             assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
         }
+        assert_eq!(Target::Document("ikigai:///blocks/decisions.md").base_name(), b"decisions.md");
+        assert_eq!(Target::Document("ikigai://prefs.md").base_name(), b"prefs.md");
     }
 
     #[test]
-    fn documents_and_nul_are_refused() {
-        let document = file_path("file_path", "ikigai:///a").expect_err("refused").to_json();
-        assert!(String::from_utf8_lossy(&document).contains("PERMISSION_DENIED"));
-        assert!(file_path("file_path", "a\0b").is_err());
-        assert_eq!(file_path("file_path", "ikigai"), Ok(&b"ikigai"[..]));
+    fn the_scheme_alone_tells_documents_from_files() {
+        let named = |value| Target::named("file_path", value);
+        for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://"] {
+            assert_eq!(named(uri), Ok(Target::Document(uri)));
+        }
+        for path in ["ikigai", "ikigai:/a", "./ikigai:///a", "IKIGAI:///a", "ikigai\u{e9}//", ""] {
+            assert_eq!(named(path), Ok(Target::File(path.as_bytes())));
+        }
+        assert!(named("a\0b").is_err() && named("ikigai:///a\0").is_err());
     }
 }

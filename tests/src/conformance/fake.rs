@@ -3,7 +3,7 @@
 //! The case's directory is read into memory, and what the tool made of it is
 //! written back, so that a case is laid out and checked as on any other port.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use ikigai_tools::fake::{MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryDocuments, MemoryFiles, Node, Tree};
+use ikigai_tools::ports::Storage;
 
 use super::{Case, Port, Ran};
 
@@ -27,9 +28,11 @@ impl Port for Fake {
         let mut loader = Loader::default();
         loader.load(dir, b"").map_err(|error| error.to_string())?;
         let files = MemoryFiles::new(dir.as_os_str().as_bytes(), loader.tree);
-        let stdout = ikigai_tools::answer(case.tool(), &files, &case.stdin())
+        let documents = MemoryDocuments::new(BTreeMap::new(), 0);
+        let storage = Storage { files, documents };
+        let stdout = ikigai_tools::answer(case.tool(), &storage, &case.stdin())
             .ok_or("not a tool of files")?;
-        store(dir, &files.into_tree(), &loader.modes).map_err(|error| error.to_string())?;
+        store(dir, &storage.files.into_tree(), &loader.modes).map_err(|error| error.to_string())?;
         Ok(Ran { exit: 0, stdout, stderr: Vec::new() })
     }
 }

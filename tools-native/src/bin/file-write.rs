@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ikigai_tools::run_file_write(ikigai_tools_native::files)
+    ikigai_tools::run_file_write(ikigai_tools_native::storage)
 }

@@ -1,0 +1,132 @@
+//! The document port over the host socket, whose descriptor is named by
+//! `IKIGAI_HOST_FD`.
+//!
+//! What may be asked is the host's to judge; without a socket there is nobody to ask.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use ikigai_protocol::host_socket::{
+    Content, Edit, HOST_FD_VARIABLE, Operation, Read, Replaced, Request, Write, Written,
+    decode_answer,
+};
+use ikigai_protocol::{DocumentError, ToolCode};
+use ikigai_tools::ports::{Documents, Lines};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use serde::de::DeserializeOwned;
+
+/// The first number that is no standard stream.
+const FIRST: RawFd = 3;
+
+/// The documents of the host that started this process.
+#[derive(Debug)]
+pub struct HostDocuments {
+    socket: Option<UnixStream>,
+}
+
+impl HostDocuments {
+    /// Those behind the socket whose number is `value`; none, if there is no value.
+    ///
+    /// # Errors
+    ///
+    /// The value is no number of a connected Unix socket.
+    pub fn inherited(value: Option<&str>) -> Result<Self, String> {
+        let Some(value) = value else { return Ok(Self { socket: None }) };
+        let socket = value.parse().ok().filter(|number| *number >= FIRST).and_then(taken);
+        match socket {
+            Some(socket) => Ok(Self { socket: Some(socket) }),
+            None => Err(format!("{HOST_FD_VARIABLE} is `{value}`, which is not the host's socket")),
+        }
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        uri: &str,
+        operation: Operation,
+    ) -> Result<T, DocumentError> {
+        let socket = self.socket.as_ref().ok_or_else(|| DocumentError::not_granted(uri))?;
+        let broken = |error: &dyn std::fmt::Display| {
+            DocumentError::new(
+                ToolCode::OpenFailed,
+                format!("Cannot open document: {uri} ({error})"),
+            )
+        };
+        let line = exchange(socket, &operation).map_err(|error| broken(&error))?;
+        decode_answer(&line).map_err(|error| broken(&error))?
+    }
+}
+
+/// Sends a request and waits for its answer.
+fn exchange(mut socket: &UnixStream, operation: &Operation) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&Request::new(1, operation.clone()))?;
+    line.push(b'\n');
+    socket.write_all(&line)?;
+    line.clear();
+    BufReader::new(socket).read_until(b'\n', &mut line)?;
+    if line.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(line) }
+}
+
+/// A handle of this process's own on descriptor `number`, if that is a Unix socket.
+fn taken(number: RawFd) -> Option<UnixStream> {
+    // SAFETY: nothing in this process closes descriptors that it did not open, so that
+    // the number means the same until it is duplicated; where it means nothing, that
+    // fails.
+    let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+    let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(inherited, FIRST).ok()?;
+    let is_unix = sockopt::socket_domain(&own).is_ok_and(|it| it == AddressFamily::UNIX);
+    let is_stream = sockopt::socket_type(&own).is_ok_and(|it| it == SocketType::STREAM);
+    (is_unix && is_stream).then(|| UnixStream::from(own))
+}
+
+impl Documents for HostDocuments {
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError> {
+        let offset = Some(lines.skip.saturating_add(1));
+        let read = Read { uri: uri.to_owned(), offset, limit: lines.limit };
+        self.ask(uri, Operation::Read(read)).map(|Content { content }| content)
+    }
+
+    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError> {
+        let write = Write { uri: uri.to_owned(), content: content.to_owned() };
+        self.ask(uri, Operation::Write(write)).map(|Written { .. }| ())
+    }
+
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError> {
+        let edit = Edit { uri: uri.to_owned(), old: old.to_owned(), new: new.to_owned(), all };
+        self.ask(uri, Operation::Edit(edit)).map(|Replaced { replacements }| replacements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn only_a_connected_unix_socket_is_taken() {
+        let (socket, _other) = UnixStream::pair().expect("a pair");
+        let number = socket.as_raw_fd().to_string();
+        assert!(HostDocuments::inherited(Some(&number)).is_ok());
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let others = [file.as_raw_fd(), udp.as_raw_fd(), 0, -1, 9999, RawFd::MAX];
+        for other in others.map(|number| number.to_string()).iter().map(String::as_str) {
+            assert!(HostDocuments::inherited(Some(other)).is_err(), "{other}");
+        }
+        assert!(HostDocuments::inherited(Some("")).is_err());
+        assert!(HostDocuments::inherited(Some("3x")).is_err());
+    }
+
+    #[test]
+    fn a_host_that_goes_away_is_an_answer() {
+        let (socket, other) = UnixStream::pair().expect("a pair");
+        let documents = HostDocuments { socket: Some(socket) };
+        drop(other);
+        let error = documents.read("ikigai:///a", Lines::ALL).expect_err("nobody answers");
+        assert_eq!(error.code, ToolCode::OpenFailed);
+        let none = HostDocuments::inherited(None).expect("no socket is no error");
+        let error = none.write("ikigai:///a", "x").expect_err("refused");
+        assert_eq!(error.code, ToolCode::PermissionDenied);
+    }
+}
