@@ -5,6 +5,7 @@
 //! found, what they are called, or who decided what they may touch: a call
 //! arrives with its grant resolved and its limits set.
 
+pub mod documents;
 pub mod envelope;
 pub mod level;
 pub mod native;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use self::documents::Shelf;
 use self::level::Level;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
@@ -50,6 +52,8 @@ pub struct Call {
     pub stderr: Sink,
     /// What the program may touch.
     pub grant: Arc<Grant>,
+    /// The documents of the host; what the program may do with them is in the grant.
+    pub documents: Option<Shelf>,
     /// The directory that relative paths start from; absolute and canonical.
     pub workspace: Arc<Path>,
     /// What the program may use up.
@@ -107,8 +111,8 @@ pub struct Outcome {
     pub denied: Denied,
 }
 
-/// What a program reached for and was refused, as far as the lane sees it: a component's
-/// network, and nothing of a native tool, which is refused by the kernel.
+/// What a program reached for and was refused, as far as the lane sees it: documents, and
+/// a component's network. Everything else is refused to a native tool by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. What
@@ -121,6 +125,15 @@ pub struct Denied {
 impl Denied {
     /// How many are told apart.
     pub const KEPT: usize = 16;
+
+    /// Adds what another part of the lane refused.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let repeated = other.count - other.first.len() as u64;
+        other.first.into_iter().for_each(|what| self.note(what));
+        self.count += repeated;
+        self
+    }
 
     /// Notes one refusal.
     pub fn note(&mut self, what: String) {

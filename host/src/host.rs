@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Via};
 use crate::digest::Digest;
+use crate::exec::documents::{Caller, Documents, Shelf};
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
@@ -26,6 +27,7 @@ pub struct Host {
     pub registry: Registry,
     workspace: Arc<Path>,
     audit: Audit,
+    documents: Option<(Arc<dyn Documents>, Arc<str>)>,
 }
 
 /// What is run: a tool, or a program that is named by its path.
@@ -79,12 +81,25 @@ impl Host {
     pub fn new(registry: Registry) -> Self {
         let workspace: Arc<Path> = registry.authority().workspace().into();
         let audit = Audit::new(registry.places().state.clone(), &workspace);
-        Self { registry, workspace, audit }
+        Self { registry, workspace, audit, documents: None }
     }
 
     /// Records the text of arguments as well, not only their digest.
     pub fn record_arguments(&mut self) {
         self.audit.record_arguments();
+    }
+
+    /// Serves documents to the tools that policy grants some, on behalf of `agent`. A
+    /// host that is not told of a store has none.
+    pub fn serve_documents(&mut self, documents: Arc<dyn Documents>, agent: impl Into<Arc<str>>) {
+        self.documents = Some((documents, agent.into()));
+    }
+
+    /// The documents, for a call of `subject`.
+    fn shelf(&self, subject: Subject<'_>) -> Option<Shelf> {
+        let (documents, agent) = self.documents.as_ref()?;
+        let caller = Caller { agent: Arc::clone(agent), cause: subject.title().into() };
+        Some(Shelf { documents: Arc::clone(documents), caller })
     }
 
     /// Calls a tool with arguments in JSON.
@@ -189,6 +204,7 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::new(decision.grant),
+                    documents: self.shelf(subject),
                     workspace: Arc::clone(&self.workspace),
                     limits,
                     cancel,

@@ -46,9 +46,39 @@ pub struct Grant {
     pub inherits_env: bool,
     /// Which peers it may connect to. A native tool has no network or all of it.
     pub net: Net,
+    /// What it may do with the host's documents.
+    pub assets: Assets,
     /// How much of this the native lane must be able to keep. Components are always
     /// kept to all of it.
     pub sandbox: Sandbox,
+}
+
+/// What a tool may do with the documents of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Assets {
+    /// Nothing.
+    #[default]
+    None,
+    /// Read and list them.
+    Read,
+    /// Also write and edit them.
+    Write,
+}
+
+impl Assets {
+    /// Each as policy files write it.
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("none", Self::None), ("read", Self::Read), ("write", Self::Write)];
+
+    /// `none`, `read` or `write`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
 }
 
 /// What becomes of a native call where this machine cannot keep the whole grant.

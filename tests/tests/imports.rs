@@ -34,9 +34,9 @@ fn components_import_what_they_need_and_no_more() {
             &["wasi:clocks/monotonic-clock", "wasi:random/insecure-seed", "wasi:random/random"][..],
         ),
         // The replacement of a file is the host's, inside a directory that the tool holds.
-        ("file_edit", &["ikigai:tool/workspace"]),
-        ("file_read", &[]),
-        ("file_write", &[]),
+        ("file_edit", &["ikigai:tool/assets", "ikigai:tool/workspace"]),
+        ("file_read", &["ikigai:tool/assets"]),
+        ("file_write", &["ikigai:tool/assets"]),
         ("glob", &[]),
         // The seeds of hash maps in the regular expression engine.
         ("grep", &["wasi:random/insecure-seed"]),

@@ -4,6 +4,7 @@
 //! call in a store of its own, so that nothing of a guest survives it. What a
 //! guest may import is in [`guest`], where compiled code is kept in [`cache`].
 
+mod assets;
 pub mod cache;
 mod engine;
 mod guest;
@@ -30,6 +31,7 @@ use self::guest::{Finished, Guest};
 use self::net::Reach;
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
+use super::documents::Desk;
 use super::level::Level;
 use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
@@ -249,6 +251,7 @@ impl GuestProgram {
         };
         let limits = call.limits;
         let reach = Arc::new(Reach::new(Arc::clone(&call.grant), Arc::clone(&runtime.network)));
+        let desk = Desk::of(&call);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
@@ -259,6 +262,7 @@ impl GuestProgram {
             stderr: stderr.clone(),
             budget: runtime.budget.clone(),
             reach: Arc::clone(&reach),
+            desk: desk.clone(),
             cancel: cancel.clone(),
         };
         let ticking = runtime.engine.ticking();
@@ -296,7 +300,7 @@ impl GuestProgram {
             stderr: stderr.take(),
             usage: finished.usage,
             level: Some(Level::of_a_component()),
-            denied: reach.denied(),
+            denied: reach.denied().and(desk.denied()),
         }
     }
 }

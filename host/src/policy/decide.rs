@@ -15,7 +15,9 @@ use super::decision::{Decision, Denial, Request, Source, Sources, Variable};
 use super::live::{Layers, quoted};
 use super::parse::overlap_text;
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey};
-use super::{Backend, BackendChoice, Flags, Grant, Net, Origin, Profile, Sandbox, dirs, standard};
+use super::{
+    Assets, Backend, BackendChoice, Flags, Grant, Net, Origin, Profile, Sandbox, dirs, standard,
+};
 use crate::digest::Digest;
 use crate::limits::Limits;
 
@@ -540,7 +542,8 @@ impl Standing {
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
-        let grant = Grant { dirs, env, inherits_env, net: self.net, sandbox: self.sandbox };
+        let (net, assets, sandbox) = (self.net, Assets::None, self.sandbox);
+        let grant = Grant { dirs, env, inherits_env, net, assets, sandbox };
         Ok((grant, variables))
     }
 }

@@ -181,6 +181,7 @@ impl Scan {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
             grant: Arc::new(policy::for_schema(backend)),
+            documents: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
             cancel: CancellationToken::new(),

@@ -19,7 +19,8 @@ use super::engine::GuestEngine;
 use super::net::{Reach, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
-use super::{preopens, workspace};
+use super::{assets, preopens, workspace};
+use crate::exec::documents::Desk;
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
 use crate::limits::{Limit, Limits};
@@ -32,6 +33,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(&engine.engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
+    assets::add_to_linker(&mut linker)?;
     guard_open(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
     Ok(linker)
@@ -100,6 +102,7 @@ pub(super) struct Guest {
     pub(super) stderr: Pipe,
     pub(super) budget: MemoryBudget,
     pub(super) reach: Arc<Reach>,
+    pub(super) desk: Desk,
     /// Cancelled when nobody waits for the outcome any more.
     pub(super) cancel: CancellationToken,
 }
@@ -140,7 +143,8 @@ impl Guest {
         let limits = self.call.limits;
         let wasi = self.wasi()?;
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
-        let state = State::new(wasi, Arc::clone(&self.reach), memory, limits.handles);
+        let state =
+            State::new(wasi, Arc::clone(&self.reach), self.desk.clone(), memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
         // The copy of one argument from guest to host; `workspace.replace` takes

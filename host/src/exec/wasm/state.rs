@@ -15,6 +15,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::engine::MAX_TABLE_ELEMENTS;
 use super::net::{Reach, http::Hooks};
+use crate::exec::documents::Desk;
 
 /// Streams and pollables that come with a file, beside its own handle.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
@@ -33,6 +34,7 @@ pub(super) struct State {
     http: WasiHttpCtx,
     hooks: Hooks,
     pub(super) reach: Arc<Reach>,
+    pub(super) desk: Desk,
     pub(super) memory: MemoryLimit,
     handles: usize,
 }
@@ -41,6 +43,7 @@ impl State {
     pub(super) fn new(
         wasi: WasiCtx,
         reach: Arc<Reach>,
+        desk: Desk,
         memory: MemoryLimit,
         handles: usize,
     ) -> Self {
@@ -51,7 +54,7 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HEADERS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
-        Self { wasi, table, http, hooks, reach, memory, handles }
+        Self { wasi, table, http, hooks, reach, desk, memory, handles }
     }
 
     /// Whether the guest may open one file, directory or socket more.

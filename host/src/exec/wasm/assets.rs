@@ -1,0 +1,83 @@
+//! `ikigai:tool/assets`: the documents of the host, for a guest.
+//!
+//! Every guest that imports it is linked to it, since no grant is known when that is
+//! done; [`Desk`](crate::exec::documents::Desk) refuses what is not granted. A guest that
+//! waits here gives its thread away, so that its deadline is seen.
+
+use ikigai_protocol::ToolCode;
+use wasmtime::component::{HasSelf, Linker};
+
+use self::bindings::ikigai::tool::assets::{Entry, Error, ErrorCode, Host, Listing};
+use super::state::State;
+use crate::exec::documents::{DocumentError, Window};
+
+mod bindings {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package ikigai:host;
+            world documents {
+                import ikigai:tool/assets@0.1.0;
+            }
+        ",
+        world: "ikigai:host/documents",
+        imports: { default: async | trappable },
+        require_store_data_send: true,
+    });
+}
+
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    bindings::ikigai::tool::assets::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+}
+
+/// What a guest is told; a trap is not among it.
+type Told<T> = wasmtime::Result<Result<T, Error>>;
+
+impl Host for State {
+    async fn read(&mut self, uri: String, offset: Option<u64>, limit: Option<u64>) -> Told<String> {
+        Ok(self.desk.read(uri, Window { offset, limit }).await.map_err(error))
+    }
+
+    async fn write(&mut self, uri: String, content: String) -> Told<()> {
+        Ok(self.desk.write(uri, content).await.map_err(error))
+    }
+
+    async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> Told<u64> {
+        Ok(self.desk.edit(uri, old, new, all).await.map_err(error))
+    }
+
+    async fn list(&mut self, prefix: String) -> Told<Listing> {
+        let listing = self.desk.list(prefix).await;
+        Ok(listing.map_err(error).map(|listing| Listing {
+            more: listing.more,
+            entries: listing
+                .entries
+                .into_iter()
+                .map(|it| Entry { path: it.path, tokens: it.tokens, read_only: it.read_only })
+                .collect(),
+        }))
+    }
+}
+
+fn error(error: DocumentError) -> Error {
+    let code = match error.code {
+        ToolCode::FileNotFound => ErrorCode::FileNotFound,
+        ToolCode::PermissionDenied => ErrorCode::PermissionDenied,
+        ToolCode::OpenFailed => ErrorCode::OpenFailed,
+        ToolCode::ReadFailed => ErrorCode::ReadFailed,
+        ToolCode::WriteFailed => ErrorCode::WriteFailed,
+        ToolCode::SeekFailed => ErrorCode::SeekFailed,
+        ToolCode::SizeFailed => ErrorCode::SizeFailed,
+        ToolCode::NoSpace => ErrorCode::NoSpace,
+        ToolCode::InvalidPattern => ErrorCode::InvalidPattern,
+        ToolCode::OutOfMemory => ErrorCode::OutOfMemory,
+        ToolCode::ReadError => ErrorCode::ReadError,
+        ToolCode::NotFound => ErrorCode::NotFound,
+        ToolCode::NotUnique => ErrorCode::NotUnique,
+        ToolCode::InvalidArg => ErrorCode::InvalidArg,
+        ToolCode::InvalidParams => ErrorCode::InvalidParams,
+        ToolCode::BudgetExceeded => ErrorCode::BudgetExceeded,
+        ToolCode::ReadOnly => ErrorCode::ReadOnly,
+    };
+    Error { code, message: error.message }
+}
