@@ -7,6 +7,7 @@
 mod arguments;
 mod envelope;
 mod ere;
+mod host_socket;
 mod policy;
 mod schema;
 mod supervisor;
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "arguments", run: arguments::run },
     Target { name: "envelope", run: envelope::run },
     Target { name: "ere", run: ere::run },
+    Target { name: "host_socket", run: host_socket::run },
     Target { name: "policy", run: policy::run },
     Target { name: "schema", run: schema::run },
     Target { name: "supervisor", run: supervisor::run },

@@ -36,7 +36,8 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DocumentError>> +
 ///
 /// Nothing here asks whether the caller may: that has been done. URIs arrive as a
 /// program wrote them. A future may be dropped at any point, where the call that waits
-/// for it has ended; a change is then made wholly or not at all.
+/// for it has ended; a change is then made wholly or not at all. It runs on the host's
+/// runtime and must not keep its thread: what does belongs on one of the store's own.
 ///
 /// Codes: `INVALID_ARG` for what names no document, `FILE_NOT_FOUND` for one that is
 /// not there, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
@@ -188,9 +189,9 @@ impl Desk {
     }
 
     pub(super) async fn list(&self, prefix: String) -> Result<Listing, DocumentError> {
-        let shelf = self.admit(Assets::Read, "list", &prefix)?;
-        check_uri(&prefix)?;
-        let name = prefix.clone();
+        let name = format!("ikigai:///{prefix}");
+        let shelf = self.admit(Assets::Read, "list", &name)?;
+        check_uri(&name)?;
         let list = async move { shelf.documents.list(&shelf.caller, &prefix).await };
         let mut listing = self.perform(&name, list).await?;
         listing.more |= listing.entries.len() > MAX_ENTRIES;

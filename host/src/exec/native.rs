@@ -1,7 +1,7 @@
 //! The native lane: an executable, run under a supervisor of its own.
 //!
 //! Owns what a native call is made of: the host's side ([`call`], [`helper`],
-//! [`streams`]), the supervisor's side ([`supervisor`]), and what they say to each
+//! [`streams`], [`host_socket`]), the supervisor's side ([`supervisor`]), and what they say to each
 //! other ([`plan`]). Does not decide what a tool may touch.
 //!
 //! The host never forks: the cost of a fork follows its resident memory. It spawns
@@ -16,6 +16,8 @@ mod call;
 mod descent;
 #[cfg(target_os = "linux")]
 mod helper;
+#[cfg(target_os = "linux")]
+mod host_socket;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]

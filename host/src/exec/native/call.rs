@@ -17,13 +17,14 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::Supervisor;
 use super::helper::{GRACE, Helper};
 use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
+use super::{Supervisor, host_socket};
+use crate::exec::documents::Desk;
 use crate::exec::output::{Pipe, Sink};
-use crate::exec::{Call, Denied, Exit, Outcome, Stdin, Usage};
+use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 use crate::policy::Sandbox;
 
@@ -113,6 +114,13 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         }
     };
 
+    let desk = Desk::of(&call);
+    let (host_end, tool_end) = match host_socket::open(&call) {
+        Ok(ends) => ends.unzip(),
+        Err(error) => {
+            return Outcome::not_started(format!("no host socket could be made: {error}"));
+        }
+    };
     let stdout = Pipe::new(call.stdout.clone(), call.limits.output);
     let stderr = Pipe::unlimited(call.stderr.clone());
     let stdin = match &call.stdin {
@@ -120,8 +128,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         Stdin::Inherit => Bytes::new(),
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
-    let (ending, (), (), ()) = tokio::join!(
-        conduct(helper, &plan, ends, &call, &signals),
+    let (ending, (), (), (), ()) = tokio::join!(
+        conduct(helper, &plan, (ends, tool_end), &call, &signals),
+        host_socket::serve(host_end, &desk, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
         pump(streams.stderr, &call.stderr, &stderr, &signals),
@@ -148,14 +157,14 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
     let level = ending.report.filter(|_| ran).map(|report| report.level);
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: Denied::default() }
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: desk.denied() }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.
 async fn conduct(
     mut helper: Helper,
     plan: &[u8],
-    ends: [OwnedFd; DESCRIPTORS],
+    (ends, host_socket): ([OwnedFd; DESCRIPTORS], Option<OwnedFd>),
     call: &Call,
     signals: &Signals,
 ) -> Ending {
@@ -163,14 +172,18 @@ async fn conduct(
     let mut reason = None;
     tokio::select! {
         biased;
-        sent = helper.send(plan, ends.each_ref().map(AsFd::as_fd)) => if let Err(error) = sent {
+        sent = helper.send(
+            plan,
+            ends.each_ref().map(AsFd::as_fd),
+            host_socket.as_ref().map(AsFd::as_fd),
+        ) => if let Err(error) = sent {
             // It says why on stderr, and ends.
             tracing::debug!(%error, "a supervisor did not take its plan");
         },
         why = &mut interruption => reason = Some(why),
     }
     // Only the tool's processes hold them now, so that the pipes end with it.
-    drop(ends);
+    drop((ends, host_socket));
     let mut report = None;
     if reason.is_none() {
         tokio::select! {

@@ -88,22 +88,25 @@ impl Helper {
             .ok()
     }
 
-    /// Sends what to run, and the tool's stdin, stdout and stderr.
+    /// Sends what to run, the tool's stdin, stdout and stderr, and its end of the host
+    /// socket, if it has one.
     pub(super) async fn send(
         &mut self,
         plan: &[u8],
         streams: [BorrowedFd<'_>; DESCRIPTORS],
+        host_socket: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
         let Some(control) = &mut self.control else {
             return Err(io::ErrorKind::NotConnected.into());
         };
+        let descriptors: Vec<BorrowedFd<'_>> = streams.into_iter().chain(host_socket).collect();
         // The descriptors travel with the first bytes, however many those are.
         let sent = control
             .async_io(Interest::WRITABLE, || {
                 let mut space =
-                    [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+                    [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 1))];
                 let mut ancillary = SendAncillaryBuffer::new(&mut space);
-                ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+                ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
                 Ok(sendmsg(&control, &[IoSlice::new(plan)], &mut ancillary, SendFlags::NOSIGNAL)?)
             })
             .await?;

@@ -1,13 +1,13 @@
 //! What the host and the supervisor say to each other over the control socket.
 //!
-//! The host sends one [`Plan`], with the tool's stdin, stdout and stderr as
-//! descriptors beside it; the supervisor answers with one [`Report`] when nothing
+//! The host sends one [`Plan`], with the tool's stdin, stdout and stderr, and the host
+//! socket of a tool that is granted documents, as descriptors beside it; the supervisor answers with one [`Report`] when nothing
 //! of the tool is left. There is no other message: the host asks for the end of a
 //! call by shutting its side down, which is also what its death looks like.
 //!
 //! Owns the bytes of both messages, and refuses what is malformed. Opens nothing.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use ikigai_protocol::Access;
+use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 
 use crate::exec::Call;
 use crate::exec::level::{Layer, Level};
-use crate::policy::{Net, Sandbox};
+use crate::policy::{Assets, Net, Sandbox};
 
 /// The largest plan that is sent or taken, in bytes: well above what the kernel
 /// passes to a program (`ARG_MAX`, 2 MiB by default).
@@ -27,6 +28,10 @@ const MAX_PLAN: usize = 64 << 20;
 
 /// The descriptors that come with a plan: the tool's stdin, stdout and stderr.
 pub(super) const DESCRIPTORS: usize = 3;
+
+/// The number under which a tool finds the host socket, where it has one: the first
+/// after the streams.
+pub(super) const HOST_SOCKET: i32 = 3;
 
 /// The length of the [`prefix`](Plan::decode) that tells how long a plan is.
 pub(super) const PREFIX: usize = 8;
@@ -64,6 +69,8 @@ pub(super) struct Kind {
     pub(super) sandbox: Confinement,
     /// Whether a sandboxed tool has the host's network.
     pub(super) net: bool,
+    /// Whether the host socket comes with the streams.
+    pub(super) host_socket: bool,
     /// Whether the tool is left out, to see what would hold for one.
     pub(super) probe: bool,
     /// What the sandbox is to do without.
@@ -152,7 +159,12 @@ impl Plan {
             .enumerate()
             .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
             .collect::<Result<_, _>>()?;
-        let env = call.grant.env.iter().map(|(name, value)| variable(name, value));
+        // Where the host itself is a tool of another one, that one's socket is not its tools'.
+        let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
+        let env = inherited.map(|(name, value)| variable(name, value));
+        let host_socket = call.grant.assets != Assets::None;
+        let number = OsString::from(HOST_SOCKET.to_string());
+        let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
         let dirs = call.grant.dirs.iter().map(|dir| {
             let path = absolute("the granted directory", &dir.path)?;
             Ok(Dir { path, writable: dir.access == Access::ReadWrite })
@@ -170,9 +182,9 @@ impl Plan {
             program: absolute("the program", program)?,
             directory: absolute("the workspace", &call.workspace)?,
             args,
-            env: env.collect::<Result<_, _>>()?,
+            env: env.chain(own).collect::<Result<_, _>>()?,
             dirs: dirs.collect::<Result<_, PlanError>>()?,
-            kind: Kind { sandbox, net: *any, probe: false, without },
+            kind: Kind { sandbox, net: *any, host_socket, probe: false, without },
             bounds: Bounds {
                 wall_clock: call.limits.wall_clock,
                 memory: call.limits.native_memory,
@@ -418,6 +430,7 @@ mod tests {
             kind: Kind {
                 sandbox: Confinement::Require,
                 net: false,
+                host_socket: true,
                 probe: false,
                 without: Without::default(),
             },

@@ -32,7 +32,7 @@ async fn ask(supervisor: &Supervisor) -> io::Result<Report> {
     let ends = [nothing()?, nothing()?, nothing()?];
     let mut helper = Helper::start(&supervisor.path, ends[DESCRIPTORS - 1].as_fd())?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
-    helper.send(&plan, ends.each_ref().map(AsFd::as_fd)).await?;
+    helper.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
     let report = helper.report().await?;
     helper.reap().await?;
     report.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -49,6 +49,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         kind: Kind {
             sandbox: Confinement::Prefer,
             net: false,
+            host_socket: false,
             probe: true,
             without: supervisor.without,
         },

@@ -90,6 +90,11 @@ const NAMESPACES: &[i32] = &[
 /// Typing into a terminal as if its user did, and pasting into a console.
 const TERMINAL: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
 
+/// What a socket of any family is asked about its network and its interfaces, wireless
+/// ones too: all requests of these types, whatever their number, in `linux/sockios.h` and
+/// `linux/wireless.h`.
+const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
+
 /// `chmod` and its kin, with the argument that is the mode.
 const CHMOD: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
@@ -128,10 +133,11 @@ pub(super) fn available() -> io::Result<()> {
 }
 
 /// The filter. With `internet`, sockets of the internet's families can be made; those
-/// of no other can.
-pub(super) fn program(internet: bool) -> io::Result<BpfProgram> {
+/// of no other can. A tool that `holds_socket` of a network that is not its own cannot
+/// ask any socket about its network.
+pub(super) fn program(internet: bool, holds_socket: bool) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let rules = rules(internet).map_err(io::Error::other)?;
+    let rules = rules(internet, holds_socket).map_err(io::Error::other)?;
     let judged: Vec<u32> = rules.keys().filter_map(|call| u32::try_from(*call).ok()).collect();
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let rules = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)
@@ -140,7 +146,10 @@ pub(super) fn program(internet: bool) -> io::Result<BpfProgram> {
     Ok(preamble().into_iter().chain(dispatch(&judged)).chain(rules).collect())
 }
 
-fn rules(internet: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn rules(
+    internet: bool,
+    holds_socket: bool,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
@@ -152,7 +161,11 @@ fn rules(internet: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
     let makes_namespace = NAMESPACES.iter().map(|flag| bit(0, u64::from(flag.cast_unsigned())));
     rules.insert(libc::SYS_clone, makes_namespace.collect::<Result<_, _>>()?);
     let types = TERMINAL.iter().map(|request| only(1, Op::Eq, *request));
-    rules.insert(libc::SYS_ioctl, types.collect::<Result<_, _>>()?);
+    // The host's network would answer with its interfaces.
+    let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| holds_socket);
+    let asks_of_network = asks_of_network.map(|kind| only(1, Op::MaskedEq(!0xff), *kind));
+    let requests = types.chain(asks_of_network);
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     // A program that gains its owner's rights when another user runs it, outside.
     for (call, mode) in CHMOD {
         let setid = [libc::S_ISUID, libc::S_ISGID].map(|it| bit(*mode, u64::from(it)));
@@ -288,7 +301,11 @@ mod tests {
     }
 
     fn own(internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
-        let program = program(internet).expect("compiles");
+        own_holding(false, internet, number, arguments)
+    }
+
+    fn own_holding(socket: bool, internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
+        let program = program(internet, socket).expect("compiles");
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
 
@@ -298,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
-        let program = program(true).expect("compiles");
+        let program = program(true, false).expect("compiles");
         for number in 0..=LAST_KNOWN {
             let call = c_long::from(number);
             let judgement = judge(&program, OWN_ARCHITECTURE, number, [0; 6]);
@@ -355,13 +372,18 @@ mod tests {
         }
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), REFUSAL);
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
+        for request in [libc::SIOCGIFCONF, 0x8900, 0x89ff, 0x8b01] {
+            let holding = |socket| own_holding(socket, true, libc::SYS_ioctl, second(request));
+            assert_eq!((holding(true), holding(false)), (REFUSAL, ALLOWED), "{request:#x}");
+        }
+        assert_eq!(own_holding(true, true, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
     }
 
     #[test]
     fn another_architecture_kills_and_a_newer_call_is_missing() {
-        let program = program(true).expect("compiles");
+        let program = program(true, false).expect("compiles");
         let i386 = 0x4000_0003;
         for number in [0, 20, 1000] {
             let judgement = judge(&program, i386, number, [0; 6]);

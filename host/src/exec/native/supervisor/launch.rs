@@ -14,7 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::request::Request;
 use super::signals;
-use crate::exec::native::plan::{DESCRIPTORS, Step};
+use crate::exec::native::plan::{DESCRIPTORS, HOST_SOCKET, Step};
 use seccompiler::BpfProgram;
 
 /// How often an executable that is still open for writing is tried, and how
@@ -205,6 +205,7 @@ impl Launch<'_> {
             check(libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()), Step::Bind)?;
             let program = self.restrictions.program.as_ref().unwrap_or(&plan.program);
             self.restrict()?;
+            self.hand_over_host_socket()?;
             if plan.kind.probe {
                 libc::_exit(0);
             }
@@ -217,6 +218,21 @@ impl Launch<'_> {
             }
         }
         Err(Step::Exec)
+    }
+
+    /// Puts the host socket at its number, open across the exec. Whatever stands there
+    /// is the supervisor's own and was needed up to here, so that nothing may come
+    /// between this and the exec.
+    fn hand_over_host_socket(&self) -> Result<(), Step> {
+        let Some(socket) = &self.request.host_socket else { return Ok(()) };
+        // SAFETY: system calls on numbers, of which the first is open for as long as `self`.
+        unsafe {
+            // On the same number `dup2` does nothing, and the exec would close it.
+            if socket.as_raw_fd() == HOST_SOCKET {
+                return check(libc::fcntl(HOST_SOCKET, libc::F_SETFD, 0), Step::Streams);
+            }
+            check(libc::dup2(socket.as_raw_fd(), HOST_SOCKET), Step::Streams)
+        }
     }
 
     /// The last that is done: it holds for this process as well.
@@ -239,7 +255,8 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Marks everything but stdin, stdout and stderr to be closed by the exec. All
+    /// Marks everything but stdin, stdout and stderr to be closed by the exec, the host
+    /// socket as well, which is put at its number later. All
     /// of it is marked already where it was opened; this holds if one is forgotten.
     fn close_the_rest(&self) {
         const FIRST: libc::c_uint = DESCRIPTORS as libc::c_uint;

@@ -20,6 +20,8 @@ pub(super) struct Request {
     pub(super) plan: Plan,
     /// The tool's stdin, stdout, stderr.
     pub(super) streams: [OwnedFd; DESCRIPTORS],
+    /// The tool's end of the host socket; none where it has none, or has it already.
+    pub(super) host_socket: Option<OwnedFd>,
 }
 
 /// Waits for the request.
@@ -31,7 +33,7 @@ pub(super) fn receive() -> io::Result<Request> {
         return Err(refused("this is started by ikigai itself, and has no use without it"));
     }
     let mut prefix = [0; PREFIX];
-    let (length, streams) = receive_first(control.as_fd(), &mut prefix)?;
+    let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
     fill(control.as_fd(), &mut prefix[length..])?;
     let (header, strings) = Plan::lengths(prefix).map_err(refused)?;
     let mut header = vec![0; header];
@@ -39,16 +41,14 @@ pub(super) fn receive() -> io::Result<Request> {
     fill(control.as_fd(), &mut header)?;
     fill(control.as_fd(), &mut strings)?;
     let plan = Plan::decode(&header, &strings).map_err(refused)?;
-    Ok(Request { control, plan, streams })
+    let (streams, host_socket) = sorted(descriptors, plan.kind.host_socket)?;
+    Ok(Request { control, plan, streams, host_socket })
 }
 
 /// The first bytes, and the descriptors that travel with them.
-fn receive_first(
-    control: BorrowedFd<'_>,
-    bytes: &mut [u8],
-) -> io::Result<(usize, [OwnedFd; DESCRIPTORS])> {
+fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     // Room for one more than there should be, so that too many are seen as such.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
         let mut parts = [IoSliceMut::new(bytes)];
@@ -57,10 +57,10 @@ fn receive_first(
             received => break received?,
         }
     };
-    let mut streams = Vec::new();
+    let mut descriptors = Vec::new();
     for message in ancillary.drain() {
         match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => streams.extend(descriptors),
+            RecvAncillaryMessage::ScmRights(received) => descriptors.extend(received),
             _ => return Err(refused("an unexpected control message")),
         }
     }
@@ -70,11 +70,22 @@ fn receive_first(
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let count = streams.len();
-    let streams = streams
-        .try_into()
-        .map_err(|_| refused(format!("{count} descriptors, not {DESCRIPTORS}")))?;
-    Ok((message.bytes, streams))
+    Ok((message.bytes, descriptors))
+}
+
+/// The streams and, where the plan says that it is there, the host socket.
+fn sorted(
+    mut descriptors: Vec<OwnedFd>,
+    with_socket: bool,
+) -> io::Result<([OwnedFd; DESCRIPTORS], Option<OwnedFd>)> {
+    let count = descriptors.len();
+    let expected = DESCRIPTORS + usize::from(with_socket);
+    let wrong = || refused(format!("{count} descriptors, not {expected}"));
+    if count != expected {
+        return Err(wrong());
+    }
+    let host_socket = if with_socket { descriptors.pop() } else { None };
+    Ok((descriptors.try_into().map_err(|_| wrong())?, host_socket))
 }
 
 fn fill(control: BorrowedFd<'_>, mut bytes: &mut [u8]) -> io::Result<()> {

@@ -22,7 +22,7 @@ use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
 use super::{domain, filter, privileges, root};
 use crate::exec::level::{Hold, Level};
-use crate::exec::native::plan::{Confinement, End, Plan};
+use crate::exec::native::plan::{Confinement, End, Kind, Plan};
 
 /// The first kernel that counts the processes of a user namespace apart.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
@@ -160,7 +160,7 @@ fn prepare(plan: &Plan, view: &View, surroundings: Surroundings) -> io::Result<P
     };
     // A network namespace has nothing to connect to; without one, there must be no way to.
     let internet = kind.net || namespaces.is_ok();
-    let (seccomp, filter) = match seccomp(kind.without.seccomp, internet) {
+    let (seccomp, filter) = match seccomp(kind, internet) {
         Ok(filter) => (Ok(()), filter),
         Err(why) => (Err(why), Vec::new()),
     };
@@ -218,11 +218,14 @@ fn landlock(plan: &Plan, view: &View, own: &[PathBuf]) -> Result<(i32, OwnedFd),
     domain().map_err(|error: io::Error| error.to_string())
 }
 
-fn seccomp(left_out: bool, internet: bool) -> Result<Vec<seccompiler::sock_filter>, String> {
-    if left_out {
+fn seccomp(kind: Kind, internet: bool) -> Result<Vec<seccompiler::sock_filter>, String> {
+    if kind.without.seccomp {
         return Err("left out".to_owned());
     }
-    filter::available().and_then(|()| filter::program(internet)).map_err(|error| error.to_string())
+    let holds_socket = kind.host_socket && !kind.net;
+    filter::available()
+        .and_then(|()| filter::program(internet, holds_socket))
+        .map_err(|error| error.to_string())
 }
 
 /// Why a tool whose grant requires the sandbox is not started.

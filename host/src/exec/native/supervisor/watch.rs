@@ -103,6 +103,8 @@ impl Watch {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
         };
+        // Open in the tool alone, so that the host sees when the tool lets go of it.
+        self.request.host_socket = None;
         self.wait_for(tool, started).unwrap_or_else(|error| {
             self.notes.push(format!("the call could not be watched, and was ended: {error}"));
             End::Killed(Cause::Host)

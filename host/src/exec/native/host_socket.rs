@@ -1,0 +1,127 @@
+//! The host's end of the socket over which a native tool reaches documents.
+//!
+//! Owns the conversation: a line, its answer, the next line. How lines read is
+//! `ikigai-protocol`'s, what they may do [`Desk`]'s. It keeps one line of a tool, of a
+//! bounded length, and one answer; a tool that sends without reading waits in its own
+//! writes, as the host waits in its own. What is not answered when the call ends is
+//! given up.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use ikigai_protocol::host_socket::{
+    Content, Edit, Fault, Id, List, MAX_LINE, Operation, Read, Refusal, Replaced, Write, Written,
+    decode, encode_failure, encode_refusal, encode_result,
+};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+
+use super::streams::Signals;
+use crate::exec::Call;
+use crate::exec::documents::{Desk, DocumentError, Window};
+use crate::policy::Assets;
+
+/// Read at a time, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// What a line may leave allocated for the next one, in bytes.
+const KEPT: usize = 1 << 20;
+
+/// The host's end and the tool's, of a call that is granted documents.
+pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
+    if call.grant.assets == Assets::None {
+        return Ok(None);
+    }
+    let (own, its) = std::os::unix::net::UnixStream::pair()?;
+    own.set_nonblocking(true)?;
+    Ok(Some((UnixStream::from_std(own)?, its.into())))
+}
+
+/// Answers what the tool asks, until it has no more to ask or has ended.
+pub(super) async fn serve(socket: Option<UnixStream>, desk: &Desk, signals: &Signals) {
+    let Some(socket) = socket else { return };
+    // A task of its own: a long line is work, and the tool's streams must not wait for it.
+    let mut conversation = tokio::spawn(converse(socket, desk.clone()));
+    tokio::select! {
+        biased;
+        () = signals.ended.cancelled() => conversation.abort(),
+        ended = &mut conversation => match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a tool's host socket broke"),
+            Err(error) => tracing::error!(%error, "a tool's host socket was lost"),
+        },
+    }
+}
+
+async fn converse(socket: UnixStream, desk: Desk) -> io::Result<()> {
+    let (reader, mut writer) = socket.into_split();
+    let mut reader = BufReader::with_capacity(CHUNK, reader);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        line.shrink_to(KEPT);
+        match next_line(&mut reader, &mut line).await? {
+            Line::Whole => {
+                let answer = answer(&desk, &line).await?;
+                writer.write_all(&answer).await?;
+            }
+            Line::TooLong => {
+                // Where the next line begins cannot be told without reading on.
+                let message = format!("a line has at most {MAX_LINE} bytes; the socket is closed");
+                let refusal = Refusal { id: Id::Null, fault: Fault::Request, message };
+                return writer.write_all(&encode_refusal(&refusal)?).await;
+            }
+            Line::End => return Ok(()),
+        }
+    }
+}
+
+/// What was read into the buffer.
+enum Line {
+    /// A line, without its newline.
+    Whole,
+    /// The beginning of one that is too long.
+    TooLong,
+    /// Nothing that counts: a line without a newline is not finished, and not acted on.
+    End,
+}
+
+async fn next_line(reader: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) -> io::Result<Line> {
+    reader.take(MAX_LINE as u64 + 1).read_until(b'\n', line).await?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        return Ok(Line::Whole);
+    }
+    Ok(if line.len() > MAX_LINE { Line::TooLong } else { Line::End })
+}
+
+async fn answer(desk: &Desk, line: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let (id, operation) = match decode(line) {
+        Ok(request) => request,
+        Err(refusal) => return encode_refusal(&refusal),
+    };
+    match operation {
+        Operation::Read(Read { uri, offset, limit }) => {
+            let content = desk.read(uri, Window { offset, limit }).await;
+            told(&id, content.map(|content| Content { content }))
+        }
+        Operation::Write(Write { uri, content }) => {
+            let bytes = content.len() as u64;
+            told(&id, desk.write(uri, content).await.map(|()| Written { bytes }))
+        }
+        Operation::Edit(Edit { uri, old, new, all }) => {
+            let replacements = desk.edit(uri, old, new, all).await;
+            told(&id, replacements.map(|replacements| Replaced { replacements }))
+        }
+        Operation::List(List { prefix }) => told(&id, desk.list(prefix).await),
+    }
+}
+
+fn told<T: Serialize>(id: &Id, outcome: Result<T, DocumentError>) -> serde_json::Result<Vec<u8>> {
+    match outcome {
+        Ok(result) => encode_result(id, &result),
+        Err(error) => encode_failure(id, &error),
+    }
+}

@@ -1,0 +1,273 @@
+//! What the cases of `documents` stand on: a store in memory, one that never answers,
+//! and calls of tools on both lanes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::{pending, ready};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai::digest::Digest;
+use ikigai::exec::documents::{Answer, Caller, Documents, Entry, Listing, Shelf, Window};
+use ikigai::exec::native::{NativeProgram, Supervisor};
+use ikigai::exec::output::Sink;
+use ikigai::exec::wasm::Runtime as Components;
+use ikigai::exec::wasm::cache::Cache;
+use ikigai::exec::{Call, Lane, Outcome, Stdin};
+use ikigai::limits::Limits;
+use ikigai::policy::{Assets, Grant, Sandbox};
+use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::places;
+use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
+use ikigai_tools::ports::{Documents as _, Lines};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// Far more than any case takes on a busy machine; a case that reaches it hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is in a store when a case begins, in memory and beneath the host alike.
+pub(crate) fn documents() -> MemoryDocuments {
+    let document =
+        |content: &[u8], read_only| MemoryDocument { content: content.to_vec(), read_only };
+    let documents = [
+        ("blocks/decisions.md", document(b"one\ntwo\n\ntwo", false)),
+        ("blocks/empty.md", document(b"", false)),
+        ("blocks/law.md", document(b"fixed\n", true)),
+        ("blocks/odd.md", document(b"a\xff\xc3\xa9\"\\\x01\n", false)),
+    ];
+    let documents: BTreeMap<_, _> =
+        documents.into_iter().map(|(path, it)| (path.to_owned(), it)).collect();
+    MemoryDocuments::new(documents, 1000)
+}
+
+/// A store in memory that remembers who asked.
+pub(crate) struct Store {
+    pub(crate) documents: MemoryDocuments,
+    pub(crate) callers: Mutex<Vec<Caller>>,
+}
+
+impl Store {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::holding(documents())
+    }
+
+    pub(crate) fn holding(documents: MemoryDocuments) -> Arc<Self> {
+        Arc::new(Self { documents, callers: Mutex::default() })
+    }
+
+    /// How often it was asked anything.
+    pub(crate) fn asked(&self) -> usize {
+        self.callers.lock().expect("no panic while held").len()
+    }
+
+    /// What is stored.
+    pub(crate) fn content(&self, path: &str) -> Option<Vec<u8>> {
+        let found = self.documents.list(path);
+        found.into_iter().find(|(name, _)| name == path).map(|(_, document)| document.content)
+    }
+
+    fn note(&self, caller: &Caller) {
+        self.callers.lock().expect("no panic while held").push(caller.clone());
+    }
+}
+
+impl Documents for Store {
+    fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+        self.note(caller);
+        let checked = self.documents.read(uri, Lines::ALL);
+        let stored = uri.trim_start_matches("ikigai://").trim_start_matches('/');
+        let content = self.content(stored).unwrap_or_default();
+        Box::pin(ready(checked.map(|_| Bytes::copy_from_slice(window.cut(&content)))))
+    }
+
+    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+        self.note(caller);
+        Box::pin(ready(self.documents.write(uri, content)))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+        old: &'a str,
+        new: &'a str,
+        all: bool,
+    ) -> Answer<'a, u64> {
+        self.note(caller);
+        Box::pin(ready(self.documents.edit(uri, old, new, all)))
+    }
+
+    fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+        self.note(caller);
+        let entry = |(path, it): (String, MemoryDocument)| Entry {
+            path,
+            tokens: it.content.len().div_ceil(4) as u64,
+            read_only: it.read_only,
+        };
+        let entries = self.documents.list(prefix).into_iter().map(entry).collect();
+        Box::pin(ready(Ok(Listing { entries, more: false })))
+    }
+}
+
+/// A store that never answers.
+pub(crate) struct Silent;
+
+impl Documents for Silent {
+    fn read<'a>(&'a self, _: &'a Caller, _: &'a str, _: Window) -> Answer<'a, Bytes> {
+        Box::pin(pending())
+    }
+
+    fn write<'a>(&'a self, _: &'a Caller, _: &'a str, _: &'a str) -> Answer<'a, ()> {
+        Box::pin(pending())
+    }
+
+    fn edit<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+        _: bool,
+    ) -> Answer<'a, u64> {
+        Box::pin(pending())
+    }
+
+    fn list<'a>(&'a self, _: &'a Caller, _: &'a str) -> Answer<'a, Listing> {
+        Box::pin(pending())
+    }
+}
+
+/// Which build of a tool runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    Component,
+    /// In the sandbox or without.
+    Native(Sandbox),
+}
+
+impl Build {
+    pub(crate) const ALL: [Self; 3] =
+        [Self::Component, Self::Native(Sandbox::Require), Self::Native(Sandbox::Off)];
+}
+
+/// Both lanes over one store, in a workspace of their own.
+pub(crate) struct Rig {
+    scratch: TempDir,
+    components: Arc<Components>,
+    store: Option<Arc<dyn Documents>>,
+    runtime: Option<Runtime>,
+}
+
+impl Rig {
+    pub(crate) fn new(store: Option<Arc<dyn Documents>>) -> Self {
+        let scratch = TempDir::new().expect("a directory");
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("permitted");
+        let components = Components::new(8, u64::MAX).expect("a runtime for components");
+        let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build();
+        Self { scratch, components, store, runtime: Some(runtime.expect("a runtime")) }
+    }
+
+    /// The same lanes over another store.
+    pub(crate) fn with_store(&mut self, store: Arc<dyn Documents>) {
+        self.store = Some(store);
+    }
+
+    /// Calls a standard tool, named with hyphens, with JSON.
+    pub(crate) fn call(
+        &self,
+        build: Build,
+        tool: &str,
+        assets: Assets,
+        input: &str,
+        adjust: impl FnOnce(&mut Call),
+    ) -> Outcome {
+        let program: Box<dyn Lane> = match build {
+            Build::Component => {
+                let path = places::tools().join(format!("{tool}.wasm"));
+                let bytes = fs::read(path).expect("a staged component");
+                let program =
+                    self.components.compile(&bytes, &Digest::of(&bytes), &Cache::default());
+                Box::new(program.expect("compiled"))
+            }
+            Build::Native(_) => Box::new(native(&places::tools().join(tool))),
+        };
+        let sandbox = match build {
+            Build::Component => Sandbox::Require,
+            Build::Native(sandbox) => sandbox,
+        };
+        let mut call = self.prepared(assets, sandbox);
+        call.stdin = Stdin::Bytes(Bytes::copy_from_slice(input.as_bytes()));
+        adjust(&mut call);
+        self.finish(program.run(call))
+    }
+
+    /// Runs a native tool that is written here, in Python.
+    pub(crate) fn python(
+        &self,
+        assets: Assets,
+        sandbox: Sandbox,
+        text: &str,
+        adjust: impl FnOnce(&mut Call),
+    ) -> Outcome {
+        let path = self.workspace().join("tool");
+        fs::write(&path, format!("#!/usr/bin/python3\n{text}")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permitted");
+        let mut call = self.prepared(assets, sandbox);
+        adjust(&mut call);
+        self.finish(native(&path).run(call))
+    }
+
+    fn workspace(&self) -> PathBuf {
+        fs::canonicalize(self.scratch.path()).expect("a path")
+    }
+
+    fn prepared(&self, assets: Assets, sandbox: Sandbox) -> Call {
+        let workspace = self.workspace();
+        let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
+        let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        let caller = Caller { agent: "agent".into(), cause: "the test".into() };
+        let shelf = self.store.clone().map(|documents| Shelf { documents, caller });
+        Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Tail(64 << 10),
+            grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
+            documents: shelf,
+            workspace: workspace.into(),
+            limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    fn finish(&self, running: impl Future<Output = Outcome>) -> Outcome {
+        let runtime = self.runtime.as_ref().expect("until the rig ends");
+        runtime
+            .block_on(async { tokio::time::timeout(2 * PATIENCE, running).await.expect("an end") })
+    }
+}
+
+impl Drop for Rig {
+    /// Does not wait for what a failed case left.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn native(path: &Path) -> NativeProgram {
+    NativeProgram::new(path, Supervisor::at(places::host()))
+}
+
+/// What a tool printed, as text.
+#[track_caller]
+pub(crate) fn printed(outcome: &Outcome) -> String {
+    assert_eq!(outcome.exit, ikigai::exec::Exit::Code(0), "{outcome:?}");
+    String::from_utf8(outcome.stdout.bytes.clone()).expect("UTF-8")
+}
