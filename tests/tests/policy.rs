@@ -43,7 +43,7 @@ fn a_mistake_is_told_with_its_place() {
         "[tools.file-read]",
         "[tools.\"a b\"]",
         "[tools.grep]\nfss = []",
-        "[tools.grep]\nassets = \"read\"",
+        "[tools.grep]\nassets = \"reed\"",
         "[tools.grep]\n[tools.grep]",
         "[tools.grep]\nfs = \"ro:.\"",
         "[tools.grep]\nfs = [1]",
@@ -218,6 +218,33 @@ fn a_grant_lives_until_the_file_changes() {
     call(&host).expect_code(1);
     let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
     assert!(ran.stderr().contains("grants `tol` nothing"), "{ran}");
+}
+
+#[test]
+fn documents_are_granted_shown_and_recorded() {
+    let host = host();
+    let may = |what: &str| host.run(["policy", "test", "tool", "--assets", what]).code();
+    assert_eq!((may("read"), may("write")), (Some(1), Some(1)));
+    let ran = host.run(["policy", "grant", "tool", "--assets", "read"]).expect_code(0);
+    assert!(ran.stderr().contains("+assets = \"read\""), "{ran}");
+    assert_eq!((may("read"), may("write")), (Some(0), Some(1)));
+    let shown = host.run(["policy", "show", "tool", "--json"]).expect_code(0).json();
+    assert_eq!(shown["tools"][0]["grant"]["assets"], "read", "{shown}");
+    let shown = host.run(["tool", "show", "tool"]).expect_code(0).stdout();
+    let row = shown.lines().find(|line| line.contains("documents")).expect("a row").to_owned();
+    assert!(row.contains("read") && row.contains("policy.toml:"), "{row}");
+
+    host.run(["tool", "call", "tool"]).expect_code(0);
+    let records = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let record = records.lines().last().expect("a record");
+    assert!(record.contains("\"assets\":\"read\""), "{record}");
+
+    // What is over with a change of the file is granted again by the command that is told.
+    host.script("tool", "printf '{}'");
+    let told = host.run(["tool", "call", "tool"]).expect_code(1).json();
+    let told = told["error"].as_str().expect("a text").to_owned();
+    assert!(told.contains("documents to read"), "{told}");
+    assert_eq!(command_in(&told), ["policy", "grant", "tool", "--assets", "read"]);
 }
 
 /// The arguments of the `ikigai` command that a denial names.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ikigai::digest::Digest;
 use ikigai::policy::{
-    Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyError,
+    Assets, Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyError,
     PolicyFiles, Profile, Request, Sandbox, Source,
 };
 use ikigai_tests::draw::Draw;
@@ -405,6 +405,62 @@ fn directories_are_what_they_are_when_the_call_is_made() {
 }
 
 #[test]
+fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
+    let own = contents();
+    let rig = Rig::new();
+    for (tool, assets) in [
+        ("file_read", Assets::Read),
+        ("file_write", Assets::Write),
+        ("file_edit", Assets::Write),
+        ("glob", Assets::None),
+        ("grep", Assets::None),
+        ("bash", Assets::None),
+    ] {
+        for (backend, profile) in [
+            (Backend::Wasm, Profile::Standard),
+            (Backend::Native, Profile::Standard),
+            (Backend::Wasm, Profile::Strict),
+        ] {
+            let mut rig = Rig::new();
+            rig.flags.profile = Some(profile);
+            let decision = rig.allowed(system(tool, backend));
+            assert_eq!(decision.grant.assets, assets, "{tool} {backend:?} {profile:?}");
+        }
+    }
+    // A user's native tool that nothing confines has none either.
+    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, Assets::None);
+    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, Assets::None);
+
+    // The least of what the layers say; a bound grants nothing.
+    let words = [("none", Assets::None), ("read", Assets::Read), ("write", Assets::Write)];
+    for (user, granted_value) in words {
+        for (bound, bound_value) in words {
+            let user = granted(&format!("assets = \"{user}\""));
+            let bound = format!("[tools.tool]\nassets = \"{bound}\"\n");
+            for rig in [Rig::with(&bound, &user, ""), Rig::with("", &user, &bound)] {
+                let decision = rig.allowed(users(Backend::Wasm, &own));
+                assert_eq!(decision.grant.assets, granted_value.min(bound_value), "{user}{bound}");
+                let narrowed = decision.sources.of("assets").len() > 1;
+                assert_eq!(narrowed, bound_value < granted_value, "{user}{bound}");
+            }
+        }
+    }
+    let bound = "[tools.tool]\nassets = \"write\"\n";
+    let rig = Rig::with(bound, "", bound);
+    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, Assets::None);
+
+    // A tool with all of its user's rights could open the store itself.
+    let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", "", "");
+    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
+    let rig = Rig::with("", &granted("assets = \"writ\""), "");
+    let error = rig.authority().err().expect("refused").to_string();
+    assert!(error.contains("is no `assets`: `none`, `read`, `write`"), "{error}");
+    let rig = Rig::with("", &granted("env = [\"IKIGAI_HOST_FD\"]"), "");
+    let error = rig.authority().err().expect("refused").to_string();
+    assert!(error.contains("is set by ikigai itself"), "{error}");
+}
+
+#[test]
 fn no_grant_is_to_write_where_a_tool_could_be_installed() {
     let own = contents();
     for dir in ["own", "own/deeper", ""] {
@@ -517,6 +573,10 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
             }
         }
         if draw.flip() {
+            let word = draw.one(&["none", "read", "write"]);
+            text += &format!("assets = \"{word}\"\n");
+        }
+        if draw.flip() {
             let word = draw.one(&["off", "prefer", "require"]);
             text += &format!("sandbox = \"{word}\"\n");
         }
@@ -548,6 +608,7 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
         let shared = then.net.meet(&alone);
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
     }
+    assert!(now.assets <= then.assets, "documents\n{what}");
     let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
     for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
         assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");

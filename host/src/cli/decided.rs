@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::exec::native::Supervisor;
 use crate::host::Host;
 use crate::limits::Limits;
-use crate::policy::{Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source};
+use crate::policy::{Assets, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source};
 use crate::registry::Tool;
 
 /// What policy says of one tool.
@@ -97,6 +97,15 @@ pub(super) fn environment(decision: &Decision) -> String {
     list(set.chain(missing).map(shown), " ")
 }
 
+/// What the tool may do with the host's documents.
+pub(super) fn documents(decision: &Decision) -> &'static str {
+    match decision.grant.assets {
+        Assets::None => "nothing",
+        Assets::Read => "read",
+        Assets::Write => "read and write",
+    }
+}
+
 /// The two limits that are met most, a line each.
 pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
@@ -172,6 +181,7 @@ pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
             "sandbox": (backend == Backend::Native).then(|| grant.sandbox.as_str()),
             "dirs": dirs.collect::<Vec<_>>(),
             "net": net.split_whitespace().collect::<Vec<_>>(),
+            "assets": grant.assets.as_str(),
             "env": env.collect::<Vec<_>>(),
             "variables": variables.collect::<Vec<_>>(),
         },

@@ -177,6 +177,8 @@ fn command(name: &str, entry: &Entry) -> String {
     }
     let names = entry.env.iter().flat_map(|at| &at.value);
     words.extend(names.map(|name| format!("--env {}", quoted(name))));
+    let assets = entry.assets.as_ref().filter(|at| at.value != Assets::None);
+    words.extend(assets.map(|at| format!("--assets {}", at.value.as_str())));
     words.join(" ")
 }
 
@@ -191,6 +193,9 @@ fn granted_text(entry: &Entry) -> String {
     }
     if let Some(env) = entry.env.as_ref().filter(|env| !env.value.is_empty()) {
         parts.push(format!("env {}", env.value.join(" ")));
+    }
+    if let Some(assets) = entry.assets.as_ref().filter(|at| at.value != Assets::None) {
+        parts.push(format!("documents to {}", assets.value.as_str()));
     }
     if parts.is_empty() { "to run".to_owned() } else { parts.join(", ") }
 }
@@ -309,6 +314,7 @@ struct Standing {
     dirs: Option<Vec<GrantedDir>>,
     net: Net,
     env: Env,
+    assets: Assets,
     sandbox: Sandbox,
     sources: Sources,
 }
@@ -322,13 +328,14 @@ impl Standing {
         ground: &Ground<'_>,
     ) -> Result<Self, Denial> {
         let mut sources = Sources::default();
-        for capability in ["fs", "net", "env", "sandbox"] {
+        for capability in ["fs", "net", "env", "assets", "sandbox"] {
             sources.set(capability, Source::Profile(profile));
         }
         let mut standing = Self {
             dirs: Some(Vec::new()),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
+            assets: Assets::None,
             sandbox: Sandbox::Require,
             sources,
         };
@@ -336,6 +343,7 @@ impl Standing {
             (Origin::System, Some(name), _) => {
                 let dir = |access| GrantedDir { access, path: ground.workspace.to_owned() };
                 standing.dirs = Some(standard::access(name).map(dir).into_iter().collect());
+                standing.assets = standard::assets(name);
                 standing.sandbox = standard::sandbox(name);
             }
             (Origin::User, _, Backend::Native) if entry.is_none() => {
@@ -385,6 +393,10 @@ impl Standing {
         if let Some(at) = &entry.env {
             self.env = Env::Names(at.value.iter().cloned().collect());
             self.sources.set("env", source(layer, at));
+        }
+        if let Some(at) = &entry.assets {
+            self.assets = at.value;
+            self.sources.set("assets", source(layer, at));
         }
         Ok(())
     }
@@ -439,6 +451,16 @@ impl Standing {
             }
             self.env = met;
             needs_sandbox = Some(source(layer, at));
+        }
+        if let Some(at) = &entry.assets {
+            if at.value < self.assets {
+                self.assets = at.value;
+                self.sources.add("assets", source(layer, at));
+            }
+            // Without a sandbox the store's own files would be open to it.
+            if at.value < Assets::Write {
+                needs_sandbox = Some(source(layer, at));
+            }
         }
         if let Some(at) = entry.sandbox.as_ref().filter(|at| at.value > self.sandbox) {
             self.sandbox = at.value;
@@ -542,8 +564,14 @@ impl Standing {
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
-        let (net, assets, sandbox) = (self.net, Assets::None, self.sandbox);
-        let grant = Grant { dirs, env, inherits_env, net, assets, sandbox };
+        let grant = Grant {
+            dirs,
+            env,
+            inherits_env,
+            net: self.net,
+            assets: self.assets,
+            sandbox: self.sandbox,
+        };
         Ok((grant, variables))
     }
 }

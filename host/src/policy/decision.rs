@@ -66,7 +66,7 @@ impl fmt::Display for Source {
 pub struct Sources(BTreeMap<&'static str, Vec<Source>>);
 
 impl Sources {
-    /// Of `profile`, `fs`, `net`, `env`, `sandbox`, or a limit by its key.
+    /// Of `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or a limit by its key.
     #[must_use]
     pub fn of(&self, capability: &str) -> &[Source] {
         self.0.get(capability).map_or(&[], Vec::as_slice)
@@ -136,7 +136,7 @@ impl Decision {
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
-        for capability in ["fs", "net", "env", "sandbox"] {
+        for capability in ["fs", "net", "env", "assets", "sandbox"] {
             for text in self.sources.of(capability).iter().map(Source::to_string) {
                 if !texts.contains(&text) {
                     texts.push(text);

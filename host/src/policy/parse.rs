@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{Access, DIRS_VARIABLE};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Lines, PolicyError, Spot, printable};
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
-use super::{BackendChoice, Net, Profile, Sandbox, dirs};
+use super::{Assets, BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
 use crate::limits;
 use crate::nearest::nearest;
@@ -20,7 +21,8 @@ use crate::nearest::nearest;
 pub(super) const EVERY: &str = "*";
 
 const FILE_KEYS: &[&str] = &["profile", "tools"];
-const TOOL_KEYS: &[&str] = &["backend", "sandbox", "sha256", "fs", "net", "env", "limits"];
+const TOOL_KEYS: &[&str] =
+    &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "limits"];
 
 /// What paths in a policy file are relative to.
 #[derive(Clone, Debug)]
@@ -131,6 +133,7 @@ impl Reader<'_> {
                 "fs" => entry.fs = Some(self.dirs(item)?),
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
+                "assets" => entry.assets = Some(self.word(key, item, &Assets::WORDS)?),
                 "limits" => entry.limits = self.limits(item)?,
                 _ => return Err(self.unknown(&place, key, TOOL_KEYS)),
             }
@@ -367,7 +370,7 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
 ///
 /// It cannot; the text says why.
 pub fn check_variable(name: &str) -> Result<(), String> {
-    if name == DIRS_VARIABLE {
+    if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(format!("`{name}` is set by ikigai itself"));
     }
     if name == "*" {

@@ -162,12 +162,13 @@ fn words(layer: &Layer, except: &str) -> Vec<String> {
         });
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
-            "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {limits:?}",
+            "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {limits:?}",
             entry.backend.as_ref().map(|at| at.value),
             entry.sandbox.as_ref().map(|at| at.value),
             entry.sha256.as_ref().map(|at| &at.value),
             entry.net.as_ref().map(|at| &at.value),
             entry.env.as_ref().map(|at| &at.value),
+            entry.assets.as_ref().map(|at| at.value),
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());

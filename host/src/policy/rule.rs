@@ -8,7 +8,7 @@ use std::time::Duration;
 use ikigai_protocol::Access;
 
 use super::error::Spot;
-use super::{BackendChoice, Net, Profile, Sandbox};
+use super::{Assets, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
 
@@ -70,6 +70,7 @@ pub(super) struct Entry {
     pub(super) fs: Option<At<Vec<DirRule>>>,
     pub(super) net: Option<At<Net>>,
     pub(super) env: Option<At<Vec<String>>>,
+    pub(super) assets: Option<At<Assets>>,
     pub(super) limits: LimitRules,
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use super::{Backend, Grant, Sandbox};
+use super::{Assets, Backend, Grant, Sandbox};
 
 /// Variables that hold the keys of model providers: no tool gets one unless a person
 /// grants it by name, because with it the tool can spend its user's money.
@@ -22,6 +22,15 @@ pub(super) fn access(tool: &str) -> Option<Access> {
         "file_write" | "file_edit" => Some(Access::ReadWrite),
         _ if tool == SHELL => Some(Access::ReadWrite),
         _ => None,
+    }
+}
+
+/// What a standard tool may do with the host's documents.
+pub(super) fn assets(tool: &str) -> Assets {
+    match tool {
+        "file_read" => Assets::Read,
+        "file_write" | "file_edit" => Assets::Write,
+        _ => Assets::None,
     }
 }
 

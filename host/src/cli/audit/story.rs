@@ -102,6 +102,9 @@ impl fmt::Display for Story<'_> {
             row("files", files(grant));
             row("network", network(grant));
             row("variables", variables(grant));
+            if let Some(assets) = &grant.assets {
+                row("documents", plain(assets));
+            }
             if !grant.sources.is_empty() {
                 row("granted by", or(grant.sources.iter(), ""));
             }

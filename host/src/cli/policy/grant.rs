@@ -45,6 +45,9 @@ pub(in crate::cli) struct Arguments {
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+    /// What it may do with the host's documents (`ikigai://`)
+    #[arg(long, value_name = "ACCESS")]
+    assets: Option<AssetsArg>,
     /// What becomes of a native call where the sandbox cannot keep the grant
     #[arg(long, value_name = "HOW")]
     sandbox: Option<SandboxArg>,
@@ -57,6 +60,26 @@ pub(in crate::cli) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AssetsArg {
+    /// Nothing
+    None,
+    /// Read and list them
+    Read,
+    /// Also write and edit them
+    Write,
+}
+
+impl AssetsArg {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -99,8 +122,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             "nothing to grant: `{}` is installed with ikigai and needs no grant to run",
             tool.name()
         ));
-        return Err(CliError::usage(error)
-            .hint("name what it may touch with --read, --write, --net, --env or --limit"));
+        return Err(CliError::usage(error).hint(
+            "name what it may touch with --read, --write, --net, --env, --assets or --limit",
+        ));
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
     let contents = [tool.build.digest];
@@ -178,6 +202,9 @@ fn keys(
     }
     if let Some(sandbox) = arguments.sandbox {
         add("sandbox", NewValue::Word(sandbox.as_str().to_owned()));
+    }
+    if let Some(assets) = arguments.assets {
+        add("assets", NewValue::Word(assets.as_str().to_owned()));
     }
     let dirs = [("ro", &arguments.read), ("rw", &arguments.write)];
     let mut rules = Vec::new();

@@ -69,6 +69,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         "MAY WRITE",
         "NETWORK",
         "ENVIRONMENT",
+        "DOCUMENTS",
         "SANDBOX",
         "LIMITS",
         "DECIDED BY",
@@ -83,10 +84,10 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
                 let by = denial.source.as_ref().map(Source::to_string).unwrap_or_default();
                 let no = String::new;
-                [no(), no(), no(), no(), level, no(), homely(&by, home)]
+                [no(), no(), no(), no(), no(), level, no(), homely(&by, home)]
             }
             Ok(decision) => {
-                let keys = ["fs", "net", "env", "sandbox"];
+                let keys = ["fs", "net", "env", "assets", "sandbox"];
                 let keys = keys.into_iter().chain(decided::limit_keys()).collect::<Vec<_>>();
                 let by = decided::sources(decision, &keys);
                 let by = by.split(", ").map(|by| homely(by, home)).collect::<Vec<_>>();
@@ -95,6 +96,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
                     short(decided::dirs(backend, decision, Access::ReadWrite)),
                     decided::network(backend, decision),
                     decided::environment(decision),
+                    decided::documents(decision).to_owned(),
                     level,
                     decided::main_limits(backend, &decision.limits),
                     by.join("\n"),

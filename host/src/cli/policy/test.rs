@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ikigai_protocol::Access;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::cli::list::tell_warnings;
 use crate::cli::options::Options;
 use crate::cli::print;
 use crate::places;
-use crate::policy::{Backend, Decision, Net, PeerHost};
+use crate::policy::{Assets, Backend, Decision, Net, PeerHost};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
@@ -37,9 +37,29 @@ pub(in crate::cli) struct Arguments {
     /// See this variable
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+    /// Do this with the host's documents
+    #[arg(long, value_name = "ACCESS")]
+    assets: Vec<AssetsArg>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AssetsArg {
+    /// Read and list them
+    Read,
+    /// Write and edit them
+    Write,
+}
+
+impl AssetsArg {
+    fn needed(self) -> Assets {
+        match self {
+            Self::Read => Assets::Read,
+            Self::Write => Assets::Write,
+        }
+    }
 }
 
 /// The answer to one question.
@@ -134,6 +154,15 @@ fn answers(
         };
         let is_allowed = seen || granted.is_some();
         answers.push(Answer { question: format!("env {name}"), is_allowed, by: why });
+    }
+    for asked in &arguments.assets {
+        let needed = asked.needed();
+        // A tool that nothing confines has no socket either, unless it is granted one.
+        answers.push(Answer {
+            question: format!("{} documents", needed.as_str()),
+            is_allowed: decision.grant.assets >= needed,
+            by: by("assets"),
+        });
     }
     if answers.is_empty() {
         let question = "call".to_owned();
