@@ -178,6 +178,18 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("QUERY_FAILED"), "{answer}");
 }
 
+/// What it answers where documents are granted is in `documents.rs`.
+#[test]
+fn the_python_script_that_reads_documents() {
+    let Some(tool) = Example::native("open_questions", "open-questions", "python3") else {
+        return;
+    };
+    tool.is_a_good_tool();
+    tool.refuses(&json!({ "uri": 1 }));
+    let answer = tool.call(&json!({ "uri": "ikigai:///blocks/decisions.md" }));
+    assert_eq!(answer["error_code"], json!("PERMISSION_DENIED"), "{answer}");
+}
+
 const MAKE_DATABASE: &str = "
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])

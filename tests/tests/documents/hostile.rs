@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use ikigai::exec::Exit;
+use ikigai::exec::{Exit, Stdin};
 use ikigai::policy::{Assets, Sandbox};
 use ikigai_protocol::host_socket::MAX_LINE;
+use ikigai_tools::ports::Documents as _;
 
 use crate::rig::{Rig, Store, printed};
 
@@ -51,6 +52,25 @@ print(ask("read", uri="ikigai:///none")["error"])
             'FILE_NOT_FOUND'}}";
         assert_eq!(said, expected);
     }
+}
+
+#[test]
+fn the_example_of_the_page_reads_a_document() {
+    let example = ikigai_tests::places::repository().join("tests/examples/open-questions");
+    let example = std::fs::read_to_string(example).expect("the example");
+    let store = Store::new();
+    let documents = &store.documents;
+    documents.write("ikigai:///q.md", "Why?\nBecause.\nHow?\n").expect("written");
+    let rig = Rig::new(Some(store.clone()));
+    let call = |uri: &str| {
+        let outcome = rig.python(Assets::Read, Sandbox::Require, &example, |call| {
+            call.stdin = Stdin::Bytes(format!(r#"{{"uri":"{uri}"}}"#).into());
+        });
+        printed(&outcome)
+    };
+    assert_eq!(call("ikigai:///q.md"), r#"{"questions": ["Why?", "How?"]}"#);
+    let absent = r#"{"error": "Document not found: none", "error_code": "FILE_NOT_FOUND"}"#;
+    assert_eq!(call("ikigai:///none"), absent);
 }
 
 #[test]
