@@ -43,6 +43,7 @@ fn a_mistake_is_told_with_its_place() {
         "[tools.file-read]",
         "[tools.\"a b\"]",
         "[tools.grep]\nfss = []",
+        "[tools.grep]\nquota = \"9\"",
         "[tools.grep]\nassets = \"reed\"",
         "[tools.grep]\n[tools.grep]",
         "[tools.grep]\nfs = \"ro:.\"",
