@@ -70,10 +70,10 @@ pub enum ToolCode {
     NotUnique,
     /// An argument has the right type and a value that makes no sense.
     InvalidArg,
+    /// The document would take more of an agent's token budget than is left.
+    BudgetExceeded,
+    /// The document, or the store that it is in, may be read and not changed.
+    ReadOnly,
     /// The arguments are no JSON object, or one is missing or of the wrong type.
     InvalidParams,
-    /// The document would take the pinned documents beyond their token budget.
-    BudgetExceeded,
-    /// The document may be read and not changed.
-    ReadOnly,
 }

@@ -1,0 +1,184 @@
+//! The rule that keeps what an agent has pinned within its budget, and the words in which
+//! a model is told that it does not fit.
+//!
+//! Arithmetic only: which sums are asked for, and that none of them changes between the
+//! check and the write, is `store`'s to see to.
+
+use std::fmt;
+
+use crate::document::Agent;
+
+/// How many tokens of documents an agent may have pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget(pub u64);
+
+impl Default for Budget {
+    /// 100,000 tokens: half of a context of 200,000, so that the conversation has the other.
+    fn default() -> Self {
+        Self(100_000)
+    }
+}
+
+/// What an agent has pinned, seen from one document.
+#[derive(Clone, Debug)]
+pub(crate) struct Sum {
+    /// Whose.
+    pub(crate) agent: Agent,
+    /// All of it, this document too where it is pinned.
+    pub(crate) total: u64,
+    /// All of it, this document left out.
+    pub(crate) others: u64,
+}
+
+/// What would have gone past a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Writing a document, by whatever operation.
+    Write,
+    /// Taking a document into the context.
+    Pin,
+}
+
+/// A budget that a change would have exceeded. Its text is what the model acts on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// What was refused.
+    pub purpose: Purpose,
+    /// Whose budget, where it is not the caller's.
+    pub other: Option<Agent>,
+    /// The tokens that the agent has pinned now, this document too where it is pinned.
+    pub pinned: u64,
+    /// The budget.
+    pub budget: Budget,
+    /// The tokens that the document would have.
+    pub wanted: u64,
+}
+
+impl Budget {
+    /// Whether `document` tokens fit beside what each of `sums` has pinned otherwise. The
+    /// first sum is the caller's.
+    ///
+    /// A document that does not grow always passes: whoever is past the budget, because it
+    /// was made smaller, must be able to mend and to shorten what is there.
+    pub(crate) fn admits(
+        self,
+        purpose: Purpose,
+        document: u64,
+        before: Option<u64>,
+        sums: &[Sum],
+    ) -> Result<(), Exceeded> {
+        if purpose == Purpose::Write && before.is_some_and(|before| document <= before) {
+            return Ok(());
+        }
+        let over = |sum: &&Sum| sum.others.saturating_add(document) > self.0;
+        let Some(exceeded) = sums.iter().find(over) else { return Ok(()) };
+        let is_caller = sums.first().is_some_and(|caller| caller.agent == exceeded.agent);
+        Err(Exceeded {
+            purpose,
+            other: (!is_caller).then(|| exceeded.agent.clone()),
+            pinned: exceeded.total,
+            budget: self,
+            wanted: document,
+        })
+    }
+}
+
+/// A count of tokens as the messages have it: whole thousands with a `k`, the rest cut
+/// off. What is below a thousand is given to the token, because `0k` would say nothing;
+/// only zero itself is `0k`.
+#[must_use]
+pub fn thousands(tokens: u64) -> String {
+    match tokens {
+        1..=999 => tokens.to_string(),
+        _ => format!("{}k", tokens / 1000),
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pinned, budget) = (thousands(self.pinned), thousands(self.budget.0));
+        match &self.other {
+            None => write!(out, "Block budget exceeded: {pinned}/{budget} tokens.")?,
+            Some(agent) => {
+                write!(out, "Block budget of `{agent}` exceeded: {pinned}/{budget} tokens.")?;
+            }
+        }
+        let what = match self.purpose {
+            Purpose::Write => "write",
+            Purpose::Pin => "pin",
+        };
+        let wanted = thousands(self.wanted);
+        write!(out, " This {what} would use {wanted} tokens. Use /compact or /unpin to free space.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Budget, Exceeded, Purpose, Sum, thousands};
+    use crate::document::Agent;
+
+    fn sum(agent: &str, total: u64, others: u64) -> Sum {
+        Sum { agent: Agent::new(agent).expect("valid"), total, others }
+    }
+
+    fn write(document: u64, before: Option<u64>, sums: &[Sum]) -> Result<(), Exceeded> {
+        Budget::default().admits(Purpose::Write, document, before, sums)
+    }
+
+    #[test]
+    fn the_words_of_the_specification() {
+        let refused = write(80_000, None, &[sum("a", 95_900, 95_900)]).expect_err("too much");
+        assert_eq!(
+            refused.to_string(),
+            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
+             Use /compact or /unpin to free space."
+        );
+    }
+
+    #[test]
+    fn whose_budget_it_is() {
+        let sums = [sum("a", 0, 0), sum("b@c", 100_000, 99_950)];
+        let refused = write(51, Some(50), &sums).expect_err("too much for b");
+        assert_eq!(
+            refused.to_string(),
+            "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens. \
+             Use /compact or /unpin to free space."
+        );
+        let sums = [sum("a", 99_999, 99_999)];
+        let refused = Budget::default().admits(Purpose::Pin, 2, None, &sums).expect_err("no room");
+        assert_eq!(refused.other, None);
+        assert!(refused.to_string().contains("This pin would use 2 tokens."), "{refused}");
+    }
+
+    #[test]
+    fn exactly_full_is_within() {
+        assert_eq!(write(10, None, &[sum("a", 99_990, 99_990)]), Ok(()));
+        assert!(write(11, None, &[sum("a", 99_990, 99_990)]).is_err());
+        assert!(write(100_001, None, &[sum("a", 0, 0)]).is_err());
+    }
+
+    #[test]
+    fn numbers() {
+        let shown = [0, 1, 999, 1000, 1999, 100_000].map(thousands);
+        assert_eq!(shown, ["0k", "1", "999", "1k", "1k", "100k"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_does_not_grow_passes(before in 0..u64::MAX, cut in 0..u64::MAX, others: u64) {
+            let after = before.saturating_sub(cut);
+            prop_assert!(write(after, Some(before), &[sum("a", others, others)]).is_ok());
+        }
+
+        #[test]
+        fn what_grows_passes_within_the_budget_only(
+            before in prop::option::of(0u64..1000), more in 1u64..200_000, others in 0u64..200_000,
+        ) {
+            let after = before.unwrap_or(0) + more;
+            let fits = write(after, before, &[sum("a", others, others)]).is_ok();
+            prop_assert_eq!(fits, others + after <= 100_000);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a database's failure means for the caller. The one place that knows the codes of
+//! either.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::Database;
+use crate::error::Error;
+use crate::store_url::StoreUrl;
+
+/// What was being done, where a failure says nothing better.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Doing {
+    Read,
+    Write,
+}
+
+pub(super) fn translate(database: &Database, doing: Doing, error: sqlx::Error) -> Error {
+    let store = database.url.clone();
+    let reason = error.to_string();
+    match error {
+        sqlx::Error::Database(error) => {
+            let code = error.code().unwrap_or(Cow::Borrowed(""));
+            let reason = error.message().to_owned();
+            let known = if store.is_sqlite() {
+                sqlite(&store, database.busy_timeout, &code, &reason)
+            } else {
+                postgres(&store, database.statement_timeout, &code, &reason)
+            };
+            known.unwrap_or_else(|| doing.failed(store, reason))
+        }
+        sqlx::Error::PoolTimedOut if store.is_sqlite() => {
+            Error::Locked { store, waited: database.busy_timeout }
+        }
+        sqlx::Error::PoolTimedOut => {
+            let reason = "no connection was free or could be made in time".to_owned();
+            Error::Unreachable { store, reason }
+        }
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Configuration(_)
+        | sqlx::Error::Protocol(_) => Error::Unreachable { store, reason },
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+            Error::Damaged { store, reason }
+        }
+        _ => doing.failed(store, reason),
+    }
+}
+
+/// What it means that no connection to a server could be made.
+pub(super) fn connecting(store: StoreUrl, error: sqlx::Error) -> Error {
+    let (code, reason) = match &error {
+        sqlx::Error::Database(error) => {
+            (error.code().map(Cow::into_owned), error.message().to_owned())
+        }
+        other => (None, other.to_string()),
+    };
+    let known = code.and_then(|code| postgres(&store, Duration::ZERO, &code, &reason));
+    known.unwrap_or(Error::Unreachable { store, reason })
+}
+
+impl Doing {
+    fn failed(self, store: StoreUrl, reason: String) -> Error {
+        match self {
+            Self::Read => Error::Read { store, reason },
+            Self::Write => Error::Write { store, reason },
+        }
+    }
+}
+
+/// Result codes of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is the
+/// class, the rest a detail.
+fn sqlite(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Option<Error> {
+    const BUSY: u32 = 5;
+    const LOCKED: u32 = 6;
+    const NOMEM: u32 = 7;
+    const READONLY: u32 = 8;
+    const CORRUPT: u32 = 11;
+    const FULL: u32 = 13;
+    const CANTOPEN: u32 = 14;
+    const NOTADB: u32 = 26;
+    let store = store.clone();
+    let reason = reason.to_owned();
+    Some(match code.parse::<u32>().ok()? & 0xff {
+        BUSY | LOCKED => Error::Locked { store, waited },
+        NOMEM => Error::OutOfMemory,
+        READONLY => Error::StoreReadOnly(store),
+        CORRUPT => Error::Damaged { store, reason },
+        FULL => Error::Full(store),
+        CANTOPEN => Error::Unreachable { store, reason },
+        NOTADB => Error::NotAStore { store, reason: "the file is not a database of SQLite" },
+        _ => return None,
+    })
+}
+
+/// SQLSTATE, <https://www.postgresql.org/docs/current/errcodes-appendix.html>: the first
+/// two characters are the class.
+fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Option<Error> {
+    let store = store.clone();
+    let reason = reason.to_owned();
+    Some(match code {
+        "53100" => Error::Full(store),
+        "53200" => Error::OutOfMemory,
+        // A hot standby, or a server set to `default_transaction_read_only`.
+        "25006" => Error::StoreReadOnly(store),
+        "42501" => Error::Denied { store, reason },
+        // Serialization failure, deadlock, and a row that another made first.
+        "40001" | "40P01" | "23505" => Error::Contended(store),
+        // `statement_timeout` ran out at the server.
+        "57014" => Error::Slow { store, waited },
+        _ => match code.get(..2)? {
+            "28" => Error::Unauthenticated(store),
+            // No such database, connection lost, no connections left, shutting down.
+            "3D" | "08" | "53" | "57" => Error::Unreachable { store, reason },
+            "XX" => Error::Damaged { store, reason },
+            _ => return None,
+        },
+    })
+}

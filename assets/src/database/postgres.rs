@@ -1,0 +1,101 @@
+//! A store that is a database of a PostgreSQL server: how it is connected to, and how long
+//! it may take.
+
+use std::net::IpAddr;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use url::Url;
+
+use super::failure;
+use crate::error::{Error, Result};
+use crate::store::Options;
+use crate::store_url::{Location, StoreUrl};
+
+/// Connections of a process to a server, whose own limit is 100 unless it is raised.
+const CONNECTIONS: u32 = 8;
+
+/// A connection that is not used goes back to the server.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Connects once before there is a pool: a pool takes a server that refuses for one that is
+/// about to start, and says in the end only that it has waited.
+pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
+    let store = StoreUrl(Location::Postgres(address.clone()));
+    let connection = connection(address, options)?;
+    let probe = async { connection.connect().await?.close().await };
+    match tokio::time::timeout(options.connect_timeout, probe).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(failure::connecting(store, error)),
+        Err(_) => return Err(Error::Slow { store, waited: options.connect_timeout }),
+    }
+    Ok(PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(options.connect_timeout)
+        .idle_timeout(IDLE)
+        .connect_lazy_with(connection))
+}
+
+fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
+    let mut connection = PgConnectOptions::from_str(address.as_str()).map_err(|_| {
+        // What exactly is left out, since it may be a part of the address.
+        let store = StoreUrl(Location::Postgres(address.clone()));
+        Error::Unreachable { store, reason: "a parameter of its address is malformed".to_owned() }
+    })?;
+    if !names_tls_mode(address) && is_remote(&connection) {
+        connection = connection.ssl_mode(PgSslMode::VerifyFull);
+    }
+    Ok(connection
+        .options([
+            ("statement_timeout", options.statement_timeout.as_millis().to_string()),
+            // A process that was stopped in the middle of a transaction holds its locks.
+            (
+                "idle_in_transaction_session_timeout",
+                options.statement_timeout.as_millis().to_string(),
+            ),
+        ])
+        .disable_statement_logging())
+}
+
+fn names_tls_mode(address: &Url) -> bool {
+    address.query_pairs().any(|(name, _)| name == "sslmode")
+        || std::env::var_os("PGSSLMODE").is_some()
+}
+
+fn is_remote(connection: &PgConnectOptions) -> bool {
+    if connection.get_socket().is_some() {
+        return false;
+    }
+    let host = connection.get_host().trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    !(is_loopback || host == "localhost" || host.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr as _;
+
+    use sqlx::postgres::PgConnectOptions;
+
+    use super::is_remote;
+
+    #[test]
+    fn what_is_another_machine() {
+        let remote = |url: &str| is_remote(&PgConnectOptions::from_str(url).expect(url));
+        for url in ["postgres://db.example/x", "postgres://10.0.0.1/x", "postgres://[2001:db8::1]"] {
+            assert!(remote(url), "{url}");
+        }
+        for url in [
+            "postgres://localhost/x",
+            "postgres://127.0.0.2/x",
+            "postgres://[::1]/x",
+            "postgres://x/y?host=/run/postgresql",
+            "postgres://%2Frun%2Fpostgresql/x",
+        ] {
+            assert!(!remote(url), "{url}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The tables: whether they are there, whether this build knows them, and how they are
+//! made and brought up to date, once, whoever comes first.
+
+use sqlx::SqlStr;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+
+use super::{Database, Doing, Inner, Lock, Pool, Transaction, sqlite};
+use crate::error::{Error, Result};
+
+/// The table that says which migrations a store has. A name of its own: another program
+/// that uses the same library may share a database of PostgreSQL with ikigai.
+const APPLIED: &str = "ikigai_migrations";
+
+/// What each migration is about, and its statements for SQLite and for PostgreSQL. The
+/// number of a migration is its place, from 1. What has been released is never changed,
+/// only followed by another.
+const MIGRATIONS: [(&str, &str, &str); 1] = [(
+    "documents",
+    include_str!("../../migrations/sqlite/1_documents.sql"),
+    include_str!("../../migrations/postgres/1_documents.sql"),
+)];
+
+/// How far the tables of a store are.
+enum State {
+    /// The store is empty.
+    New,
+    /// It has the tables of this version.
+    At(u64),
+    /// It has other tables.
+    Foreign(&'static str),
+}
+
+/// Sees to it that the tables are there. A store that is up to date is only asked so.
+pub(super) async fn ensure(database: &Database) -> Result<()> {
+    let known = MIGRATIONS.len() as u64;
+    match judged(database, state(database).await?)? {
+        State::At(version) if version == known => return Ok(()),
+        State::New => sqlite::enter_wal(database).await?,
+        _ => {}
+    }
+    // Several processes may get here at once; one of them passes, and those who come
+    // after it find nothing left to do. All migrations are one transaction, and so is the
+    // mark that they were made.
+    let mut transaction = database.begin().await?;
+    transaction.lock(&[Lock::Schema]).await?;
+    let state = state_within(&mut transaction).await?;
+    if matches!(judged(database, state)?, State::At(version) if version == known) {
+        return Ok(());
+    }
+    migrate(&mut transaction).await?;
+    transaction.commit().await
+}
+
+/// Refuses what this build must leave alone.
+fn judged(database: &Database, state: State) -> Result<State> {
+    let known = MIGRATIONS.len() as u64;
+    match state {
+        State::At(found) if found > known => {
+            Err(Error::Newer { store: database.url.clone(), found, known })
+        }
+        State::Foreign(reason) => Err(Error::NotAStore { store: database.url.clone(), reason }),
+        _ => Ok(state),
+    }
+}
+
+async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
+    let for_sqlite = matches!(transaction.inner, Inner::Sqlite(_));
+    let migrations = (1..).zip(MIGRATIONS).map(|(version, (about, sqlite, postgres))| {
+        let statements = SqlStr::from_static(if for_sqlite { sqlite } else { postgres });
+        Migration::new(version, about.into(), MigrationType::Simple, statements, false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    migrator.dangerous_set_table_name(APPLIED);
+    // The transaction around it has the lock, and gives it back even if this fails.
+    migrator.set_locking(false);
+    let done = match &mut transaction.inner {
+        Inner::Sqlite(inner) => {
+            migrator.run_direct(None, &mut **inner, false).await
+        }
+        Inner::Postgres(inner) => {
+            migrator.run_direct(None, &mut **inner, false).await
+        }
+    };
+    done.map_err(|error| match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            transaction.database.failed(Doing::Write)(error)
+        }
+        other => Error::Damaged {
+            store: transaction.database.url.clone(),
+            reason: other.to_string(),
+        },
+    })?;
+    if for_sqlite {
+        transaction.execute(sqlite::MARK, &[]).await?;
+    }
+    Ok(())
+}
+
+const SQLITE_STATE: &str = "SELECT \
+    (SELECT application_id FROM pragma_application_id) AS mark, \
+    (SELECT COUNT(*) FROM sqlite_schema) AS tables";
+
+const POSTGRES_STATE: &str = "SELECT \
+    CASE WHEN to_regclass('ikigai_migrations') IS NULL THEN 0 ELSE 1 END::bigint AS mark, \
+    CASE WHEN to_regclass('stored_assets') IS NULL THEN 0 ELSE 1 END::bigint AS tables";
+
+const VERSION: &str = "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
+
+async fn state(database: &Database) -> Result<State> {
+    let statement = match database.pool {
+        Pool::Sqlite(_) => SQLITE_STATE,
+        Pool::Postgres(_) => POSTGRES_STATE,
+    };
+    let marks = |row: &super::Row| Ok((row.int("mark")?, row.int("tables")?));
+    let marks = database.rows(statement, &[], marks).await?;
+    if !has_versions(database.url.is_sqlite(), &marks) {
+        return Ok(unversioned(&marks));
+    }
+    let versions = database.rows(VERSION, &[], |row| row.count("version")).await?;
+    Ok(versioned(&versions))
+}
+
+async fn state_within(transaction: &mut Transaction<'_>) -> Result<State> {
+    let for_sqlite = matches!(transaction.inner, Inner::Sqlite(_));
+    let statement = if for_sqlite { SQLITE_STATE } else { POSTGRES_STATE };
+    let marks = |row: &super::Row| Ok((row.int("mark")?, row.int("tables")?));
+    let marks = transaction.rows(statement, &[], marks).await?;
+    if !has_versions(for_sqlite, &marks) {
+        return Ok(unversioned(&marks));
+    }
+    let versions = transaction.rows(VERSION, &[], |row| row.count("version")).await?;
+    Ok(versioned(&versions))
+}
+
+fn has_versions(for_sqlite: bool, marks: &[(i64, i64)]) -> bool {
+    let ours = if for_sqlite { sqlite::APPLICATION_ID } else { 1 };
+    marks.first().is_some_and(|(mark, _)| *mark == ours)
+}
+
+fn unversioned(marks: &[(i64, i64)]) -> State {
+    match marks {
+        [(0, 0)] => State::New,
+        _ => State::Foreign("it holds the tables of another program"),
+    }
+}
+
+fn versioned(versions: &[u64]) -> State {
+    State::At(versions.first().copied().unwrap_or(0))
+}

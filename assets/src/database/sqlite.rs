@@ -1,0 +1,167 @@
+//! A store that is a file of SQLite: made so that its owner alone can write to it, opened
+//! so that what is committed stays.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sqlx::ConnectOptions as _;
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+
+use super::{Database, Pool};
+use crate::backoff::Backoff;
+use crate::error::{Error, Result};
+use crate::store::Options;
+use crate::store_url::{Location, StoreUrl};
+
+/// What the header of a file says that is a store: `ikig`, at the place that SQLite keeps
+/// for the program a file belongs to.
+pub(super) const APPLICATION_ID: i64 = 0x696b_6967;
+
+/// Puts [`APPLICATION_ID`] there; a PRAGMA takes no parameters.
+pub(super) const MARK: &str = "PRAGMA application_id = 0x696b6967";
+
+/// Connections of a process to a file. One writes at a time; the others read meanwhile.
+const CONNECTIONS: u32 = 4;
+
+/// The files that SQLite keeps beside a database, and believes as it believes the database.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// A store in memory is one connection: with another it would be another store.
+pub(super) fn memory(options: &Options) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_lazy_with(connection(options))
+}
+
+pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
+    prepare(path)?;
+    let connection = connection(options).filename(path);
+    Ok(SqlitePoolOptions::new()
+        .max_connections(CONNECTIONS)
+        // A connection may wait for another process before it is handed out.
+        .acquire_timeout(options.busy_timeout + Duration::from_secs(5))
+        .test_before_acquire(false)
+        .connect_lazy_with(connection))
+}
+
+fn connection(options: &Options) -> SqliteConnectOptions {
+    let connection = SqliteConnectOptions::new()
+        // The file is made by `prepare`, with the mode that it shall have.
+        .create_if_missing(false)
+        .busy_timeout(options.busy_timeout)
+        .foreign_keys(true)
+        // In WAL mode NORMAL would lose the last commits with the power.
+        .synchronous(SqliteSynchronous::Full)
+        .disable_statement_logging();
+    match options.sqlite_max_pages {
+        Some(pages) => connection.pragma("max_page_count", pages.to_string()),
+        None => connection,
+    }
+}
+
+/// Puts a new file into WAL mode, in which readers and a writer do not wait for each
+/// other; the file remembers. That needs the file for itself for a moment, and SQLite does
+/// not wait for that moment, so it is waited for here.
+pub(super) async fn enter_wal(database: &Database) -> Result<()> {
+    if matches!(database.pool, Pool::Postgres(_)) || database.url.0 == Location::Memory {
+        return Ok(());
+    }
+    let deadline = Instant::now() + database.busy_timeout;
+    let mut backoff = Backoff::new(u32::MAX);
+    loop {
+        match database.rows("PRAGMA journal_mode = WAL", &[], |_| Ok(())).await {
+            Err(Error::Locked { .. }) if Instant::now() < deadline => backoff.pause().await,
+            done => return done.map(|_| ()),
+        };
+    }
+}
+
+/// Sees to the file and to its directory, and makes those that are missing: 0700 and 0600.
+///
+/// Between these checks and the opening nobody else can put another file into the place:
+/// the directory is the owner's, or sticky.
+fn prepare(path: &Path) -> Result<()> {
+    let store = StoreUrl::sqlite(path);
+    let unreachable = |error: io::Error| Error::Unreachable {
+        store: store.clone(),
+        reason: error.to_string(),
+    };
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if !directory.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unreachable)?;
+    }
+    check_directory(directory, &fs::metadata(directory).map_err(unreachable)?)?;
+    for suffix in COMPANIONS {
+        let mut companion = path.as_os_str().to_owned();
+        companion.push(suffix);
+        check_file(&PathBuf::from(companion)).map_err(|error| error.unwrap_or_else(unreachable))?;
+    }
+    if check_file(path).map_err(|error| error.unwrap_or_else(unreachable))? {
+        return Ok(());
+    }
+    // Another process may be making it at this moment: then it is there, and as safe.
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            check_file(path).map(|_| ()).map_err(|error| error.unwrap_or_else(unreachable))
+        }
+        Err(error) => Err(unreachable(error)),
+    }
+}
+
+fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
+    const STICKY: u32 = 0o1000;
+    let refused = |reason| Err(Error::Unsafe { path: path.to_owned(), reason });
+    if !metadata.is_dir() {
+        return refused("its directory is none");
+    }
+    if metadata.mode() & 0o022 != 0 && metadata.mode() & STICKY == 0 {
+        return refused("others may replace files in its directory");
+    }
+    Ok(())
+}
+
+/// A failure to look at a file, or what is wrong with it.
+struct Unfit(std::result::Result<Error, io::Error>);
+
+impl Unfit {
+    fn unwrap_or_else(self, unreachable: impl FnOnce(io::Error) -> Error) -> Error {
+        self.0.unwrap_or_else(unreachable)
+    }
+}
+
+/// Whether the file is there; refused where others have a hand in it.
+fn check_file(path: &Path) -> std::result::Result<bool, Unfit> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Unfit(Err(error))),
+    };
+    let refused =
+        |reason| Err(Unfit(Ok(Error::Unsafe { path: path.to_owned(), reason })));
+    if metadata.is_symlink() {
+        return refused("it is a symbolic link");
+    }
+    if !metadata.is_file() {
+        return refused("it is not a regular file");
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return refused("others may write to it");
+    }
+    let user = rustix::process::geteuid().as_raw();
+    // The superuser may look at anyone's store; another's is no place for anyone else.
+    if metadata.uid() != user && metadata.uid() != 0 && user != 0 {
+        return refused("it belongs to another user");
+    }
+    Ok(true)
+}

@@ -1,0 +1,239 @@
+//! What callers hand to the store and get from it: documents, versions, pins, sums, and
+//! who did what. Values only.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use crate::budget::Budget;
+use crate::path::AssetPath;
+
+/// The longest name of an agent, in bytes: a user's and a host's with room to spare.
+pub const MAX_AGENT_BYTES: usize = 512;
+
+/// Whose context and whose budget: `USER@HOST`, or whatever the caller calls itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Agent(Box<str>);
+
+/// Why a text is no name of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an agent's name has 1 to {MAX_AGENT_BYTES} bytes and no control characters")]
+pub struct InvalidAgent;
+
+impl Agent {
+    /// Reads a name.
+    ///
+    /// # Errors
+    ///
+    /// For one that is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
+    pub fn new(name: &str) -> Result<Self, InvalidAgent> {
+        let valid = !name.is_empty()
+            && name.len() <= MAX_AGENT_BYTES
+            && !name.contains(|c: char| c.is_control());
+        if valid { Ok(Self(name.into())) } else { Err(InvalidAgent) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, out)
+    }
+}
+
+/// What kind of change replaced a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The whole document was written.
+    Write,
+    /// A string in it was replaced.
+    Edit,
+    /// An older version was brought back.
+    Restore,
+    /// It was rewritten to be shorter.
+    Compact,
+    /// It was removed.
+    Remove,
+}
+
+impl Cause {
+    /// The word that the database and the command line use.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Edit => "edit",
+            Self::Restore => "restore",
+            Self::Compact => "compact",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// A cause that this build does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a cause that this version knows")]
+pub struct UnknownCause(String);
+
+impl FromStr for Cause {
+    type Err = UnknownCause;
+
+    fn from_str(word: &str) -> Result<Self, UnknownCause> {
+        let all = [Self::Write, Self::Edit, Self::Restore, Self::Compact, Self::Remove];
+        let found = all.into_iter().find(|cause| cause.as_str() == word);
+        found.ok_or_else(|| UnknownCause(word.to_owned()))
+    }
+}
+
+/// Who changes a document, and what the history shall say of it.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// Whose budget is checked.
+    pub agent: Agent,
+    /// What the replaced version is marked with.
+    pub cause: Cause,
+}
+
+/// Which state of a document a change was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever is there: the last one who writes wins, and the history has the others.
+    Any,
+    /// This version; anything else is refused and nothing is changed.
+    Version(u64),
+    /// None: the document shall be a new one.
+    Absent,
+}
+
+/// What is known of a document without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Its name.
+    pub path: AssetPath,
+    /// Bytes of its content.
+    pub size: u64,
+    /// What it counts in a budget: [`crate::tokens`] of its size.
+    pub tokens: u64,
+    /// 1 for a new document, one more with each change. A document that is removed and
+    /// written anew goes on counting where its history ends.
+    pub version: u64,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// When this version was written, by the clock of the host that wrote it.
+    pub updated_at: SystemTime,
+}
+
+/// A document with its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What it is.
+    pub metadata: Metadata,
+    /// What it says: bytes, usually UTF-8.
+    pub content: Vec<u8>,
+}
+
+/// One state in the history of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Its number.
+    pub version: u64,
+    /// Bytes of its content.
+    pub size: u64,
+    /// [`crate::tokens`] of its size.
+    pub tokens: u64,
+    /// When it was written.
+    pub written_at: SystemTime,
+    /// What ended it; `None` for what the document says now.
+    pub replaced: Option<Replaced>,
+}
+
+/// The end of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// When.
+    pub at: SystemTime,
+    /// By what.
+    pub cause: Cause,
+    /// By whom.
+    pub agent: Agent,
+}
+
+/// A version with its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it is.
+    pub version: Version,
+    /// What the document said.
+    pub content: Vec<u8>,
+}
+
+/// A document in the context of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The document, as it is now.
+    pub metadata: Metadata,
+    /// When it was pinned.
+    pub pinned_at: SystemTime,
+}
+
+/// What pinning did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinned {
+    /// It is in the context from now on.
+    Now,
+    /// It was there already, and keeps its place.
+    Already,
+}
+
+/// What a write left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The number of the new version.
+    pub version: u64,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
+/// What an edit left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// How many occurrences were replaced; 0 only where all were asked for, and then
+    /// nothing was written.
+    pub replacements: u64,
+    /// The number of the version that the document now has.
+    pub version: u64,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
+/// What an agent has pinned, and what the whole store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What the agent may pin.
+    pub budget: Budget,
+    /// Documents that it has pinned.
+    pub pinned_documents: u64,
+    /// Their tokens together.
+    pub pinned_tokens: u64,
+    /// All documents of the store, `outputs/` left out.
+    pub documents: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Documents below `outputs/`.
+    pub outputs: u64,
+    /// Their tokens.
+    pub output_tokens: u64,
+    /// Replaced and removed versions that are kept.
+    pub old_versions: u64,
+}

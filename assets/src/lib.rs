@@ -1,0 +1,34 @@
+//! StoredAssets: documents under `ikigai://` that are kept in a database and not in files,
+//! each change a version of its own, under a budget of tokens an agent.
+//!
+//! [`Store`] is the whole of it for a caller; its address is a [`StoreUrl`]. SQLite is the
+//! default, PostgreSQL is for teams and for more than one machine, and a store in memory
+//! is for tests. What holds for one holds for all: the statements, the rule of the budget
+//! and the suite that tests them stand once.
+//!
+//! Nothing here knows tools, models, WebAssembly, a command line or where a store lies by
+//! default: the host hands over the address, the agent's name and the budget. Nothing here
+//! reads a file that is not the store.
+
+mod backoff;
+mod budget;
+mod database;
+mod document;
+mod error;
+mod path;
+mod references;
+mod store;
+mod store_url;
+mod tokens;
+
+pub use budget::{Budget, Exceeded, Purpose, thousands};
+pub use document::{
+    Agent, Author, Cause, Document, Edited, Expected, InvalidAgent, MAX_AGENT_BYTES, Metadata, Pin,
+    Pinned, Replaced, Snapshot, UnknownCause, Usage, Version, Written,
+};
+pub use error::{Error, Result};
+pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
+pub use references::{Reference, references};
+pub use store::{MAX_DOCUMENT_BYTES, Options, Retention, Scan, Store};
+pub use store_url::{InvalidStoreUrl, POSTGRES_PARAMETERS, StoreUrl};
+pub use tokens::tokens;

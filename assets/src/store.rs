@@ -1,0 +1,268 @@
+//! The store: what can be done with documents, and what holds whoever else does something
+//! at the same time.
+//!
+//! Reading is here; changing documents is in `change`, what is in an agent's context in
+//! `pins`, older versions in `history`. Each operation is one statement or one transaction:
+//! a future that is dropped, or a process that dies, leaves all of it or nothing.
+
+mod change;
+mod history;
+mod pins;
+mod rows;
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::budget::Budget;
+use crate::database::{Database, Value};
+use crate::document::{Agent, Document, Metadata, Usage};
+use crate::error::{Error, Result};
+use crate::path::{AssetPath, OUTPUTS, SCHEME, successor};
+use crate::store_url::StoreUrl;
+
+/// The largest document, 64 MiB: more than any context holds, and little enough to be in
+/// memory a few times over while it is changed.
+pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// How a store behaves. [`Options::default`] is what is meant for people.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What each agent may have pinned. 100,000 tokens.
+    pub budget: Budget,
+    /// What is kept of replaced and removed documents.
+    pub retention: Retention,
+    /// How long another process may hold a store of SQLite before an operation gives up.
+    /// 10 seconds.
+    pub busy_timeout: Duration,
+    /// How long a connection to a server may take to be made, or to become free. 5 seconds.
+    pub connect_timeout: Duration,
+    /// How long a server may take for one statement. 30 seconds.
+    pub statement_timeout: Duration,
+    /// The most pages, of 4,096 bytes, that a file of SQLite may have. As many as there is
+    /// room for.
+    pub sqlite_max_pages: Option<u32>,
+}
+
+/// What is kept of replaced and removed documents. What is past either bound goes when the
+/// document is next changed, or with [`Store::prune_versions`].
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// For how long after it was replaced. 90 days.
+    pub age: Duration,
+    /// How many of one document, the newest. 100.
+    pub count: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget: Budget::default(),
+            retention: Retention::default(),
+            busy_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(30),
+            sqlite_max_pages: None,
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(90 * 24 * 60 * 60), count: 100 }
+    }
+}
+
+/// An open store. Its operations take `&self` and may run at once; share it in an `Arc`.
+///
+/// It needs a Tokio runtime with time and I/O enabled, of either kind.
+pub struct Store {
+    database: Database,
+    budget: Budget,
+    retention: Retention,
+}
+
+impl Store {
+    /// Opens a store, and makes it if it is a file that is not there or an empty database.
+    ///
+    /// Any number of processes may do so at once. A store that is up to date is asked two
+    /// things and left as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::Slow`], [`Error::Locked`] and
+    /// [`Error::Unauthenticated`] where it cannot be opened; [`Error::Unsafe`],
+    /// [`Error::NotAStore`] and [`Error::Newer`] where it must not be.
+    pub async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
+        let database = Database::open(url, options).await?;
+        Ok(Self { database, budget: options.budget, retention: options.retention })
+    }
+
+    /// Where it is; shown without user and password.
+    #[must_use]
+    pub fn url(&self) -> &StoreUrl {
+        self.database.url()
+    }
+
+    /// Lets the connections go. Dropping the store does too, only not before this returns.
+    pub async fn close(self) {
+        self.database.close().await;
+    }
+
+    /// A document as it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], and those of the database.
+    pub async fn read(&self, path: &AssetPath) -> Result<Document> {
+        let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            version, read_only, updated_at, content FROM stored_assets WHERE path = $1";
+        let found = self.database.rows(statement, &[path.value()], rows::document).await?;
+        one(found).ok_or_else(|| Error::NotFound(path.clone()))
+    }
+
+    /// What is known of a document; its content is not fetched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], and those of the database.
+    pub async fn metadata(&self, path: &AssetPath) -> Result<Metadata> {
+        let found = self.database.rows(METADATA, &[path.value()], rows::metadata).await?;
+        one(found).ok_or_else(|| Error::NotFound(path.clone()))
+    }
+
+    /// The documents whose path starts with `prefix`, in the order of their bytes; all of
+    /// them for an empty one. The scheme may stand before it. No content is fetched.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Metadata>> {
+        let prefix = match prefix.strip_prefix(SCHEME) {
+            Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
+            None => prefix,
+        };
+        if prefix.contains('\0') {
+            // No path has one, and PostgreSQL takes none in text.
+            return Ok(Vec::new());
+        }
+        // Bounds and not LIKE, which would need its wildcards escaped and uses the primary
+        // key only under conditions.
+        let (from, below) = (Value::Text(prefix), successor(prefix));
+        match &below {
+            Some(below) => {
+                let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, \
+                    tokens, version, read_only, updated_at FROM stored_assets \
+                    WHERE path >= $1 AND path < $2 ORDER BY path";
+                self.database.rows(statement, &[from, Value::Text(below)], rows::metadata).await
+            }
+            None => {
+                let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, \
+                    tokens, version, read_only, updated_at FROM stored_assets \
+                    WHERE path >= $1 ORDER BY path";
+                self.database.rows(statement, &[from], rows::metadata).await
+            }
+        }
+    }
+
+    /// Goes through all documents with their contents, one in memory at a time: to see
+    /// whether their references lead anywhere.
+    #[must_use]
+    pub fn scan(&self) -> Scan<'_> {
+        Scan { store: self, after: String::new() }
+    }
+
+    /// What an agent has pinned, and what the store holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn usage(&self, agent: &Agent) -> Result<Usage> {
+        let statement = "SELECT \
+            (SELECT COUNT(*) FROM asset_pins WHERE agent = $1) AS pinned_documents, \
+            (SELECT CAST(COALESCE(SUM(d.tokens), 0) AS BIGINT) FROM asset_pins p \
+                JOIN stored_assets d ON d.path = p.path WHERE p.agent = $1) AS pinned_tokens, \
+            (SELECT COUNT(*) FROM stored_assets) AS documents, \
+            (SELECT CAST(COALESCE(SUM(tokens), 0) AS BIGINT) FROM stored_assets) AS tokens, \
+            (SELECT COUNT(*) FROM stored_assets WHERE path >= $2 AND path < $3) AS outputs, \
+            (SELECT CAST(COALESCE(SUM(tokens), 0) AS BIGINT) FROM stored_assets \
+                WHERE path >= $2 AND path < $3) AS output_tokens, \
+            (SELECT COUNT(*) FROM asset_versions) AS old_versions";
+        let above = successor(OUTPUTS).unwrap_or_default();
+        let values = [Value::Text(agent.as_str()), Value::Text(OUTPUTS), Value::Text(&above)];
+        let found =
+            self.database.rows(statement, &values, |row| rows::usage(row, self.budget)).await?;
+        one(found).ok_or_else(|| Error::Damaged {
+            store: self.url().clone(),
+            reason: "it does not answer what it holds".to_owned(),
+        })
+    }
+}
+
+/// A document without its content, by its path.
+const METADATA: &str = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+    version, read_only, updated_at FROM stored_assets WHERE path = $1";
+
+/// Where a walk through all documents is. A document that is written meanwhile is seen if
+/// its path is still ahead.
+pub struct Scan<'a> {
+    store: &'a Store,
+    after: String,
+}
+
+impl Scan<'_> {
+    /// The next document in the order of paths, until there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database; it may be asked again.
+    pub async fn next(&mut self) -> Result<Option<Document>> {
+        let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            version, read_only, updated_at, content FROM stored_assets \
+            WHERE path > $1 ORDER BY path LIMIT 1";
+        let values = [Value::Text(&self.after)];
+        let found = one(self.store.database.rows(statement, &values, rows::document).await?);
+        if let Some(document) = &found {
+            document.metadata.path.as_str().clone_into(&mut self.after);
+        }
+        Ok(found)
+    }
+}
+
+impl AssetPath {
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.as_str())
+    }
+}
+
+/// What a statement gives that finds one row or none.
+fn one<T>(rows: Vec<T>) -> Option<T> {
+    rows.into_iter().next()
+}
+
+/// The clock of this host, in the database's form.
+fn now() -> i64 {
+    micros(SystemTime::now())
+}
+
+/// The moment that is `age` past, in the database's form.
+fn before_now(age: Duration) -> i64 {
+    SystemTime::now().checked_sub(age).map_or(0, micros)
+}
+
+/// Microseconds since 1970; what lies before is 1970.
+fn micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A count in the form of the database, whose integers have a sign. What is too large for
+/// it is larger than anything that is stored.
+fn int(count: u64) -> Value<'static> {
+    Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Store").field("url", self.url()).finish_non_exhaustive()
+    }
+}

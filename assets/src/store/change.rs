@@ -1,0 +1,423 @@
+//! Everything that gives a document another content: writing, editing, restoring, removing.
+//!
+//! All of them are one transaction of the same shape. It locks the document, looks at what
+//! is there, finds out what shall be there, checks the budgets, keeps what is replaced,
+//! writes, and forgets what is too old.
+
+use std::borrow::Cow;
+
+use memchr::memmem::Finder;
+
+use super::{METADATA, MAX_DOCUMENT_BYTES, Store, before_now, int, now, one, rows};
+use crate::backoff::Backoff;
+use crate::budget::{Purpose, Sum};
+use crate::database::{Lock, Transaction, Value};
+use crate::document::{Agent, Author, Cause, Edited, Expected, Metadata, Written};
+use crate::error::{Error, Result};
+use crate::path::AssetPath;
+use crate::tokens::tokens;
+
+/// How often a transaction is begun anew. The locks keep those who use them apart, so that
+/// it takes somebody else, or a server that resolves a deadlock, to need one at all.
+const RETRIES: u32 = 16;
+
+/// What shall become of a document.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Write { content: &'a [u8], expected: Expected },
+    Edit { old: &'a [u8], new: &'a [u8], all: bool },
+    Restore { version: u64 },
+    Remove { expected: Expected },
+}
+
+/// What became of it.
+struct Changed {
+    version: u64,
+    tokens: u64,
+    replacements: u64,
+}
+
+impl Store {
+    /// Writes a whole document, a new one or one that is there. What it said stays in its
+    /// history.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BudgetExceeded`], [`Error::ReadOnly`], [`Error::TooLarge`],
+    /// [`Error::Changed`] where it is not as `expected`, and those of the database.
+    pub async fn write(
+        &self,
+        path: &AssetPath,
+        content: &[u8],
+        author: &Author,
+        expected: Expected,
+    ) -> Result<Written> {
+        let changed = self.change(path, author, Change::Write { content, expected }).await?;
+        Ok(Written { version: changed.version, tokens: changed.tokens })
+    }
+
+    /// Replaces the one occurrence of `old`, or `all` of them, with `new`. However many
+    /// edit the same document at once, no edit is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`]; [`Error::StringNotFound`] where it does not occur and not all
+    /// are asked for; [`Error::StringNotUnique`] where it occurs more than once and not all
+    /// are; and those of [`Store::write`].
+    pub async fn edit(
+        &self,
+        path: &AssetPath,
+        old: &[u8],
+        new: &[u8],
+        all: bool,
+        author: &Author,
+    ) -> Result<Edited> {
+        if old.is_empty() {
+            return Err(Error::EmptyString);
+        }
+        let changed = self.change(path, author, Change::Edit { old, new, all }).await?;
+        let Changed { version, tokens, replacements } = changed;
+        Ok(Edited { replacements, version, tokens })
+    }
+
+    /// Gives a document, removed or not, the content of one of its versions. It becomes a
+    /// new version; those between stay in the history.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoVersion`], and those of [`Store::write`].
+    pub async fn restore(&self, path: &AssetPath, version: u64, agent: &Agent) -> Result<Written> {
+        let author = Author { agent: agent.clone(), cause: Cause::Restore };
+        let changed = self.change(path, &author, Change::Restore { version }).await?;
+        Ok(Written { version: changed.version, tokens: changed.tokens })
+    }
+
+    /// Removes a document, and takes it out of the context of every agent. It can be
+    /// restored for as long as its versions are kept; it is not pinned then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Changed`] where it is not as
+    /// `expected`, and those of the database.
+    pub async fn remove(&self, path: &AssetPath, agent: &Agent, expected: Expected) -> Result<()> {
+        let author = Author { agent: agent.clone(), cause: Cause::Remove };
+        self.change(path, &author, Change::Remove { expected }).await.map(|_| ())
+    }
+
+    /// Makes a document refuse changes, or take them again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], and those of the database.
+    pub async fn set_read_only(&self, path: &AssetPath, read_only: bool) -> Result<()> {
+        let mut transaction = self.database.begin().await?;
+        transaction.lock(&[Lock::Document(path.as_str())]).await?;
+        let statement = "UPDATE stored_assets SET read_only = $2 WHERE path = $1";
+        let values = [path.value(), Value::Flag(read_only)];
+        if transaction.execute(statement, &values).await? == 0 {
+            return Err(Error::NotFound(path.clone()));
+        }
+        transaction.commit().await
+    }
+
+    async fn change(
+        &self,
+        path: &AssetPath,
+        author: &Author,
+        change: Change<'_>,
+    ) -> Result<Changed> {
+        let mut backoff = Backoff::new(RETRIES);
+        loop {
+            match self.attempt(path, author, change).await {
+                Err(Error::Contended(store)) => {
+                    if !backoff.pause().await {
+                        return Err(Error::Contended(store));
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        path: &AssetPath,
+        author: &Author,
+        change: Change<'_>,
+    ) -> Result<Changed> {
+        let mut transaction = self.database.begin().await?;
+        transaction.lock(&[Lock::Document(path.as_str())]).await?;
+        let before = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
+        admissible(path, before.as_ref(), change)?;
+        let (content, replacements) = match change {
+            Change::Write { content, .. } => (Cow::Borrowed(content), 0),
+            Change::Restore { version } => {
+                (Cow::Owned(content_of(&mut transaction, path, version).await?), 0)
+            }
+            Change::Edit { old, new, all } => {
+                let now = content_now(&mut transaction, path).await?;
+                let (after, replacements) = replaced(path, &now, old, new, all)?;
+                (Cow::Owned(after), replacements)
+            }
+            Change::Remove { .. } => (Cow::Borrowed(&[][..]), 0),
+        };
+        let changed = match (change, before) {
+            (Change::Remove { .. }, Some(before)) => {
+                self.remove_row(&mut transaction, &before, author).await?
+            }
+            (Change::Edit { .. }, Some(before)) if replacements == 0 => {
+                let Metadata { version, tokens, .. } = before;
+                return Ok(Changed { version, tokens, replacements });
+            }
+            (_, Some(before)) => {
+                self.update_row(&mut transaction, &before, author, &content).await?
+            }
+            (_, None) => self.insert_row(&mut transaction, path, author, &content).await?,
+        };
+        transaction.commit().await?;
+        Ok(Changed { replacements, ..changed })
+    }
+
+    async fn update_row(
+        &self,
+        transaction: &mut Transaction<'_>,
+        before: &Metadata,
+        author: &Author,
+        content: &[u8],
+    ) -> Result<Changed> {
+        let path = &before.path;
+        let tokens = self.admit(transaction, path, Some(before), author, content).await?;
+        self.keep(transaction, before, author).await?;
+        // The version is compared although the document is locked: whoever writes to the
+        // table without the locks, by hand or from another program, is noticed here.
+        let statement = "UPDATE stored_assets \
+            SET content = $3, tokens = $4, version = $5, updated_at = $6 \
+            WHERE path = $1 AND version = $2";
+        let version = before.version + 1;
+        let values = [
+            path.value(),
+            int(before.version),
+            Value::Bytes(content),
+            int(tokens),
+            int(version),
+            Value::Int(now()),
+        ];
+        execute_on_one(transaction, statement, &values).await?;
+        Ok(Changed { version, tokens, replacements: 0 })
+    }
+
+    async fn insert_row(
+        &self,
+        transaction: &mut Transaction<'_>,
+        path: &AssetPath,
+        author: &Author,
+        content: &[u8],
+    ) -> Result<Changed> {
+        let tokens = self.admit(transaction, path, None, author, content).await?;
+        // Numbers are not given out twice, so that a version that someone has read is
+        // never mistaken for another of the same number.
+        let statement = "SELECT COALESCE(MAX(version), 0) AS version \
+            FROM asset_versions WHERE path = $1";
+        let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
+        let version = one(last).unwrap_or(0) + 1;
+        let statement = "INSERT INTO stored_assets \
+            (path, content, tokens, version, read_only, updated_at) \
+            VALUES ($1, $2, $3, $4, FALSE, $5)";
+        let values = [
+            path.value(),
+            Value::Bytes(content),
+            int(tokens),
+            int(version),
+            Value::Int(now()),
+        ];
+        execute_on_one(transaction, statement, &values).await?;
+        Ok(Changed { version, tokens, replacements: 0 })
+    }
+
+    async fn remove_row(
+        &self,
+        transaction: &mut Transaction<'_>,
+        before: &Metadata,
+        author: &Author,
+    ) -> Result<Changed> {
+        self.keep(transaction, before, author).await?;
+        let statement = "DELETE FROM stored_assets WHERE path = $1 AND version = $2";
+        let values = [before.path.value(), int(before.version)];
+        execute_on_one(transaction, statement, &values).await?;
+        Ok(Changed { version: before.version, tokens: 0, replacements: 0 })
+    }
+
+    /// Puts what is about to be replaced into the history, and drops from there what is
+    /// too old or too much. The content does not leave the database for that.
+    async fn keep(
+        &self,
+        transaction: &mut Transaction<'_>,
+        before: &Metadata,
+        author: &Author,
+    ) -> Result<()> {
+        let statement = "INSERT INTO asset_versions \
+            (path, version, content, tokens, written_at, replaced_at, cause, agent) \
+            SELECT path, version, content, tokens, updated_at, $3, $4, $5 \
+            FROM stored_assets WHERE path = $1 AND version = $2";
+        let values = [
+            before.path.value(),
+            int(before.version),
+            Value::Int(now()),
+            Value::Text(author.cause.as_str()),
+            Value::Text(author.agent.as_str()),
+        ];
+        execute_on_one(transaction, statement, &values).await?;
+        // The numbers of a document have no gaps.
+        let statement = "DELETE FROM asset_versions \
+            WHERE path = $1 AND (replaced_at < $2 OR version <= $3)";
+        let values = [
+            before.path.value(),
+            Value::Int(before_now(self.retention.age)),
+            int(before.version.saturating_sub(u64::from(self.retention.count))),
+        ];
+        transaction.execute(statement, &values).await.map(|_| ())
+    }
+
+    /// Checks size and budgets; gives the tokens.
+    ///
+    /// The sums hold until the commit. The document's lock keeps others from pinning it,
+    /// so the agents who have it pinned are all known; the locks of those agents keep what
+    /// else they have pinned from growing, and them from pinning more.
+    async fn admit(
+        &self,
+        transaction: &mut Transaction<'_>,
+        path: &AssetPath,
+        before: Option<&Metadata>,
+        author: &Author,
+        content: &[u8],
+    ) -> Result<u64> {
+        let size = content.len() as u64;
+        if size > MAX_DOCUMENT_BYTES {
+            return Err(Error::TooLarge { path: path.clone(), size });
+        }
+        let tokens = tokens(content.len());
+        if path.is_output() {
+            return Ok(tokens);
+        }
+        let statement = "SELECT agent FROM asset_pins WHERE path = $1 AND agent <> $2 \
+            ORDER BY agent";
+        let values = [path.value(), Value::Text(author.agent.as_str())];
+        let mut agents = vec![author.agent.clone()];
+        agents.extend(transaction.rows(statement, &values, rows::agent).await?);
+        let locks: Vec<_> = agents.iter().map(|agent| Lock::Agent(agent.as_str())).collect();
+        transaction.lock(&locks).await?;
+        let mut sums = Vec::with_capacity(agents.len());
+        for agent in agents {
+            sums.push(sum(transaction, agent, path).await?);
+        }
+        let before = before.map(|before| before.tokens);
+        self.budget
+            .admits(Purpose::Write, tokens, before, &sums)
+            .map_err(Error::BudgetExceeded)?;
+        Ok(tokens)
+    }
+}
+
+/// What an agent has pinned. Its lock must be held.
+pub(super) async fn sum(
+    transaction: &mut Transaction<'_>,
+    agent: Agent,
+    path: &AssetPath,
+) -> Result<Sum> {
+    let statement = "SELECT CAST(COALESCE(SUM(d.tokens), 0) AS BIGINT) AS total, \
+        CAST(COALESCE(SUM(CASE WHEN d.path = $2 THEN 0 ELSE d.tokens END), 0) AS BIGINT) \
+        AS others \
+        FROM asset_pins p JOIN stored_assets d ON d.path = p.path WHERE p.agent = $1";
+    let values = [Value::Text(agent.as_str()), path.value()];
+    let read = |row: &crate::database::Row| Ok((row.count("total")?, row.count("others")?));
+    let (total, others) = one(transaction.rows(statement, &values, read).await?).unwrap_or((0, 0));
+    Ok(Sum { agent, total, others })
+}
+
+/// Whether what is there may be changed at all, and in this way.
+fn admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -> Result<()> {
+    let found = before.map(|before| before.version);
+    match change {
+        Change::Edit { .. } | Change::Remove { .. } if before.is_none() => {
+            return Err(Error::NotFound(path.clone()));
+        }
+        Change::Write { expected, .. } | Change::Remove { expected } => {
+            let as_expected = match expected {
+                Expected::Any => true,
+                Expected::Absent => found.is_none(),
+                Expected::Version(version) => found == Some(version),
+            };
+            if !as_expected {
+                return Err(Error::Changed { path: path.clone(), found });
+            }
+        }
+        Change::Edit { .. } | Change::Restore { .. } => {}
+    }
+    if before.is_some_and(|before| before.read_only) {
+        return Err(Error::ReadOnly(path.clone()));
+    }
+    Ok(())
+}
+
+/// Runs a statement that must change one row, that of the version that was looked at.
+async fn execute_on_one(
+    transaction: &mut Transaction<'_>,
+    statement: &'static str,
+    values: &[Value<'_>],
+) -> Result<()> {
+    match transaction.execute(statement, values).await? {
+        1 => Ok(()),
+        _ => Err(transaction.contended()),
+    }
+}
+
+async fn content_now(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<Vec<u8>> {
+    let statement = "SELECT content FROM stored_assets WHERE path = $1";
+    let found = transaction.rows(statement, &[path.value()], |row| row.bytes("content")).await?;
+    one(found).ok_or_else(|| transaction.contended())
+}
+
+/// The content of a version, kept or current.
+async fn content_of(
+    transaction: &mut Transaction<'_>,
+    path: &AssetPath,
+    version: u64,
+) -> Result<Vec<u8>> {
+    let statement = "SELECT content FROM asset_versions WHERE path = $1 AND version = $2 \
+        UNION ALL SELECT content FROM stored_assets WHERE path = $1 AND version = $2";
+    let values = [path.value(), int(version)];
+    let found = transaction.rows(statement, &values, |row| row.bytes("content")).await?;
+    one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
+}
+
+/// `before` with `old` replaced, and how often.
+fn replaced(
+    path: &AssetPath,
+    before: &[u8],
+    old: &[u8],
+    new: &[u8],
+    all: bool,
+) -> Result<(Vec<u8>, u64)> {
+    let finder = Finder::new(old);
+    let count = finder.find_iter(before).count();
+    match count {
+        0 if !all => return Err(Error::StringNotFound),
+        2.. if !all => return Err(Error::StringNotUnique(count as u64)),
+        _ => {}
+    }
+    // Known before memory is asked for: many short strings may become many long ones.
+    let kept = before.len() - count * old.len();
+    let size = (count as u64).saturating_mul(new.len() as u64).saturating_add(kept as u64);
+    if size > MAX_DOCUMENT_BYTES {
+        return Err(Error::TooLarge { path: path.clone(), size });
+    }
+    let mut after = Vec::with_capacity(kept + count * new.len());
+    let mut rest = 0;
+    for at in finder.find_iter(before) {
+        after.extend_from_slice(&before[rest..at]);
+        after.extend_from_slice(new);
+        rest = at + old.len();
+    }
+    after.extend_from_slice(&before[rest..]);
+    Ok((after, count as u64))
+}

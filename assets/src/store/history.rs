@@ -1,0 +1,126 @@
+//! What documents said before, and how what is old goes away.
+
+use std::time::Duration;
+
+use super::{Store, before_now, int, one, rows};
+use crate::database::{Lock, Row, Value};
+use crate::document::{Snapshot, Version};
+use crate::error::{Error, Result};
+use crate::path::{AssetPath, OUTPUTS, successor};
+
+/// Documents that are pruned in one transaction. Each is a lock, and a server holds 64 a
+/// transaction unless it is told to hold more.
+const BATCH: i64 = 50;
+
+impl Store {
+    /// The versions of a document, the newest first: what it says now, unless it is
+    /// removed, and what is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] where there is none, and those of the database.
+    pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
+        let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            updated_at AS written_at, CAST(NULL AS BIGINT) AS replaced_at, \
+            CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent \
+            FROM stored_assets WHERE path = $1 \
+            UNION ALL \
+            SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            written_at, replaced_at, cause, agent \
+            FROM asset_versions WHERE path = $1 ORDER BY version DESC";
+        let versions = self.database.rows(statement, &[path.value()], rows::version).await?;
+        if versions.is_empty() {
+            return Err(Error::NotFound(path.clone()));
+        }
+        Ok(versions)
+    }
+
+    /// One version with its content, whether it is the current one or an older.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoVersion`], and those of the database.
+    pub async fn version(&self, path: &AssetPath, version: u64) -> Result<Snapshot> {
+        let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            updated_at AS written_at, CAST(NULL AS BIGINT) AS replaced_at, \
+            CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent, content \
+            FROM stored_assets WHERE path = $1 AND version = $2 \
+            UNION ALL \
+            SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
+            written_at, replaced_at, cause, agent, content \
+            FROM asset_versions WHERE path = $1 AND version = $2";
+        let values = [path.value(), int(version)];
+        let found = self.database.rows(statement, &values, rows::snapshot).await?;
+        one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
+    }
+
+    /// Removes the documents below `outputs/` that were last written longer ago than
+    /// `age`, with their histories; gives how many. Those that are read-only stay.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database. What was removed before stays so.
+    pub async fn prune_outputs(&self, age: Duration) -> Result<u64> {
+        let oldest = Value::Int(before_now(age));
+        let above = successor(OUTPUTS).unwrap_or_default();
+        let mut pruned = 0;
+        loop {
+            let statement = "SELECT path FROM stored_assets WHERE path >= $1 AND path < $2 \
+                AND updated_at < $3 AND NOT read_only ORDER BY path LIMIT $4";
+            let values = [Value::Text(OUTPUTS), Value::Text(&above), oldest, Value::Int(BATCH)];
+            let paths = self.database.rows(statement, &values, path).await?;
+            if paths.is_empty() {
+                return Ok(pruned);
+            }
+            let mut transaction = self.database.begin().await?;
+            transaction.lock(&locks(&paths)).await?;
+            for path in &paths {
+                // Looked at again: it may have been written since.
+                let statement = "DELETE FROM stored_assets \
+                    WHERE path = $1 AND updated_at < $2 AND NOT read_only";
+                if transaction.execute(statement, &[path.value(), oldest]).await? > 0 {
+                    let statement = "DELETE FROM asset_versions WHERE path = $1";
+                    transaction.execute(statement, &[path.value()]).await?;
+                    pruned += 1;
+                }
+            }
+            transaction.commit().await?;
+        }
+    }
+
+    /// Removes the versions that were replaced longer ago than [`super::Retention::age`],
+    /// those of removed documents too; gives how many. A change does this for the document
+    /// that it changes, and for no other.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database. What was removed before stays so.
+    pub async fn prune_versions(&self) -> Result<u64> {
+        let oldest = Value::Int(before_now(self.retention.age));
+        let mut pruned = 0;
+        loop {
+            let statement = "SELECT DISTINCT path FROM asset_versions \
+                WHERE replaced_at < $1 ORDER BY path LIMIT $2";
+            let values = [oldest, Value::Int(BATCH)];
+            let paths = self.database.rows(statement, &values, path).await?;
+            if paths.is_empty() {
+                return Ok(pruned);
+            }
+            let mut transaction = self.database.begin().await?;
+            transaction.lock(&locks(&paths)).await?;
+            for path in &paths {
+                let statement = "DELETE FROM asset_versions WHERE path = $1 AND replaced_at < $2";
+                pruned += transaction.execute(statement, &[path.value(), oldest]).await?;
+            }
+            transaction.commit().await?;
+        }
+    }
+}
+
+fn path(row: &Row) -> std::result::Result<AssetPath, sqlx::Error> {
+    row.parsed("path")
+}
+
+fn locks(paths: &[AssetPath]) -> Vec<Lock<'_>> {
+    paths.iter().map(|path| Lock::Document(path.as_str())).collect()
+}

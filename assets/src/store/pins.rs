@@ -1,0 +1,95 @@
+//! What is in an agent's context.
+
+use super::change::sum;
+use super::{METADATA, Store, now, one, rows};
+use crate::budget::Purpose;
+use crate::database::{Lock, Value};
+use crate::document::{Agent, Document, Pin, Pinned};
+use crate::error::{Error, Result};
+use crate::path::AssetPath;
+
+impl Store {
+    /// Takes a document into an agent's context, after those that are there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`]; [`Error::Unpinnable`] below `outputs/`;
+    /// [`Error::BudgetExceeded`]; and those of the database.
+    pub async fn pin(&self, agent: &Agent, path: &AssetPath) -> Result<Pinned> {
+        if path.is_output() {
+            return Err(Error::Unpinnable(path.clone()));
+        }
+        let mut transaction = self.database.begin().await?;
+        // The document's: nobody makes it larger between the check and the commit.
+        let locks = [Lock::Document(path.as_str()), Lock::Agent(agent.as_str())];
+        transaction.lock(&locks).await?;
+        let found = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
+        let document = found.ok_or_else(|| Error::NotFound(path.clone()))?;
+        let statement = "SELECT pinned_at FROM asset_pins WHERE agent = $1 AND path = $2";
+        let values = [Value::Text(agent.as_str()), path.value()];
+        let pinned = transaction.rows(statement, &values, |row| row.int("pinned_at")).await?;
+        if !pinned.is_empty() {
+            return Ok(Pinned::Already);
+        }
+        let sum = sum(&mut transaction, agent.clone(), path).await?;
+        self.budget
+            .admits(Purpose::Pin, document.tokens, None, &[sum])
+            .map_err(Error::BudgetExceeded)?;
+        // Later than the last one even where clocks differ or go back, so that the order
+        // of the context is that of the pinning and never changes by itself.
+        let statement = "SELECT COALESCE(MAX(pinned_at), 0) AS pinned_at \
+            FROM asset_pins WHERE agent = $1";
+        let agent = Value::Text(agent.as_str());
+        let last = transaction.rows(statement, &[agent], |row| row.int("pinned_at")).await?;
+        let pinned_at = now().max(one(last).unwrap_or(0).saturating_add(1));
+        let statement = "INSERT INTO asset_pins (agent, path, pinned_at) VALUES ($1, $2, $3)";
+        transaction.execute(statement, &[agent, path.value(), Value::Int(pinned_at)]).await?;
+        transaction.commit().await?;
+        Ok(Pinned::Now)
+    }
+
+    /// Takes a document out of an agent's context; the document stays. `false` where it
+    /// was not in it, or is not there at all.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn unpin(&self, agent: &Agent, path: &AssetPath) -> Result<bool> {
+        let mut transaction = self.database.begin().await?;
+        let statement = "DELETE FROM asset_pins WHERE agent = $1 AND path = $2";
+        let values = [Value::Text(agent.as_str()), path.value()];
+        let removed = transaction.execute(statement, &values).await?;
+        transaction.commit().await?;
+        Ok(removed > 0)
+    }
+
+    /// What an agent has pinned, in the order in which it was, with its tokens.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn pins(&self, agent: &Agent) -> Result<Vec<Pin>> {
+        let statement = "SELECT d.path AS path, \
+            CAST(octet_length(d.content) AS BIGINT) AS size, d.tokens AS tokens, \
+            d.version AS version, d.read_only AS read_only, d.updated_at AS updated_at, \
+            p.pinned_at AS pinned_at \
+            FROM asset_pins p JOIN stored_assets d ON d.path = p.path \
+            WHERE p.agent = $1 ORDER BY p.pinned_at, p.path";
+        self.database.rows(statement, &[Value::Text(agent.as_str())], rows::pin).await
+    }
+
+    /// The same documents, in the same order, with what they say: an agent's context.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Document>> {
+        let statement = "SELECT d.path AS path, \
+            CAST(octet_length(d.content) AS BIGINT) AS size, d.tokens AS tokens, \
+            d.version AS version, d.read_only AS read_only, d.updated_at AS updated_at, \
+            d.content AS content \
+            FROM asset_pins p JOIN stored_assets d ON d.path = p.path \
+            WHERE p.agent = $1 ORDER BY p.pinned_at, p.path";
+        self.database.rows(statement, &[Value::Text(agent.as_str())], rows::document).await
+    }
+}

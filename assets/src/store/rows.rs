@@ -1,0 +1,73 @@
+//! What the rows of the store's statements mean. The names of columns are those that the
+//! statements give them.
+
+use sqlx::Error;
+
+use crate::budget::Budget;
+use crate::database::Row;
+use crate::document::{
+    Agent, Cause, Document, InvalidAgent, Metadata, Pin, Replaced, Snapshot, Usage, Version,
+};
+
+type Read<T> = Result<T, Error>;
+
+pub(super) fn metadata(row: &Row) -> Read<Metadata> {
+    Ok(Metadata {
+        path: row.parsed("path")?,
+        size: row.count("size")?,
+        tokens: row.count("tokens")?,
+        version: row.count("version")?,
+        read_only: row.flag("read_only")?,
+        updated_at: row.time("updated_at")?,
+    })
+}
+
+pub(super) fn document(row: &Row) -> Read<Document> {
+    Ok(Document { metadata: metadata(row)?, content: row.bytes("content")? })
+}
+
+pub(super) fn pin(row: &Row) -> Read<Pin> {
+    Ok(Pin { metadata: metadata(row)?, pinned_at: row.time("pinned_at")? })
+}
+
+pub(super) fn agent(row: &Row) -> Read<Agent> {
+    let name = row.text("agent")?;
+    Agent::new(&name).map_err(|error: InvalidAgent| Error::Decode(Box::new(error)))
+}
+
+pub(super) fn version(row: &Row) -> Read<Version> {
+    // What a document says now has no end.
+    let replaced = match row.optional_int("replaced_at")? {
+        None => None,
+        Some(_) => Some(Replaced {
+            at: row.time("replaced_at")?,
+            cause: row.parsed::<Cause>("cause")?,
+            agent: agent(row)?,
+        }),
+    };
+    Ok(Version {
+        version: row.count("version")?,
+        size: row.count("size")?,
+        tokens: row.count("tokens")?,
+        written_at: row.time("written_at")?,
+        replaced,
+    })
+}
+
+pub(super) fn snapshot(row: &Row) -> Read<Snapshot> {
+    Ok(Snapshot { version: version(row)?, content: row.bytes("content")? })
+}
+
+pub(super) fn usage(row: &Row, budget: Budget) -> Read<Usage> {
+    let (outputs, output_tokens) = (row.count("outputs")?, row.count("output_tokens")?);
+    Ok(Usage {
+        budget,
+        pinned_documents: row.count("pinned_documents")?,
+        pinned_tokens: row.count("pinned_tokens")?,
+        documents: row.count("documents")?.saturating_sub(outputs),
+        tokens: row.count("tokens")?.saturating_sub(output_tokens),
+        outputs,
+        output_tokens,
+        old_versions: row.count("old_versions")?,
+    })
+}

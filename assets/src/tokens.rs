@@ -1,0 +1,20 @@
+//! What a document costs in a model's context, estimated without asking the model.
+
+/// Bytes that one token stands for in English text and in code, on average.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// The tokens that `bytes` bytes of text are counted as: a quarter, rounded up.
+#[must_use]
+pub fn tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_A_TOKEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tokens;
+
+    #[test]
+    fn a_quarter_rounded_up() {
+        assert_eq!([0, 1, 4, 5, 8, 9, 400_000].map(tokens), [0, 1, 1, 2, 2, 3, 100_000]);
+    }
+}
