@@ -1,0 +1,210 @@
+//! Starts the server, waits until it says that it is ready, and sees to its end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, bail, ensure};
+use tempfile::TempDir;
+
+/// Set to `1`, it makes the absence of PostgreSQL's programs a failure: for CI, where a
+/// suite that did not run would go unnoticed.
+pub const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_POSTGRES";
+
+/// The user that the server runs as if the test runs as root, which PostgreSQL refuses:
+/// `nobody`, who owns nothing.
+const NOBODY: u32 = 65534;
+
+/// What the server logs once it takes connections.
+const READY: &str = "ready to accept connections";
+
+/// The parent of the server. It waits on a pipe that the test holds open, so that it
+/// hears of the test's end even if the test is killed, and then ends the server and
+/// removes its directory. QUIT ends every session at once.
+const KEEPER: &str = r#"
+    "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off \
+        -c full_page_writes=off -c max_connections=120 -c shared_buffers=32MB <&- &
+    server=$!
+    read -r _
+    kill -QUIT "$server" 2>/dev/null
+    wait "$server"
+    rm -rf "$2/data" "$2"/.s.PGSQL.*
+"#;
+
+/// A running server. Dropped, it is stopped and its directory is removed.
+pub struct Server {
+    programs: PathBuf,
+    // Closed first: that is what the keeper waits for.
+    alive: Option<ChildStdin>,
+    keeper: Child,
+    log: Option<JoinHandle<()>>,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts one, if PostgreSQL's programs are there. If they are not, that is said on
+    /// stderr, for a test that passes without them has not tested anything.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not start, and without programs if [`REQUIRE_VARIABLE`] is `1`.
+    pub fn start() -> anyhow::Result<Option<Self>> {
+        let Some(programs) = programs() else {
+            let missing = "PostgreSQL's programs (`initdb`, `postgres`, `psql`) are not installed";
+            if std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1") {
+                bail!("{missing}, and `{REQUIRE_VARIABLE}` asks for them");
+            }
+            let mut stderr = std::io::stderr();
+            writeln!(stderr, "NOT TESTED: {missing}; nothing was tested with PostgreSQL")?;
+            return Ok(None);
+        };
+        // Directly below the directory for temporary files: the path of a socket has at
+        // most 107 bytes.
+        let directory = tempfile::Builder::new().prefix("ikigai-pg-").tempdir()?;
+        if is_root() {
+            chown(directory.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        initialize(&programs, directory.path())?;
+        let mut command = unprivileged("sh", directory.path());
+        command.args(["-c", KEEPER, "keeper"]).arg(&programs).arg(directory.path());
+        // Outside the test's group: what ends that must not end the one who cleans up.
+        command.process_group(0);
+        let mut keeper = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot start the server")?;
+        let alive = keeper.stdin.take();
+        let stderr = keeper.stderr.take().context("the server has no stderr")?;
+        let mut server = Self { programs, alive, keeper, log: None, directory };
+        let mut log = BufReader::new(stderr).lines();
+        let mut said = Vec::new();
+        loop {
+            let Some(line) = log.next().transpose()? else {
+                bail!("the server ended before it was ready:\n{}", said.join("\n"));
+            };
+            if line.contains(READY) {
+                break;
+            }
+            said.push(line);
+        }
+        // Read to the end, or the server would one day wait for somebody to do so.
+        server.log = Some(thread::spawn(move || log.map_while(Result::ok).for_each(drop)));
+        Ok(Some(server))
+    }
+
+    /// The directory of the server's socket, which occurs in the command line of each of
+    /// its processes.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The address of a database, for the superuser `owner`, who needs no password.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        self.url_of("owner", database)
+    }
+
+    /// The address of a database for a user, written as it stands in an address: with
+    /// `:PASSWORD` where one is needed. That is for `guarded` alone.
+    #[must_use]
+    pub fn url_of(&self, user: &str, database: &str) -> String {
+        let socket = self.directory.path().to_string_lossy().replace('/', "%2F");
+        format!("postgres://{user}@{socket}/{database}")
+    }
+
+    /// Makes an empty database; gives its address.
+    ///
+    /// # Errors
+    ///
+    /// Where the server refuses.
+    pub fn create_database(&self, name: &str) -> anyhow::Result<String> {
+        self.psql("postgres", &format!("CREATE DATABASE {name}"))?;
+        Ok(self.url(name))
+    }
+
+    /// Runs statements as `owner`; gives what they print, one row a line.
+    ///
+    /// # Errors
+    ///
+    /// Where one of them fails.
+    pub fn psql(&self, database: &str, statements: &str) -> anyhow::Result<String> {
+        let output = self.psql_command(database).args(["-c", statements]).output()?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`{statements}` failed: {stderr}");
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    }
+
+    /// `psql` on a database, for a session that a test holds open.
+    #[must_use]
+    pub fn psql_command(&self, database: &str) -> Command {
+        let mut command = Command::new(self.programs.join("psql"));
+        command.env_clear().args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
+        command.args(["-U", "owner", "-d", database, "-h"]).arg(self.directory.path());
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        // Nothing is left to be done about a failure here, and the test has its verdict.
+        let _ = self.keeper.wait();
+        if let Some(log) = self.log.take() {
+            let _ = log.join();
+        }
+    }
+}
+
+fn initialize(programs: &Path, directory: &Path) -> anyhow::Result<()> {
+    let output = unprivileged(programs.join("initdb"), directory)
+        .args(["--no-sync", "--auth=trust", "--username=owner", "--encoding=UTF8"])
+        // A locale whose order is not that of bytes would be better yet, but is not
+        // installed everywhere.
+        .args(["--locale=C.UTF-8", "--pgdata"])
+        .arg(directory.join("data"))
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run `initdb`")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`initdb` failed: {stderr}");
+    let access = "local all guarded scram-sha-256\nlocal all all trust\n";
+    fs::write(directory.join("data/pg_hba.conf"), access)?;
+    Ok(())
+}
+
+fn unprivileged(program: impl AsRef<OsStr>, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(directory);
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where the programs are: on the PATH, or where Debian has them, the newest version.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_complete = |directory: &PathBuf| {
+        ["initdb", "postgres", "psql"].iter().all(|name| directory.join(name).is_file())
+    };
+    if let Some(found) = std::env::split_paths(&path).find(is_complete) {
+        return Some(found);
+    }
+    let version = |directory: &PathBuf| -> Option<u32> {
+        directory.parent()?.file_name()?.to_str()?.parse().ok()
+    };
+    let installed = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    installed.map(|entry| entry.path().join("bin")).filter(is_complete).max_by_key(version)
+}
