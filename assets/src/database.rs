@@ -101,7 +101,10 @@ impl Database {
             }
         };
         let rows = self.within(Doing::Read, rows).await?;
-        rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(self.failed(Doing::Read))
+        rows.iter()
+            .map(read)
+            .collect::<std::result::Result<_, _>>()
+            .map_err(self.failed(Doing::Read))
     }
 
     /// Begins a transaction that may write. Dropped before it is committed, it is undone.
@@ -262,9 +265,9 @@ impl Lock<'_> {
         };
         // FNV-1a. The standard library's hash may differ from one build to the next, and
         // all builds that share a store must agree.
-        let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
+        let hash = name
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         (IKIGAI | kind) << 32 | i64::from(hash)
     }
 }

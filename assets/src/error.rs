@@ -139,7 +139,9 @@ pub enum Error {
         reason: &'static str,
     },
     /// A newer ikigai has changed the tables.
-    #[error("store `{store}` is of a newer ikigai: its tables have version {found}, this one knows {known}")]
+    #[error(
+        "store `{store}` is of a newer ikigai: its tables have version {found}, this one knows {known}"
+    )]
     Newer {
         /// The store.
         store: StoreUrl,

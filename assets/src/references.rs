@@ -27,8 +27,11 @@ pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
         let inside_word = text[..at].ends_with(|c: char| c.is_alphanumeric() || "+-".contains(c));
         let uri = without_punctuation(upto_delimiter(&text[at..]));
         let names_something = uri.len() > SCHEME.len() && uri.trim_end_matches('/').len() > 7;
-        (!inside_word && names_something)
-            .then(|| Reference { at, uri, path: AssetPath::parse(uri) })
+        (!inside_word && names_something).then(|| Reference {
+            at,
+            uri,
+            path: AssetPath::parse(uri),
+        })
     })
 }
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::{ConnectOptions as _, Connection as _};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{ConnectOptions as _, Connection as _};
 use url::Url;
 
 use super::failure;
@@ -17,6 +17,9 @@ use crate::store_url::{Location, StoreUrl};
 
 /// Connections of a process to a server, whose own limit is 100 unless it is raised.
 const CONNECTIONS: u32 = 8;
+
+/// A connection that was used so short a time ago is taken to work.
+const TRUSTED: Duration = Duration::from_secs(2);
 
 /// A connection that is not used goes back to the server.
 const IDLE: Duration = Duration::from_secs(60);
@@ -36,6 +39,16 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .max_connections(CONNECTIONS)
         .acquire_timeout(options.connect_timeout)
         .idle_timeout(IDLE)
+        // Whether the server is still there is asked only where it may have gone meanwhile.
+        .test_before_acquire(false)
+        .before_acquire(|connection, metadata| {
+            Box::pin(async move {
+                if metadata.idle_for >= TRUSTED {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .connect_lazy_with(connection))
 }
 
@@ -85,7 +98,8 @@ mod tests {
     #[test]
     fn what_is_another_machine() {
         let remote = |url: &str| is_remote(&PgConnectOptions::from_str(url).expect(url));
-        for url in ["postgres://db.example/x", "postgres://10.0.0.1/x", "postgres://[2001:db8::1]"] {
+        for url in ["postgres://db.example/x", "postgres://10.0.0.1/x", "postgres://[2001:db8::1]"]
+        {
             assert!(remote(url), "{url}");
         }
         for url in [

@@ -73,22 +73,19 @@ async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
     migrator.dangerous_set_table_name(APPLIED);
     // The transaction around it has the lock, and gives it back even if this fails.
     migrator.set_locking(false);
+    // What `Migrator::run` calls when it has its connection. That is generic over how it
+    // gets one, and so makes a future that the compiler does not see to be `Send`.
     let done = match &mut transaction.inner {
-        Inner::Sqlite(inner) => {
-            migrator.run_direct(None, &mut **inner, false).await
-        }
-        Inner::Postgres(inner) => {
-            migrator.run_direct(None, &mut **inner, false).await
-        }
+        Inner::Sqlite(inner) => migrator.run_direct(None, &mut **inner, false).await,
+        Inner::Postgres(inner) => migrator.run_direct(None, &mut **inner, false).await,
     };
     done.map_err(|error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             transaction.database.failed(Doing::Write)(error)
         }
-        other => Error::Damaged {
-            store: transaction.database.url.clone(),
-            reason: other.to_string(),
-        },
+        other => {
+            Error::Damaged { store: transaction.database.url.clone(), reason: other.to_string() }
+        }
     })?;
     if for_sqlite {
         transaction.execute(sqlite::MARK, &[]).await?;

@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sqlx::ConnectOptions as _;
@@ -88,15 +88,11 @@ pub(super) async fn enter_wal(database: &Database) -> Result<()> {
 /// Between these checks and the opening nobody else can put another file into the place:
 /// the directory is the owner's, or sticky.
 fn prepare(path: &Path) -> Result<()> {
-    let store = StoreUrl::sqlite(path);
-    let unreachable = |error: io::Error| Error::Unreachable {
-        store: store.clone(),
-        reason: error.to_string(),
-    };
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
+    let unreachable = |error| unreachable(path, &error);
     if !directory.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unreachable)?;
     }
@@ -104,17 +100,15 @@ fn prepare(path: &Path) -> Result<()> {
     for suffix in COMPANIONS {
         let mut companion = path.as_os_str().to_owned();
         companion.push(suffix);
-        check_file(&PathBuf::from(companion)).map_err(|error| error.unwrap_or_else(unreachable))?;
+        check_file(Path::new(&companion))?;
     }
-    if check_file(path).map_err(|error| error.unwrap_or_else(unreachable))? {
+    if check_file(path)? {
         return Ok(());
     }
-    // Another process may be making it at this moment: then it is there, and as safe.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            check_file(path).map(|_| ()).map_err(|error| error.unwrap_or_else(unreachable))
-        }
+        // Another process has made it meanwhile: then it is there, and as safe.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_file(path).map(|_| ()),
         Err(error) => Err(unreachable(error)),
     }
 }
@@ -131,24 +125,14 @@ fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
     Ok(())
 }
 
-/// A failure to look at a file, or what is wrong with it.
-struct Unfit(std::result::Result<Error, io::Error>);
-
-impl Unfit {
-    fn unwrap_or_else(self, unreachable: impl FnOnce(io::Error) -> Error) -> Error {
-        self.0.unwrap_or_else(unreachable)
-    }
-}
-
 /// Whether the file is there; refused where others have a hand in it.
-fn check_file(path: &Path) -> std::result::Result<bool, Unfit> {
+fn check_file(path: &Path) -> Result<bool> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(Unfit(Err(error))),
+        Err(error) => return Err(unreachable(path, &error)),
     };
-    let refused =
-        |reason| Err(Unfit(Ok(Error::Unsafe { path: path.to_owned(), reason })));
+    let refused = |reason| Err(Error::Unsafe { path: path.to_owned(), reason });
     if metadata.is_symlink() {
         return refused("it is a symbolic link");
     }
@@ -164,4 +148,14 @@ fn check_file(path: &Path) -> std::result::Result<bool, Unfit> {
         return refused("it belongs to another user");
     }
     Ok(true)
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> Error {
+    let reason = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            return Error::Full(StoreUrl::sqlite(path));
+        }
+        _ => error.to_string(),
+    };
+    Error::Unreachable { store: StoreUrl::sqlite(path), reason }
 }

@@ -5,10 +5,11 @@
 //! writes, and forgets what is too old.
 
 use std::borrow::Cow;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
-use super::{METADATA, MAX_DOCUMENT_BYTES, Store, before_now, int, now, one, rows};
+use super::{MAX_DOCUMENT_BYTES, METADATA, Store, int, micros, now, one, rows};
 use crate::backoff::Backoff;
 use crate::budget::{Purpose, Sum};
 use crate::database::{Lock, Transaction, Value};
@@ -223,13 +224,8 @@ impl Store {
         let statement = "INSERT INTO stored_assets \
             (path, content, tokens, version, read_only, updated_at) \
             VALUES ($1, $2, $3, $4, FALSE, $5)";
-        let values = [
-            path.value(),
-            Value::Bytes(content),
-            int(tokens),
-            int(version),
-            Value::Int(now()),
-        ];
+        let values =
+            [path.value(), Value::Bytes(content), int(tokens), int(version), Value::Int(now())];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
     }
@@ -255,6 +251,9 @@ impl Store {
         before: &Metadata,
         author: &Author,
     ) -> Result<()> {
+        // One moment for both: what is replaced now is never too old already.
+        let moment = SystemTime::now();
+        let oldest = moment.checked_sub(self.retention.age).unwrap_or(UNIX_EPOCH);
         let statement = "INSERT INTO asset_versions \
             (path, version, content, tokens, written_at, replaced_at, cause, agent) \
             SELECT path, version, content, tokens, updated_at, $3, $4, $5 \
@@ -262,7 +261,7 @@ impl Store {
         let values = [
             before.path.value(),
             int(before.version),
-            Value::Int(now()),
+            Value::Int(micros(moment)),
             Value::Text(author.cause.as_str()),
             Value::Text(author.agent.as_str()),
         ];
@@ -272,7 +271,7 @@ impl Store {
             WHERE path = $1 AND (replaced_at < $2 OR version <= $3)";
         let values = [
             before.path.value(),
-            Value::Int(before_now(self.retention.age)),
+            Value::Int(micros(oldest)),
             int(before.version.saturating_sub(u64::from(self.retention.count))),
         ];
         transaction.execute(statement, &values).await.map(|_| ())
@@ -311,9 +310,7 @@ impl Store {
             sums.push(sum(transaction, agent, path).await?);
         }
         let before = before.map(|before| before.tokens);
-        self.budget
-            .admits(Purpose::Write, tokens, before, &sums)
-            .map_err(Error::BudgetExceeded)?;
+        self.budget.admits(Purpose::Write, tokens, before, &sums).map_err(Error::BudgetExceeded)?;
         Ok(tokens)
     }
 }

@@ -37,9 +37,9 @@ fn a_server_outlives_no_one_who_is_killed() {
         .spawn()
         .expect("a child");
     let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
-    let started = lines.map_while(Result::ok).find_map(|line| {
-        line.split_once("server in ").map(|(_, directory)| directory.to_owned())
-    });
+    let started = lines
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("server in ").map(|(_, directory)| directory.to_owned()));
     child.kill().expect("killed");
     child.wait().expect("waited for");
     let Some(directory) = started.filter(|directory| directory != "none") else { return };
@@ -57,7 +57,8 @@ fn a_server_outlives_no_one_who_is_killed() {
 #[ignore = "started by the test above as a process of its own"]
 fn holder() {
     let server = Server::start().expect("a server");
-    let directory = server.as_ref().map_or("none".into(), |server| server.directory().display().to_string());
+    let directory =
+        server.as_ref().map_or("none".into(), |server| server.directory().display().to_string());
     let mut stdout = std::io::stdout();
     writeln!(stdout, "server in {directory}").expect("told");
     stdout.flush().expect("told");

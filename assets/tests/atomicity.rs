@@ -1,0 +1,345 @@
+//! What holds while others change the same and while processes die: no edit is lost, no
+//! budget is passed, no document is half written.
+//!
+//! Other processes are this program again, told by its environment what to do.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ikigai_assets::{
+    Agent, AssetPath, Author, Budget, Cause, Error, Expected, Options, Store, StoreUrl,
+};
+use ikigai_assets_testing::Server;
+use proptest::prelude::Rng as _;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+const PROCESSES: usize = 16;
+const EDITS: usize = 200;
+
+/// What a child does, where, and as which of several.
+const ROLE: &str = "IKIGAI_TEST_ROLE";
+const STORE: &str = "IKIGAI_TEST_STORE";
+const NUMBER: &str = "IKIGAI_TEST_NUMBER";
+
+fn path(text: &str) -> AssetPath {
+    AssetPath::parse(text).expect(text)
+}
+
+fn agent(name: &str) -> Agent {
+    Agent::new(name).expect(name)
+}
+
+fn author(name: &str) -> Author {
+    Author { agent: agent(name), cause: Cause::Edit }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+async fn open(url: &StoreUrl) -> Store {
+    Store::open(url, &Options::default()).await.expect("it opens")
+}
+
+fn spawn(role: &str, store: &str, number: usize) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env(ROLE, role)
+        .env(STORE, store)
+        .env(NUMBER, number.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child")
+}
+
+/// Starts children that all wait for the last, lets them go, and waits for their success.
+fn together(role: &str, store: &str) {
+    let mut children: Vec<_> = (0..PROCESSES).map(|number| spawn(role, store, number)).collect();
+    for child in &mut children {
+        let mut lines = BufReader::new(child.stdout.as_mut().expect("stdout")).lines();
+        let ready = lines.any(|line| line.expect("a line").ends_with("ready"));
+        assert!(ready, "a child ended before it was ready");
+    }
+    for child in &mut children {
+        drop(child.stdin.take());
+    }
+    for mut child in children {
+        std::io::copy(child.stdout.as_mut().expect("stdout"), &mut std::io::sink()).expect("read");
+        assert!(child.wait().expect("waited for").success(), "a child failed");
+    }
+}
+
+#[test]
+#[ignore = "started by the tests below as a process of its own"]
+fn child() {
+    let variable = |name: &str| std::env::var(name).expect(name);
+    let url = StoreUrl::parse(&variable(STORE)).expect("an address");
+    let number = variable(NUMBER);
+    let say_ready = || {
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "ready").and_then(|()| stdout.flush()).expect("told");
+    };
+    let wait = || {
+        say_ready();
+        std::io::stdin().read_to_end(&mut Vec::new()).expect("let go");
+    };
+    match &*variable(ROLE) {
+        "open" => {
+            wait();
+            runtime().block_on(async {
+                let store = open(&url).await;
+                let own = path(&format!("opened/{number}"));
+                store.write(&own, b"", &author("a"), Expected::Absent).await.expect("written");
+            });
+        }
+        "edit" => runtime().block_on(async {
+            let store = open(&url).await;
+            let (x, by) = (path("x"), author("a"));
+            wait();
+            for edit in 0..EDITS {
+                let line = format!("{number}-{edit}\n[END]");
+                let done = store.edit(&x, b"[END]", line.as_bytes(), false, &by).await;
+                done.expect("an edit neither fails nor gives up");
+            }
+        }),
+        "overwrite" => runtime().block_on(async {
+            let store = open(&url).await;
+            let (x, by) = (path("x"), author("a"));
+            for (number, letter) in (b'a'..=b'z').cycle().enumerate() {
+                let content = vec![letter; LENGTH];
+                store.write(&x, &content, &by, Expected::Any).await.expect("written");
+                if number == 0 {
+                    say_ready();
+                }
+            }
+        }),
+        role => panic!("no role `{role}`"),
+    }
+}
+
+fn sixteen_processes_lose_no_edit(store: &str) {
+    let url = StoreUrl::parse(store).expect("an address");
+    let runtime = runtime();
+    runtime.block_on(async {
+        let store = open(&url).await;
+        store.write(&path("x"), b"[END]", &author("a"), Expected::Absent).await.expect("written");
+        store.close().await;
+    });
+    together("edit", store);
+    let document = runtime.block_on(async { open(&url).await.read(&path("x")).await });
+    let document = document.expect("read");
+    let text = String::from_utf8(document.content).expect("UTF-8");
+    let mut lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.pop(), Some("[END]"));
+    let mut expected: Vec<_> = (0..PROCESSES)
+        .flat_map(|process| (0..EDITS).map(move |edit| format!("{process}-{edit}")))
+        .collect();
+    lines.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(lines.len(), expected.len(), "edits were lost");
+    assert!(lines == expected);
+    assert_eq!(document.metadata.version, 1 + (PROCESSES * EDITS) as u64);
+}
+
+fn sixteen_processes_open_a_new_store(store: &str) {
+    together("open", store);
+    let url = StoreUrl::parse(store).expect("an address");
+    let listed = runtime().block_on(async { open(&url).await.list("opened/").await });
+    assert_eq!(listed.expect("listed").len(), PROCESSES);
+}
+
+/// Agents who pin and write documents of changing sizes, while another looks at the sums.
+fn nobody_passes_a_budget(url: &StoreUrl) {
+    const BUDGET: u64 = 60;
+    const WRITERS: u64 = 6;
+    let options = Options { budget: Budget(BUDGET), ..Options::default() };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let done = Arc::new(AtomicBool::new(false));
+        let watcher = Store::open(url, &options).await.expect("it opens");
+        let mut writers = Vec::new();
+        for writer in 0..WRITERS {
+            // A store of its own, so that only the database keeps them apart.
+            let store = Store::open(url, &options).await.expect("it opens");
+            writers.push(tokio::spawn(write_and_pin(store, writer)));
+        }
+        let watching = tokio::spawn({
+            let done = Arc::clone(&done);
+            async move {
+                while !done.load(Ordering::Acquire) {
+                    for name in ["ann", "bob"] {
+                        let usage = watcher.usage(&agent(name)).await.expect("usage");
+                        assert!(usage.pinned_tokens <= BUDGET, "{name}: {usage:?}");
+                    }
+                }
+            }
+        });
+        let (mut fitted, mut refused) = (0, 0);
+        for writer in writers {
+            let (some, others) = writer.await.expect("a writer ends");
+            fitted += some;
+            refused += others;
+        }
+        done.store(true, Ordering::Release);
+        watching.await.expect("the sums were never past the budget");
+        assert!(fitted > 50 && refused > 20, "{fitted} fitted and {refused} did not");
+    });
+}
+
+/// How many changes fitted, and how many were refused.
+async fn write_and_pin(store: Store, writer: u64) -> (u32, u32) {
+    let mut random = random(writer);
+    let (mut fitted, mut refused) = (0, 0);
+    for _ in 0..60 {
+        let name = path(&format!("d{}", random.next_u32() % 4));
+        let who = ["ann", "bob"][random.next_u32() as usize % 2];
+        let content = vec![b'x'; random.next_u32() as usize % 50 * 4];
+        let done = match random.next_u32() % 8 {
+            0..=2 => store.pin(&agent(who), &name).await.map(|_| ()),
+            3 => store.unpin(&agent(who), &name).await.map(|_| ()),
+            _ => store.write(&name, &content, &author(who), Expected::Any).await.map(|_| ()),
+        };
+        match done {
+            Ok(()) => fitted += 1,
+            Err(Error::BudgetExceeded(_)) => refused += 1,
+            Err(Error::NotFound(_)) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    (fitted, refused)
+}
+
+fn random(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+/// Where the files of SQLite are: in memory where the system has such a place. How long a
+/// disk takes is not what is tested, and a process that is killed loses nothing there.
+fn directory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+        .expect("a directory")
+}
+
+fn sqlite(directory: &Path) -> String {
+    format!("sqlite:{}", directory.join("store.db").display())
+}
+
+#[test]
+fn no_edit_is_lost_in_sqlite() {
+    let directory = directory();
+    sixteen_processes_lose_no_edit(&sqlite(directory.path()));
+}
+
+#[test]
+fn a_new_file_is_made_once() {
+    for _ in 0..3 {
+        let directory = directory();
+        sixteen_processes_open_a_new_store(&sqlite(directory.path()));
+    }
+}
+
+#[test]
+fn no_budget_is_passed_in_sqlite() {
+    let directory = directory();
+    nobody_passes_a_budget(&StoreUrl::parse(&sqlite(directory.path())).expect("an address"));
+}
+
+#[test]
+fn no_edit_is_lost_in_postgres() {
+    let Some(server) = Server::start().expect("a server") else { return };
+    sixteen_processes_lose_no_edit(&server.create_database("edits").expect("a database"));
+}
+
+#[test]
+fn no_budget_is_passed_in_postgres() {
+    let Some(server) = Server::start().expect("a server") else { return };
+    let database = |name: &str| server.create_database(name).expect("a database");
+    sixteen_processes_open_a_new_store(&database("opened"));
+    nobody_passes_a_budget(&StoreUrl::parse(&database("budgets")).expect("an address"));
+}
+
+/// Bytes of the document that is overwritten: many pages of the database.
+const LENGTH: usize = 40_000;
+
+/// How often a process is killed.
+const KILLS: u64 = 200;
+
+#[test]
+fn a_killed_writer_leaves_the_old_or_the_new() {
+    let directory = directory();
+    let store = sqlite(directory.path());
+    let url = StoreUrl::parse(&store).expect("an address");
+    let runtime = runtime();
+    let mut random = random(7);
+    let mut last = 0;
+    for run in 0..KILLS {
+        let mut child = spawn("overwrite", &store, 0);
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        assert!(lines.any(|line| line.expect("a line").ends_with("ready")), "run {run}");
+        // The moment is the point here; it is no wait for anything.
+        std::thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 20_000)));
+        child.kill().expect("killed");
+        child.wait().expect("waited for");
+        runtime.block_on(async {
+            let store = open(&url).await;
+            let document = store.read(&path("x")).await.expect("it can be read");
+            let letter = document.content[0];
+            let whole = document.content.iter().all(|byte| *byte == letter);
+            assert!(whole && document.content.len() == LENGTH, "run {run}: half written");
+            let version = document.metadata.version;
+            assert!(version > last, "run {run}: what the child said was written is lost");
+            last = version;
+            let log = store.log(&path("x")).await.expect("a log");
+            let kept: Vec<_> = log.iter().map(|kept| kept.version).collect();
+            let expected: Vec<_> = (1..=version).rev().take(101).collect();
+            assert_eq!(kept, expected, "run {run}: the history has a gap");
+            store.close().await;
+        });
+    }
+    assert!(last > KILLS, "none was killed later than after its first write");
+    runtime.block_on(async {
+        use sqlx::Connection as _;
+        let mut connection = sqlx::SqliteConnection::connect(&store).await.expect("it opens");
+        let check = sqlx::query_scalar::<_, String>("PRAGMA integrity_check");
+        assert_eq!(check.fetch_all(&mut connection).await.expect("checked"), ["ok"]);
+    });
+}
+
+/// The host runs calls on any thread. What is checked here is that this compiles.
+#[test]
+fn futures_go_to_other_threads() {
+    fn sendable<T: Send>(_: T) {}
+    runtime().block_on(async {
+        let store = open(&StoreUrl::memory()).await;
+        let (x, by, who) = (path("x"), author("a"), agent("a"));
+        sendable(Store::open(&StoreUrl::memory(), &Options::default()));
+        sendable(store.read(&x));
+        sendable(store.write(&x, b"", &by, Expected::Any));
+        sendable(store.edit(&x, b"a", b"b", true, &by));
+        sendable(store.restore(&x, 1, &who));
+        sendable(store.remove(&x, &who, Expected::Any));
+        sendable(store.set_read_only(&x, true));
+        sendable(store.list(""));
+        sendable(store.scan().next());
+        sendable(store.log(&x));
+        sendable(store.version(&x, 1));
+        sendable(store.pin(&who, &x));
+        sendable(store.unpin(&who, &x));
+        sendable(store.pinned(&who));
+        sendable(store.usage(&who));
+        sendable(store.prune_outputs(Duration::ZERO));
+        sendable(store.prune_versions());
+    });
+}

@@ -1,0 +1,142 @@
+//! What a store does, the same cases over every kind: in memory, a file of SQLite, a
+//! database of PostgreSQL. Each case has an empty store of its own.
+
+mod behaviour {
+    pub(crate) mod budgets;
+    pub(crate) mod documents;
+    pub(crate) mod history;
+    pub(crate) mod model;
+    pub(crate) mod pins;
+}
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use behaviour::{budgets, documents, history, model, pins};
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
+use ikigai_assets_testing::Server;
+
+/// Where the stores of a run are made.
+enum Kind {
+    Memory,
+    Sqlite(tempfile::TempDir),
+    Postgres(Server),
+}
+
+/// Makes the store of one case.
+struct Place<'a> {
+    kind: &'a Kind,
+    number: AtomicU32,
+}
+
+impl Place<'_> {
+    /// A new store with the default options.
+    async fn store(&self) -> Store {
+        self.store_with(&Options::default()).await
+    }
+
+    /// A new store with others.
+    async fn store_with(&self, options: &Options) -> Store {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let url = match self.kind {
+            Kind::Memory => StoreUrl::memory(),
+            Kind::Sqlite(dir) => StoreUrl::sqlite(dir.path().join(format!("{number}.db"))),
+            Kind::Postgres(server) => {
+                let url = server.create_database(&format!("store{number}")).expect("a database");
+                StoreUrl::parse(&url).expect("an address")
+            }
+        };
+        Store::open(&url, options).await.expect("an empty store opens")
+    }
+}
+
+fn path(text: &str) -> AssetPath {
+    AssetPath::parse(text).expect(text)
+}
+
+fn agent(name: &str) -> Agent {
+    Agent::new(name).expect(name)
+}
+
+/// `ann`, who writes.
+fn ann() -> Author {
+    Author { agent: agent("ann@host"), cause: Cause::Write }
+}
+
+/// As many bytes as make this many tokens.
+fn text(tokens: usize) -> Vec<u8> {
+    vec![b'x'; tokens * 4]
+}
+
+type Case = for<'a> fn(&'a Place<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+macro_rules! cases {
+    ($($module:ident::$name:ident),* $(,)?) => {
+        [$((concat!(stringify!($module), "::", stringify!($name)),
+            (|place| Box::pin($module::$name(place))) as Case)),*]
+    };
+}
+
+/// Runs all cases, and then fails with the names of those that did.
+fn run(kind: &Kind) {
+    let cases = cases![
+        budgets::a_document_others_have_pinned,
+        budgets::an_edit_is_a_write,
+        budgets::outputs_are_outside,
+        budgets::pinning_checks_the_same_sum,
+        budgets::restoring_checks_it_too,
+        budgets::smaller_always_passes,
+        budgets::the_dialogue_of_the_specification,
+        documents::a_dropped_future_leaves_all_or_nothing,
+        documents::any_bytes,
+        documents::edits,
+        documents::expectations,
+        documents::listing_by_prefix,
+        documents::no_larger_than_the_largest,
+        documents::not_there,
+        documents::paths_are_told_apart,
+        documents::read_only,
+        documents::scanning,
+        documents::written_and_read,
+        history::a_removed_document_comes_back,
+        history::bounded_by_age,
+        history::bounded_by_count,
+        history::outputs_are_pruned_by_age,
+        history::what_replaced_what,
+        model::random_operations_agree_with_a_model,
+        pins::belong_to_an_agent,
+        pins::go_with_the_document,
+        pins::keep_their_order,
+        pins::usage,
+    ];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let place = Place { kind, number: AtomicU32::new(0) };
+    let failed: Vec<_> = cases
+        .into_iter()
+        .filter(|(_, case)| {
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(case(&place)))).is_err()
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert!(failed.is_empty(), "these cases failed, as said above: {failed:#?}");
+}
+
+#[test]
+fn in_memory() {
+    run(&Kind::Memory);
+}
+
+#[test]
+fn in_sqlite() {
+    run(&Kind::Sqlite(tempfile::tempdir().expect("a directory")));
+}
+
+#[test]
+fn in_postgres() {
+    if let Some(server) = Server::start().expect("a server") {
+        run(&Kind::Postgres(server));
+    }
+}

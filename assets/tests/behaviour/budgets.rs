@@ -1,0 +1,135 @@
+//! What does not fit is refused, in words that a model can act on.
+
+use ikigai_assets::{Author, Budget, Cause, Error, Expected, Options, Store};
+use ikigai_protocol::ToolCode;
+
+use crate::{Place, agent, ann, path, text};
+
+async fn write(store: &Store, name: &str, tokens: usize) -> Result<(), Error> {
+    store.write(&path(name), &text(tokens), &ann(), Expected::Any).await.map(|_| ())
+}
+
+async fn pin(store: &Store, who: &str, name: &str) -> Result<(), Error> {
+    store.pin(&agent(who), &path(name)).await.map(|_| ())
+}
+
+fn refused(result: Result<(), Error>) -> String {
+    let error = result.expect_err("past the budget");
+    assert_eq!(error.code(), ToolCode::BudgetExceeded, "{error:?}");
+    error.to_string()
+}
+
+/// A store in which `ann` has 60,000 and 35,000 tokens pinned.
+async fn filled(place: &Place<'_>) -> Store {
+    let store = place.store().await;
+    for (name, tokens) in [("blocks/old.md", 60_000), ("blocks/other.md", 35_000)] {
+        write(&store, name, tokens).await.expect("it fits");
+        pin(&store, "ann@host", name).await.expect("it fits");
+    }
+    store
+}
+
+pub(crate) async fn the_dialogue_of_the_specification(place: &Place<'_>) {
+    let store = filled(place).await;
+    assert_eq!(
+        refused(write(&store, "blocks/large-doc.md", 80_000).await),
+        "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
+         Use /compact or /unpin to free space."
+    );
+    assert!(matches!(store.read(&path("blocks/large-doc.md")).await, Err(Error::NotFound(_))));
+    // It looks at what it has, makes the old block shorter, and takes the other out.
+    let old = store.read(&path("blocks/old.md")).await.expect("read");
+    let shorter = Author { agent: agent("ann@host"), cause: Cause::Compact };
+    let expected = Expected::Version(old.metadata.version);
+    store.write(&path("blocks/old.md"), &text(20_000), &shorter, expected).await.expect("shorter");
+    assert!(refused(write(&store, "blocks/large-doc.md", 80_000).await).contains("55k/100k"));
+    assert!(store.unpin(&agent("ann@host"), &path("blocks/other.md")).await.expect("unpinned"));
+    write(&store, "blocks/large-doc.md", 80_000).await.expect("it fits to the token");
+    let kept = store.version(&path("blocks/old.md"), 1).await.expect("kept");
+    assert!(kept.content == old.content, "what was compacted is not lost");
+}
+
+pub(crate) async fn an_edit_is_a_write(place: &Place<'_>) {
+    let store = filled(place).await;
+    store.write(&path("x"), b"here", &ann(), Expected::Any).await.expect("it fits");
+    let edit = async |name: &str, tokens: usize| {
+        let edited = store.edit(&path(name), b"here", &text(tokens), false, &ann()).await;
+        edited.map(|_| ())
+    };
+    assert!(refused(edit("x", 5_001).await).contains("95k/100k tokens. This write would use 5k"));
+    assert_eq!(store.read(&path("x")).await.expect("read").content, b"here");
+    edit("x", 5_000).await.expect("it fits to the token");
+}
+
+pub(crate) async fn smaller_always_passes(place: &Place<'_>) {
+    let store = filled(place).await;
+    // Unpinned, it counts beside all that is pinned; pinned, in place of itself.
+    assert!(refused(write(&store, "blocks/new.md", 6_000).await).contains("use 6k tokens"));
+    write(&store, "blocks/other.md", 40_000).await.expect("itself left out, it fits");
+    assert!(refused(write(&store, "blocks/other.md", 40_001).await).contains("100k/100k"));
+
+    let options = Options { budget: Budget(50), ..Options::default() };
+    let store = place.store_with(&options).await;
+    write(&store, "outputs/x", 90).await.expect("outside the budget");
+    write(&store, "x", 40).await.expect("it fits");
+    pin(&store, "ann@host", "x").await.expect("it fits");
+    write(&store, "y", 10).await.expect("it fits to the token");
+    assert_eq!(
+        refused(write(&store, "y", 11).await),
+        "Block budget exceeded: 40/50 tokens. This write would use 11 tokens. \
+         Use /compact or /unpin to free space."
+    );
+    write(&store, "y", 10).await.expect("no larger than it was");
+    write(&store, "y", 9).await.expect("smaller");
+    write(&store, "z", 0).await.expect("nothing");
+}
+
+pub(crate) async fn pinning_checks_the_same_sum(place: &Place<'_>) {
+    let store = filled(place).await;
+    let author = Author { agent: agent("bob"), cause: Cause::Write };
+    store.write(&path("x"), &text(5_001), &author, Expected::Any).await.expect("bob's sum is 0");
+    assert_eq!(
+        refused(pin(&store, "ann@host", "x").await),
+        "Block budget exceeded: 95k/100k tokens. This pin would use 5k tokens. \
+         Use /compact or /unpin to free space."
+    );
+    pin(&store, "bob", "x").await.expect("it fits bob");
+    write(&store, "x", 5_000).await.expect("smaller");
+    pin(&store, "ann@host", "x").await.expect("it fits to the token");
+}
+
+pub(crate) async fn a_document_others_have_pinned(place: &Place<'_>) {
+    let store = filled(place).await;
+    let bob = Author { agent: agent("bob"), cause: Cause::Write };
+    let write_as_bob = async |tokens: usize| {
+        let content = text(tokens);
+        store.write(&path("blocks/old.md"), &content, &bob, Expected::Any).await.map(|_| ())
+    };
+    assert_eq!(
+        refused(write_as_bob(65_001).await),
+        "Block budget of `ann@host` exceeded: 95k/100k tokens. This write would use 65k tokens. \
+         Use /compact or /unpin to free space."
+    );
+    write_as_bob(65_000).await.expect("it fits ann to the token");
+    let message = refused(write_as_bob(100_001).await);
+    assert!(message.starts_with("Block budget exceeded: 0k/100k tokens."), "bob's own: {message}");
+}
+
+pub(crate) async fn restoring_checks_it_too(place: &Place<'_>) {
+    let store = filled(place).await;
+    let (old, ann_) = (path("blocks/old.md"), agent("ann@host"));
+    write(&store, "blocks/old.md", 10).await.expect("smaller");
+    write(&store, "blocks/other.md", 50_000).await.expect("it fits");
+    let error = store.restore(&old, 1, &ann_).await.expect_err("110,000");
+    assert_eq!(error.code(), ToolCode::BudgetExceeded, "{error:?}");
+    store.unpin(&ann_, &path("blocks/other.md")).await.expect("unpinned");
+    store.restore(&old, 1, &ann_).await.expect("it fits");
+}
+
+pub(crate) async fn outputs_are_outside(place: &Place<'_>) {
+    let store = filled(place).await;
+    write(&store, "outputs/build.log", 200_000).await.expect("outside the budget");
+    let usage = store.usage(&agent("ann@host")).await.expect("usage");
+    assert_eq!((usage.pinned_tokens, usage.output_tokens), (95_000, 200_000));
+    assert!(refused(write(&store, "outputs", 200_000).await).contains("use 200k tokens"));
+}

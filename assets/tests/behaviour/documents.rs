@@ -1,0 +1,232 @@
+//! Writing, reading, editing, listing.
+
+use std::time::Duration;
+
+use ikigai_assets::{Error, Expected, MAX_DOCUMENT_BYTES, PathError};
+use ikigai_protocol::ToolCode;
+
+use crate::{Place, agent, ann, path};
+
+pub(crate) async fn written_and_read(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("ikigai:///blocks/x.md");
+    let written = store.write(&x, b"12345", &ann(), Expected::Any).await.expect("written");
+    assert_eq!((written.version, written.tokens), (1, 2));
+    let document = store.read(&x).await.expect("read");
+    assert_eq!(document.content, b"12345");
+    let metadata = store.metadata(&x).await.expect("metadata");
+    assert_eq!(document.metadata, metadata);
+    assert_eq!((metadata.size, metadata.tokens, metadata.read_only), (5, 2, false));
+    assert_eq!(metadata.path, x);
+    let age = metadata.updated_at.elapsed().expect("in the past");
+    assert!(age.as_secs() < 60, "{age:?}");
+    let written = store.write(&x, b"", &ann(), Expected::Any).await.expect("written");
+    assert_eq!((written.version, written.tokens), (2, 0));
+    assert_eq!(store.read(&x).await.expect("read").content, b"");
+}
+
+pub(crate) async fn any_bytes(place: &Place<'_>) {
+    let store = place.store().await;
+    let content: Vec<u8> = (0..=255).cycle().take(100_003).collect();
+    let x = path("bytes");
+    store.write(&x, &content, &ann(), Expected::Any).await.expect("written");
+    assert!(store.read(&x).await.expect("read").content == content);
+    let edited = store.edit(&x, b"\xff\0\x01", b"\0'\"$1", true, &ann()).await.expect("edited");
+    assert_eq!(edited.replacements, 390);
+    assert!(store.read(&x).await.expect("read").content != content);
+}
+
+pub(crate) async fn not_there(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    let by = agent("ann@host");
+    let errors = [
+        store.read(&x).await.expect_err("read"),
+        store.metadata(&x).await.expect_err("metadata"),
+        store.edit(&x, b"a", b"b", true, &ann()).await.expect_err("edit"),
+        store.remove(&x, &by, Expected::Any).await.expect_err("remove"),
+        store.set_read_only(&x, true).await.expect_err("set_read_only"),
+        store.pin(&by, &x).await.expect_err("pin"),
+        store.log(&x).await.expect_err("log"),
+    ];
+    for error in errors {
+        assert!(matches!(&error, Error::NotFound(found) if *found == x), "{error:?}");
+        assert_eq!(
+            (error.code(), &*error.to_string()),
+            (ToolCode::FileNotFound, "no document `x`")
+        );
+    }
+    for error in [
+        store.version(&x, 1).await.expect_err("version"),
+        store.restore(&x, u64::MAX, &by).await.expect_err("restore"),
+    ] {
+        assert!(matches!(error, Error::NoVersion { .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::FileNotFound);
+    }
+    assert!(!store.unpin(&by, &x).await.expect("nothing to do"));
+}
+
+pub(crate) async fn edits(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    store.write(&x, b"one two two", &ann(), Expected::Any).await.expect("written");
+    let error = store.edit(&x, b"three", b"", false, &ann()).await.expect_err("0 times");
+    assert_eq!(
+        (error.code(), &*error.to_string()),
+        (ToolCode::NotFound, "String not found in file")
+    );
+    let error = store.edit(&x, b"two", b"", false, &ann()).await.expect_err("2 times");
+    let words = "String found 2 times, use replace_all to replace all";
+    assert_eq!((error.code(), &*error.to_string()), (ToolCode::NotUnique, words));
+    let error = store.edit(&x, b"", b"a", true, &ann()).await.expect_err("empty");
+    assert_eq!(error.code(), ToolCode::InvalidArg);
+    assert_eq!(store.metadata(&x).await.expect("there").version, 1, "nothing was changed");
+
+    let edited = store.edit(&x, b"three", b"", true, &ann()).await.expect("0 of all");
+    assert_eq!((edited.replacements, edited.version, edited.tokens), (0, 1, 3));
+    let edited = store.edit(&x, b"one", b"1", false, &ann()).await.expect("the one");
+    assert_eq!((edited.replacements, edited.version), (1, 2));
+    let edited = store.edit(&x, b"two", b"", true, &ann()).await.expect("all");
+    assert_eq!((edited.replacements, edited.version, edited.tokens), (2, 3, 1));
+    assert_eq!(store.read(&x).await.expect("read").content, b"1  ");
+}
+
+pub(crate) async fn expectations(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    let by = agent("ann@host");
+    store.write(&x, b"1", &ann(), Expected::Absent).await.expect("it was absent");
+    store.write(&x, b"2", &ann(), Expected::Version(1)).await.expect("it was at 1");
+    for expected in [Expected::Absent, Expected::Version(1), Expected::Version(u64::MAX)] {
+        let error = store.write(&x, b"3", &ann(), expected).await.expect_err("changed");
+        assert!(matches!(error, Error::Changed { found: Some(2), .. }), "{error:?}");
+        let error = store.remove(&x, &by, expected).await.expect_err("changed");
+        assert_eq!(error.code(), ToolCode::WriteFailed, "{error:?}");
+    }
+    assert_eq!(store.read(&x).await.expect("there").content, b"2");
+    let error = store.write(&path("y"), b"", &ann(), Expected::Version(1)).await;
+    let error = error.expect_err("absent");
+    assert_eq!(error.to_string(), "document `y` has changed: it does not exist");
+    store.remove(&x, &by, Expected::Version(2)).await.expect("it was at 2");
+}
+
+pub(crate) async fn read_only(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    let by = agent("ann@host");
+    store.write(&x, b"a", &ann(), Expected::Any).await.expect("written");
+    store.set_read_only(&x, true).await.expect("set");
+    assert!(store.metadata(&x).await.expect("there").read_only);
+    for error in [
+        store.write(&x, b"", &ann(), Expected::Any).await.expect_err("write"),
+        store.edit(&x, b"a", b"b", false, &ann()).await.expect_err("edit"),
+        store.restore(&x, 1, &by).await.expect_err("restore"),
+        store.remove(&x, &by, Expected::Any).await.expect_err("remove"),
+    ] {
+        assert_eq!(
+            (error.code(), &*error.to_string()),
+            (ToolCode::ReadOnly, "document `x` is read-only")
+        );
+    }
+    store.pin(&by, &x).await.expect("it can still be pinned");
+    store.set_read_only(&x, false).await.expect("set");
+    store.write(&x, b"b", &ann(), Expected::Any).await.expect("written");
+}
+
+pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
+    let store = place.store().await;
+    let paths = ["B", "a%", "a/b", "a/c", "a0", "a_", "ab", "b", "é/x", "\u{10ffff}/x", "日"];
+    for name in paths {
+        store.write(&path(name), b"12345", &ann(), Expected::Any).await.expect("written");
+    }
+    let listed = async |prefix: &str| -> Vec<String> {
+        let found = store.list(prefix).await.expect("listed");
+        assert!(found.iter().all(|document| (document.size, document.tokens) == (5, 2)));
+        found.iter().map(|document| document.path.to_string()).collect()
+    };
+    let mut sorted = paths;
+    sorted.sort_unstable();
+    assert_eq!(listed("").await, sorted);
+    assert_eq!(listed("ikigai:///").await, sorted);
+    assert_eq!(listed("a").await, ["a%", "a/b", "a/c", "a0", "a_", "ab"]);
+    assert_eq!(listed("ikigai://a/").await, ["a/b", "a/c"]);
+    assert_eq!(listed("a%").await, ["a%"], "no wildcard");
+    assert_eq!(listed("a_").await, ["a_"], "no wildcard");
+    assert_eq!(listed("b").await, ["b"], "case counts");
+    assert_eq!(listed("é").await, ["é/x"]);
+    assert_eq!(listed("\u{10ffff}").await, ["\u{10ffff}/x"], "the last of all");
+    assert_eq!(listed("a\0").await, [""; 0]);
+    assert_eq!(listed("c").await, [""; 0]);
+}
+
+pub(crate) async fn paths_are_told_apart(place: &Place<'_>) {
+    let store = place.store().await;
+    // Equal to a database that normalizes or folds: composed and decomposed, two cases.
+    let names = ["\u{e9}", "e\u{301}", "E\u{301}", "a b", "a  b", "a%20b", "a?b", "a#b"];
+    for name in names {
+        store.write(&path(name), name.as_bytes(), &ann(), Expected::Absent).await.expect(name);
+    }
+    for name in names {
+        assert_eq!(store.read(&path(name)).await.expect(name).content, name.as_bytes());
+    }
+    let longest = "é".repeat(512);
+    store.write(&path(&longest), b"", &ann(), Expected::Any).await.expect("1,024 bytes");
+    let error = Error::from(ikigai_assets::AssetPath::parse("a//b").expect_err("refused"));
+    assert!(matches!(error, Error::Path(PathError::EmptySegment)));
+    assert_eq!(error.code(), ToolCode::InvalidArg);
+}
+
+pub(crate) async fn no_larger_than_the_largest(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("outputs/x");
+    let size = usize::try_from(MAX_DOCUMENT_BYTES).expect("fits") + 1;
+    let content = vec![b'x'; size];
+    let error = store.write(&x, &content, &ann(), Expected::Any).await.expect_err("too large");
+    assert_eq!(
+        error.to_string(),
+        "document `outputs/x` would have 67108865 bytes; the largest has 67108864"
+    );
+    assert_eq!(error.code(), ToolCode::InvalidArg);
+    store.write(&x, &content[1..], &ann(), Expected::Any).await.expect("the largest");
+    assert_eq!(store.metadata(&x).await.expect("there").size, MAX_DOCUMENT_BYTES);
+    let error = store.edit(&x, b"x", &content[..1000], true, &ann()).await.expect_err("too large");
+    assert!(matches!(error, Error::TooLarge { size: 67_108_864_000, .. }), "{error:?}");
+}
+
+pub(crate) async fn scanning(place: &Place<'_>) {
+    let store = place.store().await;
+    for name in ["b", "a", "outputs/c", "é"] {
+        store.write(&path(name), name.as_bytes(), &ann(), Expected::Any).await.expect("written");
+    }
+    let mut seen = Vec::new();
+    let mut scan = store.scan();
+    while let Some(document) = scan.next().await.expect("scanned") {
+        assert_eq!(document.content, document.metadata.path.as_str().as_bytes());
+        seen.push(document.metadata.path.to_string());
+    }
+    assert_eq!(seen, ["a", "b", "outputs/c", "é"]);
+    assert!(scan.next().await.expect("still at the end").is_none());
+}
+
+pub(crate) async fn a_dropped_future_leaves_all_or_nothing(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    store.write(&x, b"0 end", &ann(), Expected::Any).await.expect("written");
+    let by = ann();
+    let mut dropped = 0;
+    for step in 0..150 {
+        // Dropped at another point of the transaction each time.
+        let edit = store.edit(&x, b"end", b"1 end", false, &by);
+        let limit = Duration::from_micros(step * 20);
+        dropped += u32::from(tokio::time::timeout(limit, edit).await.is_err());
+    }
+    assert!(dropped > 0, "none was dropped");
+    store.edit(&x, b"end", b"2", false, &ann()).await.expect("the store still works");
+    let document = store.read(&x).await.expect("read");
+    // Each edit that was made has left its version and its words, whoever waited for it.
+    let words = String::from_utf8(document.content).expect("UTF-8");
+    let ones = words.matches('1').count() as u64;
+    assert_eq!(document.metadata.version, ones + 2, "{words}");
+    let kept = store.log(&x).await.expect("a log").len() as u64;
+    assert_eq!(kept, document.metadata.version.min(101));
+}

@@ -1,0 +1,124 @@
+//! What documents said before.
+
+use std::time::Duration;
+
+use ikigai_assets::{Author, Cause, Error, Expected, Options, Retention};
+
+use crate::{Place, agent, ann, path};
+
+pub(crate) async fn what_replaced_what(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    let by = |name: &str, cause| Author { agent: agent(name), cause };
+    store.write(&x, b"one", &by("a", Cause::Write), Expected::Any).await.expect("written");
+    store.write(&x, b"two two", &by("b", Cause::Write), Expected::Any).await.expect("written");
+    store.edit(&x, b"two", b"2", true, &by("c", Cause::Edit)).await.expect("edited");
+    store.write(&x, b"2", &by("d", Cause::Compact), Expected::Version(3)).await.expect("written");
+    let restored = store.restore(&x, 1, &agent("e")).await.expect("restored");
+    assert_eq!(restored.version, 5);
+    assert_eq!(store.read(&x).await.expect("read").content, b"one");
+    let log = store.log(&x).await.expect("a log");
+    let told: Vec<_> = log
+        .iter()
+        .map(|version| {
+            let end = version.replaced.as_ref();
+            let end = end.map(|end| (end.agent.as_str(), end.cause.as_str()));
+            (version.version, version.size, end)
+        })
+        .collect();
+    let expected = [
+        (5, 3, None),
+        (4, 1, Some(("e", "restore"))),
+        (3, 3, Some(("d", "compact"))),
+        (2, 7, Some(("c", "edit"))),
+        (1, 3, Some(("b", "write"))),
+    ];
+    assert_eq!(told, expected);
+    for pair in log.windows(2) {
+        let end = pair[1].replaced.as_ref().expect("replaced").at;
+        assert!(pair[1].written_at <= end && end <= pair[0].written_at, "{pair:#?}");
+    }
+    for (version, content) in [(1, "one"), (2, "two two"), (3, "2 2"), (4, "2"), (5, "one")] {
+        let snapshot = store.version(&x, version).await.expect("kept");
+        assert_eq!((snapshot.version.version, &*snapshot.content), (version, content.as_bytes()));
+        assert!(log.contains(&snapshot.version));
+    }
+    for version in [0, 6, u64::MAX] {
+        let error = store.version(&x, version).await.expect_err("never was");
+        assert!(matches!(error, Error::NoVersion { .. }), "{error:?}");
+    }
+    store.restore(&x, 5, &agent("e")).await.expect("the current one is a version too");
+}
+
+pub(crate) async fn a_removed_document_comes_back(place: &Place<'_>) {
+    let store = place.store().await;
+    let x = path("x");
+    let by = agent("ann@host");
+    store.write(&x, b"one", &ann(), Expected::Any).await.expect("written");
+    store.remove(&x, &by, Expected::Any).await.expect("removed");
+    assert!(matches!(store.read(&x).await, Err(Error::NotFound(_))));
+    assert!(store.list("").await.expect("listed").is_empty());
+    let log = store.log(&x).await.expect("a log");
+    assert_eq!(log.len(), 1);
+    assert_eq!(log[0].replaced.as_ref().map(|end| end.cause), Some(Cause::Remove));
+    let restored = store.restore(&x, 1, &by).await.expect("restored");
+    assert_eq!(restored.version, 2, "a number is given out once");
+    assert_eq!(store.read(&x).await.expect("read").content, b"one");
+    store.remove(&x, &by, Expected::Version(2)).await.expect("removed");
+    let written = store.write(&x, b"new", &ann(), Expected::Absent).await.expect("written");
+    assert_eq!(written.version, 3);
+    assert_eq!(store.log(&x).await.expect("a log").len(), 3);
+}
+
+pub(crate) async fn bounded_by_count(place: &Place<'_>) {
+    let retention = Retention { count: 3, ..Retention::default() };
+    let store = place.store_with(&Options { retention, ..Options::default() }).await;
+    for content in [b"1", b"2", b"3", b"4", b"5", b"6"] {
+        for name in ["x", "y"] {
+            store.write(&path(name), content, &ann(), Expected::Any).await.expect("written");
+        }
+    }
+    let log = store.log(&path("x")).await.expect("a log");
+    let kept: Vec<_> = log.iter().map(|version| version.version).collect();
+    assert_eq!(kept, [6, 5, 4, 3], "the current one and three");
+    assert_eq!(store.prune_versions().await.expect("pruned"), 0, "none is old");
+}
+
+pub(crate) async fn bounded_by_age(place: &Place<'_>) {
+    let retention = Retention { age: Duration::ZERO, ..Retention::default() };
+    let store = place.store_with(&Options { retention, ..Options::default() }).await;
+    let (x, y) = (path("x"), path("y"));
+    for document in [&x, &y] {
+        for content in [b"1", b"2", b"3"] {
+            store.write(document, content, &ann(), Expected::Any).await.expect("written");
+        }
+    }
+    // Each write drops what was replaced before it; what it replaced itself is not older.
+    assert!(store.log(&x).await.expect("a log").len() <= 3);
+    store.remove(&y, &agent("a"), Expected::Any).await.expect("removed");
+    let pruned = store.prune_versions().await.expect("pruned");
+    assert!(pruned >= 2, "what was replaced last, and what was removed: {pruned}");
+    assert_eq!(store.log(&x).await.expect("a log").len(), 1);
+    assert!(matches!(store.log(&y).await, Err(Error::NotFound(_))));
+    assert_eq!(store.read(&x).await.expect("untouched").content, b"3");
+}
+
+pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
+    let store = place.store().await;
+    for number in 0..120 {
+        let output = path(&format!("outputs/{number}"));
+        store.write(&output, b"long", &ann(), Expected::Any).await.expect("written");
+    }
+    store.write(&path("outputs/0"), b"longer", &ann(), Expected::Any).await.expect("written");
+    store.set_read_only(&path("outputs/1"), true).await.expect("set");
+    for name in ["outputs", "outputs0", "output", "blocks/outputs/x"] {
+        store.write(&path(name), b"", &ann(), Expected::Any).await.expect("written");
+    }
+    let day = Duration::from_secs(86400);
+    assert_eq!(store.prune_outputs(day).await.expect("pruned"), 0, "none is so old");
+    assert_eq!(store.prune_outputs(Duration::ZERO).await.expect("pruned"), 119);
+    let left = store.list("").await.expect("listed");
+    let left: Vec<_> = left.iter().map(|document| document.path.as_str()).collect();
+    assert_eq!(left, ["blocks/outputs/x", "output", "outputs", "outputs/1", "outputs0"]);
+    assert!(matches!(store.log(&path("outputs/0")).await, Err(Error::NotFound(_))));
+}

@@ -1,0 +1,163 @@
+//! Many small operations in an order of chance, beside a model that is a map.
+
+use std::collections::BTreeMap;
+
+use ikigai_assets::{Agent, Budget, Error, Expected, Options, Store, tokens};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+
+use crate::{Place, agent, ann, path};
+
+const BUDGET: u64 = 40;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u8, String),
+    Edit(u8, String, String, bool),
+    Remove(u8),
+    Restore(u8, u64),
+    Pin(u8),
+    Unpin(u8),
+}
+
+/// What should be there.
+#[derive(Default)]
+struct Model {
+    /// All that each document ever said, by version from 1, and whether it is there.
+    documents: BTreeMap<u8, (Vec<String>, bool)>,
+    pins: Vec<u8>,
+}
+
+impl Model {
+    fn now(&self, name: u8) -> Option<&String> {
+        self.documents.get(&name).filter(|(_, there)| *there).and_then(|(said, _)| said.last())
+    }
+
+    fn fits(&self, name: u8, content: &str) -> bool {
+        let others = self.pins.iter().filter(|pinned| **pinned != name);
+        let others: u64 =
+            others.filter_map(|name| self.now(*name)).map(|said| tokens(said.len())).sum();
+        others + tokens(content.len()) <= BUDGET
+    }
+
+    /// Whether a document may say this now; and it does.
+    fn put(&mut self, name: u8, content: String) -> bool {
+        let grows = self.now(name).is_none_or(|now| tokens(now.len()) < tokens(content.len()));
+        if grows && !self.fits(name, &content) {
+            return false;
+        }
+        let (said, there) = self.documents.entry(name).or_default();
+        said.push(content);
+        *there = true;
+        true
+    }
+
+    /// Whether the step is possible; and it is taken.
+    fn take(&mut self, step: &Step) -> bool {
+        match step {
+            Step::Write(name, content) => self.put(*name, content.clone()),
+            Step::Edit(name, old, new, all) => {
+                let Some(now) = self.now(*name).cloned() else { return false };
+                match now.matches(old.as_str()).count() {
+                    0 => *all,
+                    2.. if !all => false,
+                    _ => self.put(*name, now.replace(old.as_str(), new)),
+                }
+            }
+            Step::Restore(name, version) => {
+                let said = self.documents.get(name).and_then(|(said, _)| {
+                    said.get(usize::try_from(*version).ok()?.checked_sub(1)?).cloned()
+                });
+                said.is_some_and(|said| self.put(*name, said))
+            }
+            Step::Remove(name) => {
+                let there = self.now(*name).is_some();
+                self.pins.retain(|pinned| pinned != name);
+                if let Some((_, now)) = self.documents.get_mut(name) {
+                    *now = false;
+                }
+                there
+            }
+            Step::Pin(name) => {
+                let Some(now) = self.now(*name) else { return false };
+                if self.pins.contains(name) {
+                    return true;
+                }
+                let fits = self.fits(*name, now);
+                if fits {
+                    self.pins.push(*name);
+                }
+                fits
+            }
+            Step::Unpin(name) => {
+                self.pins.retain(|pinned| pinned != name);
+                true
+            }
+        }
+    }
+}
+
+async fn take(store: &Store, by: &Agent, step: &Step) -> Result<(), Error> {
+    let named = |name: &u8| path(&format!("d{name}"));
+    match step {
+        Step::Write(name, content) => {
+            let content = content.as_bytes();
+            store.write(&named(name), content, &ann(), Expected::Any).await.map(|_| ())
+        }
+        Step::Edit(name, old, new, all) => {
+            let (old, new) = (old.as_bytes(), new.as_bytes());
+            store.edit(&named(name), old, new, *all, &ann()).await.map(|_| ())
+        }
+        Step::Remove(name) => store.remove(&named(name), by, Expected::Any).await,
+        Step::Restore(name, version) => store.restore(&named(name), *version, by).await.map(|_| ()),
+        Step::Pin(name) => store.pin(by, &named(name)).await.map(|_| ()),
+        Step::Unpin(name) => store.unpin(by, &named(name)).await.map(|_| ()),
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0u8..4;
+    prop_oneof![
+        3 => (name.clone(), "[ab]{0,90}").prop_map(|(name, content)| Step::Write(name, content)),
+        3 => (name.clone(), "[ab]{1,4}", "[abc]{0,9}", any::<bool>())
+            .prop_map(|(name, old, new, all)| Step::Edit(name, old, new, all)),
+        1 => name.clone().prop_map(Step::Remove),
+        1 => (name.clone(), 0u64..9).prop_map(|(name, version)| Step::Restore(name, version)),
+        3 => name.clone().prop_map(Step::Pin),
+        1 => name.prop_map(Step::Unpin),
+    ]
+}
+
+pub(crate) async fn random_operations_agree_with_a_model(place: &Place<'_>) {
+    let options = Options { budget: Budget(BUDGET), ..Options::default() };
+    let store = place.store_with(&options).await;
+    let by = agent("ann@host");
+    let mut model = Model::default();
+    // Always the same: what fails once fails again. The order of operations is what
+    // matters here, and 90 versions a document stay below the hundred that are kept.
+    let mut runner = TestRunner::deterministic();
+    let steps = proptest::collection::vec(step(), 300).new_tree(&mut runner).expect("steps");
+    let mut taken = 0;
+    for (number, step) in steps.current().iter().enumerate() {
+        let expected = model.take(step);
+        let found = take(&store, &by, step).await;
+        assert_eq!(found.is_ok(), expected, "step {number}: {step:?} gave {found:?}");
+        taken += u32::from(expected);
+        let mut scan = store.scan();
+        let mut there = BTreeMap::new();
+        while let Some(document) = scan.next().await.expect("scanned") {
+            there.insert(document.metadata.path.to_string(), document.content);
+        }
+        let names = model.documents.keys().copied();
+        let expected: BTreeMap<_, _> = names
+            .filter_map(|name| Some((format!("d{name}"), model.now(name)?.clone().into_bytes())))
+            .collect();
+        assert_eq!(there, expected, "after step {number}: {step:?}");
+        let pins = store.pins(&by).await.expect("pins");
+        let pins: Vec<_> = pins.iter().map(|pin| pin.metadata.path.to_string()).collect();
+        let expected: Vec<_> = model.pins.iter().map(|name| format!("d{name}")).collect();
+        assert_eq!(pins, expected, "after step {number}: {step:?}");
+    }
+    assert!((60..300).contains(&taken), "some are possible and some are not: {taken}");
+}

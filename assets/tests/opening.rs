@@ -1,0 +1,418 @@
+//! Stores that cannot be opened or used, or must not be, and what is said of them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
+use ikigai_assets_testing::Server;
+use ikigai_protocol::ToolCode;
+use sqlx::{Connection as _, SqliteConnection};
+
+fn path(text: &str) -> AssetPath {
+    AssetPath::parse(text).expect(text)
+}
+
+fn ann() -> Author {
+    Author { agent: Agent::new("ann@host").expect("a name"), cause: Cause::Write }
+}
+
+/// Patience for tests: what is not there is noticed soon.
+fn hasty() -> Options {
+    Options {
+        busy_timeout: Duration::from_millis(300),
+        connect_timeout: Duration::from_millis(500),
+        statement_timeout: Duration::from_millis(500),
+        ..Options::default()
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+async fn write(store: &Store, name: &str, content: &[u8]) -> Result<(), Error> {
+    store.write(&path(name), content, &ann(), Expected::Any).await.map(|_| ())
+}
+
+async fn refused(url: &StoreUrl) -> Error {
+    Store::open(url, &hasty()).await.expect_err("it must not be opened")
+}
+
+/// Another hand on a file of SQLite.
+async fn raw(file: &Path) -> SqliteConnection {
+    let url = format!("sqlite:{}?mode=rwc", file.display());
+    SqliteConnection::connect(&url).await.expect("it opens")
+}
+
+async fn execute(connection: &mut SqliteConnection, statement: &'static str) {
+    sqlx::raw_sql(statement).execute(connection).await.expect(statement);
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("store.db")
+    }
+
+    fn url(&self) -> StoreUrl {
+        StoreUrl::sqlite(self.file())
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("there").mode() & 0o7777
+}
+
+#[test]
+fn what_is_made_is_the_owners_alone() {
+    let place = Place::new();
+    let file = place.directory.path().join("a/b/store.db");
+    run(async {
+        let store = Store::open(&StoreUrl::sqlite(&file), &hasty()).await.expect("it opens");
+        write(&store, "x", b"1").await.expect("written");
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(mode(&file.with_file_name("store.db-wal")), 0o600);
+        for directory in ["a", "a/b"] {
+            assert_eq!(mode(&place.directory.path().join(directory)), 0o700);
+        }
+        let mut other = raw(&file).await;
+        let journal = sqlx::query_scalar::<_, String>("PRAGMA journal_mode");
+        assert_eq!(journal.fetch_one(&mut other).await.expect("told"), "wal");
+    });
+}
+
+#[test]
+fn what_others_have_a_hand_in_is_refused() {
+    run(async {
+        let expect_unsafe = async |place: &Place, reason: &str| {
+            let error = refused(&place.url()).await;
+            assert!(matches!(error, Error::Unsafe { .. }), "{error:?}");
+            assert_eq!(error.code(), ToolCode::PermissionDenied);
+            assert!(error.to_string().ends_with(reason), "{error}");
+            assert!(error.hint().is_some());
+        };
+        let place = Place::new();
+        let target = place.directory.path().join("target");
+        symlink(&target, place.file()).expect("a link");
+        expect_unsafe(&place, "it is a symbolic link").await;
+        assert!(!target.exists(), "nothing was made through it");
+
+        for bits in [0o606, 0o660] {
+            let place = Place::new();
+            fs::write(place.file(), "").expect("written");
+            fs::set_permissions(place.file(), fs::Permissions::from_mode(bits)).expect("set");
+            expect_unsafe(&place, "others may write to it").await;
+        }
+
+        let place = Place::new();
+        symlink("/dev/null", place.directory.path().join("store.db-wal")).expect("a link");
+        expect_unsafe(&place, "it is a symbolic link").await;
+
+        let place = Place::new();
+        fs::create_dir(place.file()).expect("made");
+        expect_unsafe(&place, "it is not a regular file").await;
+
+        let place = Place::new();
+        let open =
+            |bits| fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(bits));
+        open(0o777).expect("set");
+        expect_unsafe(&place, "others may replace files in its directory").await;
+        open(0o1777).expect("set");
+        Store::open(&place.url(), &hasty()).await.expect("a sticky directory will do");
+    });
+}
+
+#[test]
+fn what_is_no_store_is_left_alone() {
+    run(async {
+        let place = Place::new();
+        let text = "not a database, but long enough to have a header".repeat(100);
+        fs::write(place.file(), &text).expect("written");
+        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        let error = refused(&place.url()).await;
+        assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::OpenFailed);
+        assert_eq!(fs::read_to_string(place.file()).expect("read"), text);
+
+        let place = Place::new();
+        let mut other = raw(&place.file()).await;
+        execute(&mut other, "CREATE TABLE recipes (name TEXT)").await;
+        other.close().await.expect("closed");
+        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        let before = fs::read(place.file()).expect("read");
+        let error = refused(&place.url()).await;
+        assert!(error.to_string().ends_with("it holds the tables of another program"), "{error}");
+        assert!(fs::read(place.file()).expect("read") == before);
+    });
+}
+
+#[test]
+fn a_newer_store_is_left_alone() {
+    run(async {
+        let place = Place::new();
+        Store::open(&place.url(), &hasty()).await.expect("it opens").close().await;
+        let mut other = raw(&place.file()).await;
+        execute(
+            &mut other,
+            "INSERT INTO ikigai_migrations (version, description, success, checksum, \
+             execution_time) VALUES (7, 'of the future', TRUE, x'00', 0)",
+        )
+        .await;
+        other.close().await.expect("closed");
+        let before = fs::read(place.file()).expect("read");
+        let error = refused(&place.url()).await;
+        assert!(matches!(error, Error::Newer { found: 7, known: 1, .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::OpenFailed);
+        assert!(fs::read(place.file()).expect("read") == before);
+    });
+}
+
+#[test]
+fn a_locked_store_is_waited_for_and_then_told() {
+    run(async {
+        let place = Place::new();
+        let store = Store::open(&place.url(), &hasty()).await.expect("it opens");
+        write(&store, "x", b"1").await.expect("written");
+        let mut other = raw(&place.file()).await;
+        execute(&mut other, "BEGIN EXCLUSIVE").await;
+        assert_eq!(store.read(&path("x")).await.expect("readers do not wait").content, b"1");
+        let begun = Instant::now();
+        let error = write(&store, "x", b"2").await.expect_err("locked");
+        assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+        assert!(matches!(error, Error::Locked { .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::OpenFailed);
+        assert!(error.to_string().contains("locked by another process"), "{error}");
+        execute(&mut other, "ROLLBACK").await;
+        write(&store, "x", b"3").await.expect("it is free again");
+        store.close().await;
+        // One who keeps the file for itself keeps readers out too.
+        execute(&mut other, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").await;
+        let error = refused(&place.url()).await;
+        assert!(matches!(error, Error::Locked { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_full_store_keeps_what_it_has() {
+    run(async {
+        let place = Place::new();
+        let options = Options { sqlite_max_pages: Some(60), ..hasty() };
+        let store = Store::open(&place.url(), &options).await.expect("it opens");
+        write(&store, "x", b"kept").await.expect("written");
+        let error = write(&store, "x", &[b'y'; 300_000]).await.expect_err("full");
+        assert!(matches!(error, Error::Full(_)), "{error:?}");
+        assert_eq!(error.code(), ToolCode::NoSpace);
+        assert_eq!(store.read(&path("x")).await.expect("read").content, b"kept");
+        write(&store, "y", b"small").await.expect("what fits is written");
+    });
+}
+
+const STORE: &str = "IKIGAI_TEST_STORE";
+
+#[test]
+#[ignore = "started by the test below as a process of another user"]
+fn reader() {
+    let url = StoreUrl::sqlite(std::env::var_os(STORE).expect("a store"));
+    run(async {
+        let error = match Store::open(&url, &hasty()).await {
+            Ok(store) => write(&store, "x", b"2").await.expect_err("nothing can be written"),
+            Err(error) => error,
+        };
+        let told = matches!(error, Error::StoreReadOnly(_) | Error::Unreachable { .. });
+        assert!(told && error.hint().is_some(), "{error:?}");
+    });
+}
+
+/// Permissions bind no superuser; so the one who may only read is another.
+#[test]
+fn a_store_that_may_only_be_read() {
+    use std::os::unix::process::CommandExt as _;
+    let place = Place::new();
+    run(async {
+        let store = Store::open(&place.url(), &hasty()).await.expect("it opens");
+        write(&store, "x", b"1").await.expect("written");
+        store.close().await;
+    });
+    let program = place.directory.path().join("program");
+    fs::copy(std::env::current_exe().expect("this program"), &program).expect("copied");
+    let set = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits));
+    set(&place.file(), 0o444).expect("set");
+    set(place.directory.path(), 0o555).expect("set");
+    let mut command = Command::new(program);
+    command.args(["--exact", "reader", "--ignored"]).env(STORE, place.file());
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().expect("run");
+    set(place.directory.path(), 0o755).expect("set");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let text = format!("postgres://zed:s3cret@127.0.0.1:{port}/team?sslmode=disable");
+    let url = StoreUrl::parse(&text).expect("an address");
+    run(async {
+        // It takes connections, as far as the kernel goes, and says nothing.
+        let begun = Instant::now();
+        let error = refused(&url).await;
+        assert!(matches!(error, Error::Slow { .. }), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        drop(listener);
+        let error = refused(&url).await;
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::OpenFailed);
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("zed"), "{shown}");
+        assert!(shown.contains(&format!("postgres://127.0.0.1:{port}/team")), "{shown}");
+    });
+}
+
+/// All that needs a server, in one test: starting it takes longer than most of this.
+#[test]
+fn in_postgres() {
+    let Some(server) = Server::start().expect("a server") else { return };
+    run(async {
+        wrong_password(&server).await;
+        foreign_and_newer(&server).await;
+        read_only_and_unprivileged(&server).await;
+        prefixes_use_the_index(&server).await;
+        hanging(&server).await;
+        let url = database(&server, "ending");
+        let store = Store::open(&url, &hasty()).await.expect("it opens");
+        drop(server);
+        let error = write(&store, "x", b"").await.expect_err("gone");
+        assert_eq!(error.code(), ToolCode::OpenFailed, "{error:?}");
+    });
+}
+
+fn database(server: &Server, name: &str) -> StoreUrl {
+    StoreUrl::parse(&server.create_database(name).expect("a database")).expect("an address")
+}
+
+async fn wrong_password(server: &Server) {
+    server.psql("postgres", "CREATE ROLE guarded LOGIN SUPERUSER PASSWORD 'right'").expect("made");
+    server.psql("postgres", "CREATE DATABASE secret").expect("made");
+    let url = |user: &str| StoreUrl::parse(&server.url_of(user, "secret")).expect("an address");
+    for user in ["guarded:s3cret", "guarded", "nobody_s3cret"] {
+        let error = refused(&url(user)).await;
+        assert!(matches!(error, Error::Unauthenticated(_)), "{user}: {error:?}");
+        assert_eq!(error.code(), ToolCode::PermissionDenied);
+        let shown = format!("{error} {error:?} {:?}", url(user));
+        assert!(!shown.contains("s3cret") && !shown.contains("guarded"), "{shown}");
+    }
+    let store = Store::open(&url("guarded:right"), &hasty()).await.expect("it opens");
+    assert!(!format!("{store:?}").contains("right"));
+    let error = refused(&StoreUrl::parse(&server.url("nowhere")).expect("an address")).await;
+    assert!(error.to_string().contains("database \"nowhere\" does not exist"), "{error}");
+}
+
+async fn foreign_and_newer(server: &Server) {
+    let (foreign, newer) = (&database(server, "alien"), &database(server, "newer"));
+    server.psql("alien", "CREATE TABLE stored_assets (name TEXT)").expect("made");
+    let error = refused(foreign).await;
+    assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
+    let tables = "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(server.psql("alien", tables).expect("told"), "1", "nothing was made");
+
+    Store::open(newer, &hasty()).await.expect("it opens").close().await;
+    let future = "INSERT INTO ikigai_migrations (version, description, success, checksum, \
+        execution_time) VALUES (7, 'of the future', TRUE, '', 0)";
+    server.psql("newer", future).expect("made");
+    let error = refused(newer).await;
+    assert!(matches!(error, Error::Newer { found: 7, known: 1, .. }), "{error:?}");
+}
+
+async fn read_only_and_unprivileged(server: &Server) {
+    let url = &database(server, "readonly");
+    Store::open(url, &hasty()).await.expect("it opens").close().await;
+    let roles = "CREATE ROLE writer LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
+        GRANT SELECT, INSERT, UPDATE, DELETE ON stored_assets, asset_versions, asset_pins \
+        TO writer; GRANT SELECT ON ikigai_migrations TO writer; \
+        CREATE ROLE stranger LOGIN";
+    server.psql("readonly", roles).expect("made");
+    let as_role = |role: &str| StoreUrl::parse(&server.url_of(role, "readonly")).expect("valid");
+    let store =
+        Store::open(&as_role("writer"), &hasty()).await.expect("one that may make no tables");
+    write(&store, "x", b"1").await.expect("written");
+    let error = refused(&as_role("stranger")).await;
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert_eq!(error.code(), ToolCode::PermissionDenied);
+    server
+        .psql("postgres", "ALTER DATABASE readonly SET default_transaction_read_only = on")
+        .expect("set");
+    let store = Store::open(url, &hasty()).await.expect("it opens");
+    assert_eq!(store.read(&path("x")).await.expect("read").content, b"1");
+    let error = write(&store, "x", b"2").await.expect_err("read-only");
+    assert!(matches!(error, Error::StoreReadOnly(_)), "{error:?}");
+    assert_eq!(error.code(), ToolCode::ReadOnly);
+}
+
+/// The listing's bounds are those of the index, in whatever locale the database is.
+async fn prefixes_use_the_index(server: &Server) {
+    let url = &database(server, "listed");
+    Store::open(url, &hasty()).await.expect("it opens").close().await;
+    let plan = "SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN SELECT path FROM stored_assets \
+        WHERE path >= 'a' AND path < 'b' ORDER BY path";
+    let plan = server.psql("listed", plan).expect("a plan");
+    assert!(plan.contains("stored_assets_pkey") && plan.contains("path >= 'a'"), "{plan}");
+    assert!(!plan.contains("Sort") && !plan.contains("Filter"), "{plan}");
+}
+
+async fn hanging(server: &Server) {
+    let url = &database(server, "hanging");
+    let store = Store::open(url, &hasty()).await.expect("it opens");
+    let mut session = server
+        .psql_command("hanging")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a session");
+    let mut stdin = session.stdin.take().expect("stdin");
+    writeln!(stdin, "BEGIN; LOCK TABLE stored_assets; SELECT 'locked';").expect("told");
+    let mut lines = BufReader::new(session.stdout.take().expect("stdout")).lines();
+    assert!(lines.any(|line| line.expect("a line") == "locked"));
+    let errors = [
+        store.read(&path("x")).await.expect_err("it waits"),
+        write(&store, "x", b"1").await.expect_err("it waits"),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::Slow { .. }), "{error:?}");
+        assert_eq!(error.code(), ToolCode::OpenFailed);
+    }
+    drop(stdin);
+    session.wait().expect("waited for");
+    write(&store, "x", b"1").await.expect("it goes on");
+}
+
+#[test]
+fn prefixes_use_the_index_of_sqlite() {
+    run(async {
+        let place = Place::new();
+        Store::open(&place.url(), &hasty()).await.expect("it opens").close().await;
+        let mut other = raw(&place.file()).await;
+        let plan = sqlx::query_as::<_, (i64, i64, i64, String)>(
+            "EXPLAIN QUERY PLAN SELECT path, CAST(octet_length(content) AS BIGINT) \
+             FROM stored_assets WHERE path >= $1 AND path < $2 ORDER BY path",
+        );
+        let plan = plan.fetch_all(&mut other).await.expect("a plan");
+        let steps: Vec<_> = plan.into_iter().map(|(_, _, _, step)| step).collect();
+        assert_eq!(steps.len(), 1, "no sorting: {steps:?}");
+        assert!(steps[0].starts_with("SEARCH stored_assets USING INDEX"), "{steps:?}");
+    });
+}
