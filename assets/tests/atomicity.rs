@@ -195,6 +195,78 @@ fn nobody_passes_a_budget(url: &StoreUrl) {
     });
 }
 
+/// Six documents of one agent, of which three fit at a time: all grow at the same moment,
+/// then all are pinned at the same moment. None of them is touched twice, so that nothing
+/// but the agent's sum connects them.
+fn three_of_six_fit(url: &StoreUrl) {
+    let options = Options { budget: Budget(60), ..Options::default() };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(DOCUMENTS)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let mut stores = Vec::new();
+        for _ in 0..DOCUMENTS {
+            stores.push(Arc::new(Store::open(url, &options).await.expect("it opens")));
+        }
+        for round in 0..20 {
+            for pinned_before in [true, false] {
+                prepare_six(&stores[0], pinned_before).await;
+                let at_once = Arc::new(tokio::sync::Barrier::new(DOCUMENTS));
+                let tasks: Vec<_> = (0..DOCUMENTS)
+                    .map(|number| {
+                        let (store, at_once) = (Arc::clone(&stores[number]), at_once.clone());
+                        tokio::spawn(async move {
+                            let (name, who, by) = (nth(number), agent("eve"), author("eve"));
+                            at_once.wait().await;
+                            let done = if pinned_before {
+                                let content = [b'x'; 80];
+                                store.write(&name, &content, &by, Expected::Any).await.map(|_| ())
+                            } else {
+                                store.pin(&who, &name).await.map(|_| ())
+                            };
+                            match done {
+                                Ok(()) => true,
+                                Err(Error::BudgetExceeded(_)) => false,
+                                Err(error) => panic!("{error:?}"),
+                            }
+                        })
+                    })
+                    .collect();
+                let mut fitted = 0;
+                for task in tasks {
+                    fitted += usize::from(task.await.expect("a task ends"));
+                }
+                assert_eq!(fitted, 3, "round {round}, pinned before: {pinned_before}");
+                let usage = stores[0].usage(&agent("eve")).await.expect("usage");
+                assert_eq!(usage.pinned_tokens, 60, "round {round}");
+            }
+        }
+    });
+}
+
+const DOCUMENTS: usize = 6;
+
+fn nth(number: usize) -> AssetPath {
+    path(&format!("six/{number}"))
+}
+
+/// Six documents that are empty and pinned, or a third of the budget each and not.
+async fn prepare_six(store: &Store, pinned: bool) {
+    let (who, setup) = (agent("eve"), author("setup"));
+    for number in 0..DOCUMENTS {
+        store.unpin(&who, &nth(number)).await.expect("unpinned");
+    }
+    for number in 0..DOCUMENTS {
+        let content = vec![b'x'; if pinned { 0 } else { 80 }];
+        store.write(&nth(number), &content, &setup, Expected::Any).await.expect("it fits");
+        if pinned {
+            store.pin(&who, &nth(number)).await.expect("nothing fits");
+        }
+    }
+}
+
 /// How many changes fitted, and how many were refused.
 async fn write_and_pin(store: Store, writer: u64) -> (u32, u32) {
     let mut random = random(writer);
@@ -253,7 +325,9 @@ fn a_new_file_is_made_once() {
 #[test]
 fn no_budget_is_passed_in_sqlite() {
     let directory = directory();
-    nobody_passes_a_budget(&StoreUrl::parse(&sqlite(directory.path())).expect("an address"));
+    let url = StoreUrl::parse(&sqlite(directory.path())).expect("an address");
+    nobody_passes_a_budget(&url);
+    three_of_six_fit(&url);
 }
 
 #[test]
@@ -267,7 +341,9 @@ fn no_budget_is_passed_in_postgres() {
     let Some(server) = Server::start().expect("a server") else { return };
     let database = |name: &str| server.create_database(name).expect("a database");
     sixteen_processes_open_a_new_store(&database("opened"));
-    nobody_passes_a_budget(&StoreUrl::parse(&database("budgets")).expect("an address"));
+    let url = StoreUrl::parse(&database("budgets")).expect("an address");
+    nobody_passes_a_budget(&url);
+    three_of_six_fit(&url);
 }
 
 /// Bytes of the document that is overwritten: many pages of the database.
