@@ -2,7 +2,7 @@
 //! shown of an address has neither user nor password nor parameters.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use url::Url;
@@ -71,6 +71,15 @@ impl StoreUrl {
     #[must_use]
     pub fn memory() -> Self {
         Self(Location::Memory)
+    }
+
+    /// The file, where the store is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.0 {
+            Location::Sqlite(path) => Some(path),
+            Location::Memory | Location::Postgres(_) => None,
+        }
     }
 
     /// Reads an address.

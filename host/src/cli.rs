@@ -3,6 +3,7 @@
 //!
 //! stdout carries the answer and nothing else; everything else goes to stderr.
 
+mod asset;
 mod audit;
 mod call;
 mod check;
@@ -60,6 +61,9 @@ enum Command {
     /// See and change what tools may touch
     #[command(subcommand)]
     Policy(policy::Command),
+    /// See and change the documents under ikigai://
+    #[command(subcommand)]
+    Asset(asset::Command),
     /// Show what was called and what came of it
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. A table of all of
@@ -137,6 +141,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
         Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
+        Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Policy(command) => block_on(policy::run(options, command)),

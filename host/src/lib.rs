@@ -1,9 +1,10 @@
 //! ikigai: a host for tools that language models call.
 //!
 //! docs/architecture.md says who may depend on whom. From low to high: `digest`,
-//! `limits`, `nearest` and `places`, `policy`, `exec`, `audit` and `registry`, `host`,
-//! `cli`.
+//! `limits`, `nearest` and `places`, `policy`, `exec`, `audit` and `registry`, `assets`,
+//! `host`, `cli`.
 
+pub mod assets;
 pub mod audit;
 pub mod cli;
 pub mod digest;

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use ikigai_assets::{Agent, StoreUrl};
 
 use super::error::CliError;
 use super::progress;
+use crate::assets::AssetStore;
 use crate::host::Host;
 use crate::limits::{self, Limits};
-use crate::places::Places;
+use crate::places::{self, Places};
 use crate::policy::{Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile};
 use crate::registry::{Budget, Registry, Settings};
 
@@ -80,6 +82,15 @@ pub(super) struct Options {
           value_parser = limits::parse_size)]
     max_output: Option<u64>,
 
+    /// Where documents are kept: sqlite:PATH or postgres://… [default:
+    /// ~/.local/share/ikigai/store.db]
+    #[arg(long, global = true, value_name = "URL", env = "IKIGAI_STORE", hide_env_values = true)]
+    store: Option<String>,
+
+    /// Whose pins and whose budget count [default: USER@HOST]
+    #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_AGENT")]
+    agent: Option<String>,
+
     /// Record the text of arguments in the audit log, not only their digest
     #[arg(long, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
     audit_arguments: bool,
@@ -136,6 +147,9 @@ impl Options {
             progress: progress::reporter(),
         });
         let mut host = Host::new(registry);
+        if let Some(assets) = self.store()?.map(AssetStore::at) {
+            host.serve_documents(Arc::new(assets), self.agent()?.as_str());
+        }
         if self.audit_arguments {
             host.record_arguments();
         }
@@ -183,10 +197,42 @@ impl Options {
         };
         let mut own = places.own();
         own.extend(files.further_ceilings.iter().cloned());
+        let store = self.store()?;
+        own.extend(store.iter().filter_map(StoreUrl::file).filter_map(places::canonical));
         Ok(Authority::open(&files, flags, own)?)
     }
 
-    fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {
+    /// The store of documents, for a command that is about them.
+    pub(super) fn assets(&self) -> Result<AssetStore, CliError> {
+        let url = self.store()?.ok_or_else(|| {
+            let error = anyhow::Error::msg("there is no place for documents");
+            CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
+        })?;
+        Ok(AssetStore::at(url))
+    }
+
+    /// Where documents are kept. What was typed is not repeated in an error: it may hold a
+    /// password.
+    fn store(&self) -> Result<Option<StoreUrl>, CliError> {
+        let Some(text) = &self.store else {
+            let file = |data: PathBuf| StoreUrl::sqlite(data.join(STORE));
+            return Ok(self.places().data.map(file));
+        };
+        let url = StoreUrl::parse(text).map_err(|error| {
+            CliError::usage(anyhow::Error::new(error).context("--store is no address of a store"))
+        })?;
+        Ok(Some(url))
+    }
+
+    /// Whose documents are pinned.
+    pub(super) fn agent(&self) -> Result<Agent, CliError> {
+        let name = self.agent.clone().unwrap_or_else(user_at_host);
+        Agent::new(&name)
+            .with_context(|| format!("--agent: `{}`", name.escape_debug()))
+            .map_err(CliError::usage)
+    }
+
+    pub(super) fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {
         let dir = match &self.workspace {
             Some(dir) => dir.clone(),
             None => std::env::current_dir()
@@ -215,6 +261,18 @@ impl Options {
         ];
         asked.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
+}
+
+/// The store of documents, where no other is named.
+const STORE: &str = "store.db";
+
+/// Who asks, where nobody says.
+fn user_at_host() -> String {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let user = user.filter(|user| !user.is_empty());
+    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let host = rustix::system::uname();
+    format!("{user}@{}", host.nodename().to_string_lossy())
 }
 
 /// Components that run at once: a command asks a few for their schema and calls

@@ -52,8 +52,8 @@ pub trait Documents: Send + Sync {
 
     /// Replaces `old`, which is not empty and not `new`, and returns how often.
     ///
-    /// What comes of it may be far larger than the two texts: a result of more than
-    /// [`MAX_CONTENT`] is to be refused with `INVALID_ARG` before it is made.
+    /// What comes of it may be far larger than the two texts: a result that is larger than
+    /// a document may be is to be refused with `INVALID_ARG` before it is made.
     fn edit<'a>(
         &'a self,
         caller: &'a Caller,

@@ -8,12 +8,15 @@ const ANY: &[&str] = &["*"];
 /// A package, and the packages of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-protocol", &[]),
+    ("ikigai-assets", &["ikigai-assets-testing", "ikigai-protocol"]),
+    // A server for tests, of the store and of the host alike.
+    ("ikigai-assets-testing", &[]),
     ("ikigai-tools", &["ikigai-protocol"]),
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-tools"]),
     // Never on `ikigai-tools`: to the host a standard tool is a tool like any other.
-    ("ikigai", &["ikigai-protocol"]),
+    ("ikigai", &["ikigai-assets", "ikigai-protocol"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),

@@ -1,0 +1,149 @@
+//! The store of documents behind the trait that `exec` has for one.
+//!
+//! Owns when the store is opened (when somebody first asks for a document) and how its
+//! answers become those of a tool. What holds for documents is `ikigai-assets`'; whether
+//! a tool may ask has been decided before.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai_assets::{
+    Agent, AssetPath, Author, Cause, Error, Expected, Metadata, Options, Store, StoreUrl,
+};
+use ikigai_protocol::{DocumentError, ToolCode};
+use tokio::sync::OnceCell;
+
+use crate::exec::documents::{Answer, Caller, Documents, Entry, Listing, MAX_ENTRIES, Window};
+
+/// How long a server, or another process that holds a file, may keep an operation waiting:
+/// well within the wall clock of a call (30 s), so that a tool can say what went wrong.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a result of a tool is kept below `outputs/`.
+const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// One store, opened by whoever needs it first.
+#[derive(Debug)]
+pub struct AssetStore {
+    url: StoreUrl,
+    options: Options,
+    store: OnceCell<Store>,
+    pruned: OnceCell<()>,
+}
+
+impl AssetStore {
+    /// The store at this address. Nothing is opened yet.
+    #[must_use]
+    pub fn at(url: StoreUrl) -> Self {
+        let options =
+            Options { busy_timeout: PATIENCE, statement_timeout: PATIENCE, ..Options::default() };
+        Self { url, options, store: OnceCell::new(), pruned: OnceCell::new() }
+    }
+
+    /// Its address, which is shown without user and password.
+    #[must_use]
+    pub fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// The store itself. One that could not be opened is tried again the next time.
+    ///
+    /// # Errors
+    ///
+    /// See [`Store::open`].
+    pub async fn open(&self) -> Result<&Store, Error> {
+        self.store.get_or_try_init(|| Store::open(&self.url, &self.options)).await
+    }
+}
+
+impl AssetStore {
+    /// Removes what has grown old, once in the life of a process: whoever writes outputs
+    /// makes room for them.
+    async fn prune(&self, store: &Store) {
+        let prune = async || {
+            if let Err(error) = store.prune_outputs(OUTPUTS_KEPT).await {
+                tracing::warn!("old outputs were not removed: {error}");
+            }
+            if let Err(error) = store.prune_versions().await {
+                tracing::warn!("old versions were not removed: {error}");
+            }
+        };
+        self.pruned.get_or_init(prune).await;
+    }
+}
+
+impl Documents for AssetStore {
+    fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+        Box::pin(answered(uri, async move {
+            let content = self.open().await?.read(&AssetPath::parse(uri)?).await?.content;
+            let shown = window.cut(&content);
+            // The whole, as a rule, and then without another copy of it.
+            Ok(if shown.len() == content.len() { content.into() } else { shown.to_vec().into() })
+        }))
+    }
+
+    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+        Box::pin(answered(uri, async move {
+            let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Write)?);
+            let store = self.open().await?;
+            store.write(&path, content.as_bytes(), &author, Expected::Any).await?;
+            if path.is_output() {
+                self.prune(store).await;
+            }
+            Ok(())
+        }))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        caller: &'a Caller,
+        uri: &'a str,
+        old: &'a str,
+        new: &'a str,
+        all: bool,
+    ) -> Answer<'a, u64> {
+        Box::pin(answered(uri, async move {
+            let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Edit)?);
+            let store = self.open().await?;
+            let edited = store.edit(&path, old.as_bytes(), new.as_bytes(), all, &author).await?;
+            Ok(edited.replacements)
+        }))
+    }
+
+    fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+        Box::pin(answered(prefix, async move {
+            let found = self.open().await?.list(prefix).await?;
+            let more = found.len() > MAX_ENTRIES;
+            let entry = |metadata: Metadata| Entry {
+                path: metadata.path.as_str().to_owned(),
+                tokens: metadata.tokens,
+                read_only: metadata.read_only,
+            };
+            let entries = found.into_iter().take(MAX_ENTRIES).map(entry).collect();
+            Ok(Listing { entries, more })
+        }))
+    }
+}
+
+fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
+    Ok(Author { agent: Agent::new(&caller.agent)?, cause })
+}
+
+/// The failure in the words of the tools, which name what was asked for as it was named.
+async fn answered<T>(
+    uri: &str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, DocumentError> {
+    work.await.map_err(|error| {
+        let message = match &error {
+            Error::NotFound(_) => format!("File not found: {uri}"),
+            Error::ReadOnly(_) => format!("Document is read-only: {uri}"),
+            _ => error.to_string(),
+        };
+        if error.code() == ToolCode::OpenFailed {
+            // The model sees it too; this is for whoever can do something about it.
+            tracing::warn!("documents are not to be had: {error}");
+        }
+        DocumentError::new(error.code(), message)
+    })
+}

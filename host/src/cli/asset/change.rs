@@ -1,0 +1,130 @@
+//! `ikigai asset put` and `rm`.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args};
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Store};
+use serde_json::json;
+
+use super::{named, print_json};
+use crate::cli::error::CliError;
+use crate::cli::say;
+
+pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
+    ikigai asset put blocks/decisions.md notes.md\n  \
+    git log --oneline | ikigai asset put blocks/history.md -\n  \
+    ikigai asset put blocks/rules.md rules.md --read-only";
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
+pub(in crate::cli) struct Put {
+    /// The document, as it is to be called: `blocks/decisions.md`
+    path: String,
+    /// The file; `-`, or nothing, for stdin
+    #[arg(value_hint = crate::cli::FILE)]
+    file: Option<PathBuf>,
+    /// Only if the document has this version; 0 if there is to be none
+    #[arg(long, value_name = "N")]
+    if_version: Option<u64>,
+    /// Refuse changes from then on
+    #[arg(long)]
+    read_only: bool,
+    /// Take changes again, this one first
+    #[arg(long)]
+    writable: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn put(
+    store: &Store,
+    agent: &Agent,
+    arguments: Put,
+) -> Result<ExitCode, CliError> {
+    let path = AssetPath::parse(&arguments.path).map_err(Error::from)?;
+    let content = content(arguments.file)?;
+    if arguments.writable {
+        match store.set_read_only(&path, false).await {
+            // It is about to be made.
+            Err(Error::NotFound(_)) => {}
+            done => done?,
+        }
+    }
+    let expected = match arguments.if_version {
+        None => Expected::Any,
+        Some(0) => Expected::Absent,
+        Some(version) => Expected::Version(version),
+    };
+    let author = Author { agent: agent.clone(), cause: Cause::Write };
+    let written = store.write(&path, &content, &author, expected).await?;
+    if arguments.read_only {
+        store.set_read_only(&path, true).await?;
+    }
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(),
+            "uri": path.to_uri(),
+            "bytes": content.len(),
+            "tokens": written.tokens,
+            "version": written.version,
+            "read_only": arguments.read_only,
+        }))?;
+    } else {
+        let (uri, version) = (path.to_uri(), written.version);
+        say(&format!("Wrote {uri}: version {version}, {} tokens\n", written.tokens));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be written. No more is read than can be stored.
+fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
+    let mut content = Vec::new();
+    let (read, name) = match file.filter(|file| file.as_os_str() != "-") {
+        None => (
+            std::io::stdin().lock().take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content),
+            "stdin".to_owned(),
+        ),
+        Some(file) => {
+            let read = std::fs::File::open(&file)
+                .and_then(|open| open.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content));
+            (read, format!("`{}`", file.display()))
+        }
+    };
+    read.with_context(|| format!("cannot read {name}")).map_err(CliError::usage)?;
+    Ok(content)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Remove {
+    /// The documents
+    #[arg(required = true)]
+    paths: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn remove(
+    store: &Store,
+    agent: &Agent,
+    arguments: Remove,
+) -> Result<ExitCode, CliError> {
+    let mut removed = Vec::new();
+    for name in &arguments.paths {
+        let metadata = named(store, name).await?;
+        store.remove(&metadata.path, agent, Expected::Version(metadata.version)).await?;
+        if !arguments.json {
+            let (path, version) = (metadata.path.as_str(), metadata.version);
+            say(&format!("Removed {path}; `ikigai asset restore {path} {version}` undoes it\n"));
+        }
+        removed.push(json!({ "path": metadata.path.as_str(), "version": metadata.version }));
+    }
+    if arguments.json {
+        print_json(&json!({ "removed": removed }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,161 @@
+//! `ikigai asset check`: references that lead nowhere.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use ikigai_assets::{AssetPath, Store, references};
+use serde_json::json;
+
+use super::print_json;
+use crate::cli::error::{self, CliError};
+use crate::cli::{print, say};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai asset check\n  \
+    ikigai asset check README.md docs/*.md";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Arguments {
+    /// Files that name documents
+    #[arg(value_hint = crate::cli::FILE)]
+    files: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A reference that leads nowhere.
+struct Dangling {
+    /// A document's URI or the path of a file, and the line, counted from 1.
+    place: (String, usize),
+    /// As it is written there.
+    reference: String,
+    why: String,
+}
+
+pub(super) async fn run(
+    store: &Store,
+    workspace: &Path,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
+    let documents = store.list("").await?;
+    let known: BTreeSet<AssetPath> = documents.into_iter().map(|it| it.path).collect();
+    let mut dangling = Vec::new();
+    let mut looked = 0;
+    let mut scan = store.scan();
+    while let Some(document) = scan.next().await? {
+        looked += 1;
+        let place = document.metadata.path.to_uri();
+        let text = String::from_utf8_lossy(&document.content);
+        documents_in(&text, &place, &known, &mut dangling);
+        files_in(&text, &place, workspace, &mut dangling);
+    }
+    for file in &arguments.files {
+        looked += 1;
+        let content = std::fs::read(file)
+            .with_context(|| format!("cannot read `{}`", file.display()))
+            .map_err(CliError::usage)?;
+        let text = String::from_utf8_lossy(&content);
+        documents_in(&text, &file.display().to_string(), &known, &mut dangling);
+    }
+    tell(&dangling, looked, arguments.json)?;
+    Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
+}
+
+fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {
+    if json {
+        let found = dangling.iter().map(|it| {
+            let (place, line) = &it.place;
+            json!({ "in": place, "line": line, "reference": it.reference, "why": it.why })
+        });
+        return print_json(&json!({ "looked_at": looked, "dangling": found.collect::<Vec<_>>() }));
+    }
+    let line = |it: &Dangling| {
+        let (place, line) = &it.place;
+        format!("{place}:{line}: {}: {}\n", it.reference, it.why)
+    };
+    print(dangling.iter().map(line).collect::<String>().as_bytes())?;
+    let noun = if looked == 1 { "text" } else { "texts" };
+    say(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
+    Ok(())
+}
+
+fn counted(count: usize) -> String {
+    if count == 1 { "1 reference".to_owned() } else { format!("{count} references") }
+}
+
+fn documents_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
+    for reference in references(text) {
+        let why = match &reference.path {
+            Ok(path) if known.contains(path) => continue,
+            Ok(_) => "there is no such document".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let line = line_of(text, reference.at);
+        let reference = reference.uri.to_owned();
+        found.push(Dangling { place: (place.to_owned(), line), reference, why });
+    }
+}
+
+fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>) {
+    for (at, name) in file_names(text) {
+        if workspace.join(name).exists() {
+            continue;
+        }
+        let why = "there is no such file in the workspace".to_owned();
+        let line = line_of(text, at);
+        found.push(Dangling { place: (place.to_owned(), line), reference: name.to_owned(), why });
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text[..at].bytes().filter(|byte| *byte == b'\n').count()
+}
+
+/// What reads as the path of a file: words with a slash and the ending of a file's name,
+/// `src/db/schema.sql`. One without a slash may be anything, and what is part of a URL is
+/// no file.
+fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let part_of_name = |c: char| c.is_alphanumeric() || "._-/~+@:".contains(c);
+    let words = text.split(move |c: char| !part_of_name(c)).map(|word| {
+        let word = word.trim_end_matches(['.', ':', '-', '/']);
+        (word.as_ptr().addr() - text.as_ptr().addr(), word)
+    });
+    words.filter(|(_, word)| {
+        let Some((dir, name)) = word.rsplit_once('/') else { return false };
+        let ending = name.rsplit_once('.').map(|(stem, ending)| (!stem.is_empty(), ending));
+        let is_file = ending.is_some_and(|(has_stem, ending)| {
+            has_stem
+                && (1..=8).contains(&ending.len())
+                && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+                && ending.chars().all(|c| c.is_ascii_alphanumeric())
+        });
+        // `~/…` and `@…` are somebody's own, and `host:port/…` is no path.
+        is_file && !dir.is_empty() && !word.contains(['~', '@', ':'])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_told_from_other_words() {
+        let text = "Implementation: src/db/connection.c.\nSchema: `src/db/schema.sql`, (docs/a.md)\n\
+                    [x](../up/b.rs) https://example.com/c.html ikigai:///blocks/d.md e.md and/or \
+                    1/2.5 ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";
+        let names: Vec<&str> = file_names(text).map(|(_, name)| name).collect();
+        let expected = [
+            "src/db/connection.c",
+            "src/db/schema.sql",
+            "docs/a.md",
+            "../up/b.rs",
+            ".github/h.yml",
+        ];
+        assert_eq!(names, expected);
+        assert!(file_names(text).all(|(at, name)| text[at..].starts_with(name)));
+    }
+}

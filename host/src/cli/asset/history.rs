@@ -1,0 +1,154 @@
+//! `ikigai asset get`, `log` and `restore`: documents as they are and as they were.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_assets::{Agent, Error, Store};
+use serde_json::{Value, json};
+
+use super::{as_json, local, named, print_json, stamp};
+use crate::cli::error::CliError;
+use crate::cli::list::plain_table;
+use crate::cli::{print, say};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Get {
+    /// The document: `blocks/x.md`, or `x` for short
+    path: String,
+    /// An older version, by its number
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+    /// Print JSON, with what is known of the document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliError> {
+    let (mut value, content) = match arguments.version {
+        None => {
+            let path = named(store, &arguments.path).await?.path;
+            let document = store.read(&path).await?;
+            (as_json(&document.metadata), document.content)
+        }
+        Some(version) => {
+            let path = kept(store, &arguments.path).await?;
+            let snapshot = store.version(&path, version).await?;
+            let value = json!({ "path": path.as_str(), "version": version });
+            (value, snapshot.content)
+        }
+    };
+    if arguments.json {
+        value["content"] = String::from_utf8_lossy(&content).into();
+        print_json(&value)?;
+    } else {
+        print(&content)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The document that is meant, also where it was removed and has versions only.
+async fn kept(store: &Store, name: &str) -> Result<ikigai_assets::AssetPath, CliError> {
+    for path in ikigai_assets::resolution(name).map_err(Error::from)? {
+        if !store.log(&path).await.or_else(none_if_missing)?.is_empty() {
+            return Ok(path);
+        }
+    }
+    Ok(named(store, name).await?.path)
+}
+
+fn none_if_missing<T>(error: Error) -> Result<Vec<T>, Error> {
+    match error {
+        Error::NotFound(_) => Ok(Vec::new()),
+        error => Err(error),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Log {
+    /// The document, which may have been removed
+    path: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliError> {
+    let path = kept(store, &arguments.path).await?;
+    let versions = store.log(&path).await?;
+    if arguments.json {
+        let versions = versions.iter().map(|version| {
+            let replaced = version.replaced.as_ref().map(|replaced| {
+                json!({
+                    "at": stamp(replaced.at),
+                    "cause": replaced.cause.as_str(),
+                    "agent": replaced.agent.as_str(),
+                })
+            });
+            json!({
+                "version": version.version,
+                "bytes": version.size,
+                "tokens": version.tokens,
+                "written_at": stamp(version.written_at),
+                "replaced": replaced,
+            })
+        });
+        let versions: Vec<Value> = versions.collect();
+        print_json(&json!({ "path": path.as_str(), "versions": versions }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = plain_table();
+    table.set_header(["VERSION", "TOKENS", "WRITTEN", "REPLACED", "BY"]);
+    for version in &versions {
+        let (end, by) = match &version.replaced {
+            None => ("-".to_owned(), "-".to_owned()),
+            Some(replaced) => {
+                (local(replaced.at), format!("{}, {}", replaced.cause.as_str(), replaced.agent))
+            }
+        };
+        table.add_row([
+            version.version.to_string(),
+            version.tokens.to_string(),
+            local(version.written_at),
+            end,
+            by,
+        ]);
+    }
+    print(format!("{}\n{table}\n", path.to_uri()).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Restore {
+    /// The document, which may have been removed
+    path: String,
+    /// The number of the version, as `log` shows it
+    version: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn restore(
+    store: &Store,
+    agent: &Agent,
+    arguments: Restore,
+) -> Result<ExitCode, CliError> {
+    let path = kept(store, &arguments.path).await?;
+    let written = store.restore(&path, arguments.version, agent).await?;
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(),
+            "restored": arguments.version,
+            "version": written.version,
+            "tokens": written.tokens,
+        }))?;
+    } else {
+        say(&format!(
+            "Restored {path}: what version {} said is version {} now\n",
+            arguments.version,
+            written.version,
+            path = path.as_str(),
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,157 @@
+//! `ikigai asset pin`, `unpin` and `usage`: what is in the context of an agent.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_assets::{Agent, Pinned, Store, thousands};
+use serde_json::{Value, json};
+
+use super::{as_json, named, print_json, stamp};
+use crate::cli::error::CliError;
+use crate::cli::print;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Pin {
+    /// The document; without one, what is pinned is shown
+    path: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn pin(
+    store: &Store,
+    agent: &Agent,
+    arguments: Pin,
+) -> Result<ExitCode, CliError> {
+    let Some(name) = &arguments.path else {
+        return show(store, agent, arguments.json).await;
+    };
+    let path = named(store, name).await?.path;
+    let (text, is_new) = match store.pin(agent, &path).await? {
+        Pinned::Now => ("Pinned", true),
+        Pinned::Already => ("Already pinned", false),
+    };
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(), "agent": agent.as_str(), "pinned": true, "changed": is_new,
+        }))?;
+    } else {
+        print(format!("{text}: {}\n", path.as_str()).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Unpin {
+    /// The document; it stays in the store
+    path: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn unpin(
+    store: &Store,
+    agent: &Agent,
+    arguments: Unpin,
+) -> Result<ExitCode, CliError> {
+    let path = named(store, &arguments.path).await?.path;
+    let was_pinned = store.unpin(agent, &path).await?;
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(), "agent": agent.as_str(), "pinned": false, "changed": was_pinned,
+        }))?;
+    } else {
+        let text = if was_pinned { "Unpinned" } else { "Not pinned" };
+        print(format!("{text}: {}\n", path.as_str()).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is pinned, in the order of pinning.
+async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliError> {
+    let usage = store.usage(agent).await?;
+    let pins = pins(store, agent).await?;
+    if json {
+        let budget = usage.budget.0;
+        print_json(&json!({
+            "agent": agent.as_str(),
+            "pins": pins.iter().map(|pin| pin.1.clone()).collect::<Vec<_>>(),
+            "pinned_tokens": usage.pinned_tokens,
+            "budget": budget,
+        }))?;
+    } else {
+        let lines: String = pins.into_iter().map(|(line, _)| line).collect();
+        print(format!("{}{lines}", heading(&usage)).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn heading(usage: &ikigai_assets::Usage) -> String {
+    if usage.pinned_documents == 0 {
+        return "No pinned documents.\n".to_owned();
+    }
+    let (pinned, budget) = (thousands(usage.pinned_tokens), thousands(usage.budget.0));
+    format!("Pinned Blocks ({pinned}/{budget} tokens):\n")
+}
+
+/// A line and a value for each pin.
+async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliError> {
+    let pins = store.pins(agent).await?;
+    Ok(pins
+        .iter()
+        .map(|pin| {
+            let (path, tokens) = (pin.metadata.path.as_str(), pin.metadata.tokens);
+            let mut value = as_json(&pin.metadata);
+            value["pinned_at"] = stamp(pin.pinned_at).into();
+            (format!("  {path} ({} tokens)\n", thousands(tokens)), value)
+        })
+        .collect())
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Usage {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn usage(
+    store: &Store,
+    agent: &Agent,
+    arguments: Usage,
+) -> Result<ExitCode, CliError> {
+    let usage = store.usage(agent).await?;
+    let pins = pins(store, agent).await?;
+    if arguments.json {
+        print_json(&json!({
+            "store": store.url().to_string(),
+            "agent": agent.as_str(),
+            "budget": usage.budget.0,
+            "pinned_documents": usage.pinned_documents,
+            "pinned_tokens": usage.pinned_tokens,
+            "pins": pins.into_iter().map(|(_, value)| value).collect::<Vec<_>>(),
+            "documents": usage.documents,
+            "tokens": usage.tokens,
+            "outputs": usage.outputs,
+            "output_tokens": usage.output_tokens,
+            "old_versions": usage.old_versions,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = heading(&usage);
+    pins.into_iter().for_each(|(line, _)| text.push_str(&line));
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "\nAgent:     {agent}");
+    let _ = writeln!(text, "Store:     {}", store.url());
+    // What is below `outputs/` is in the store's count and in none of the budget's.
+    let (documents, tokens) = (usage.documents, thousands(usage.tokens));
+    let _ = writeln!(text, "Documents: {documents}, {tokens} tokens");
+    let (outputs, tokens) = (usage.outputs, thousands(usage.output_tokens));
+    let _ = writeln!(text, "Outputs:   {outputs}, {tokens} tokens");
+    let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
