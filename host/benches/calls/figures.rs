@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bare::{Bare, With};
 use crate::rig::{self, Rig, SMALL_FILE};
 use crate::samples::{Samples, in_turn};
-use crate::{searches, size};
+use crate::{documents, searches, size};
 
 /// Calls of each kind in one sample: a component's take a fraction of a process's.
 const CALLS: u32 = 40;
@@ -46,6 +46,11 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     native(rig, &mut figures)?;
     say("the shell");
     figures.insert("shell".into(), shell(rig)?);
+    say("documents");
+    let [document, list, write] = documents::measure(rig)?;
+    figures.insert("document".into(), document);
+    figures.insert("assets_list".into(), list);
+    figures.insert("assets_write".into(), write);
     say("compiling and loading");
     loading(rig, &mut figures)?;
     say("large arguments");

@@ -12,6 +12,7 @@
 )]
 
 mod bare;
+mod documents;
 mod figures;
 mod groups;
 mod rig;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
+use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution, thousands};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
@@ -109,6 +109,15 @@ async fn nearest(store: &Store, missing: &AssetPath) -> Result<Option<String>, C
     let all = store.list("").await?;
     let names = all.iter().map(|metadata| metadata.path.as_str());
     Ok(crate::nearest::nearest(missing.as_str(), names).map(str::to_owned))
+}
+
+/// Tokens as people read them.
+fn counted(tokens: u64) -> String {
+    match tokens {
+        0 => "no tokens".to_owned(),
+        1 => "1 token".to_owned(),
+        _ => format!("{} tokens", thousands(tokens)),
+    }
 }
 
 /// JSON, indented, and a newline.

@@ -1,6 +1,7 @@
 //! `ikigai doctor`: what this machine gives, what is in force, and what to do about
 //! each gap.
 
+mod documents;
 mod machine;
 mod places;
 mod policy;
@@ -81,6 +82,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(policy::checks(host));
     checks.extend(tools::checks(host, &snapshot));
     checks.extend(places::checks(host.registry.places()));
+    checks.extend(documents::checks(options).await?);
     checks.extend(keys());
     let good = checks.iter().all(|check| check.status != Status::Fail);
     let text = if arguments.json {

@@ -207,6 +207,27 @@ fn lines() -> Vec<Line> {
             None,
         ),
         (
+            "`file_read` of a document of 10 KiB, against a file of the same text",
+            "document",
+            Ratio("document", "file"),
+            Times,
+            Some(AtMost(2.0)),
+        ),
+        (
+            "listing 10,000 documents by prefix, SQLite",
+            "assets_list",
+            Alone("list"),
+            Millis,
+            Some(AtMost(20.0)),
+        ),
+        (
+            "writing a document of 10 KiB under a budget, SQLite, without syncing",
+            "assets_write",
+            Alone("write"),
+            Millis,
+            Some(AtMost(2.0)),
+        ),
+        (
             "walking a tree from wasm, against native",
             "walk",
             Ratio("wasm", "native"),

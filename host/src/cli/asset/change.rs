@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Store};
 use serde_json::json;
 
-use super::{named, print_json};
+use super::{counted, named, print_json};
 use crate::cli::error::CliError;
 use crate::cli::say;
 
@@ -75,7 +75,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        say(&format!("Wrote {uri}: version {version}, {} tokens\n", written.tokens));
+        say(&format!("Wrote {uri}: version {version}, {}\n", counted(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }

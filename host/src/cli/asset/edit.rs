@@ -11,7 +11,7 @@ use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Store};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::{named, print_json};
+use super::{counted, named, print_json};
 use crate::cli::error::{self, CliError};
 use crate::cli::say;
 
@@ -56,7 +56,7 @@ pub(super) async fn run(
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
-            say(&format!("Wrote {uri}: version {version}, {} tokens\n", written.tokens));
+            say(&format!("Wrote {uri}: version {version}, {}\n", counted(written.tokens)));
         }
         Err(error) => return Err(kept(file, error)),
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use ikigai_assets::{Agent, Pinned, Store, thousands};
 use serde_json::{Value, json};
 
-use super::{as_json, named, print_json, stamp};
+use super::{as_json, counted, named, print_json, stamp};
 use crate::cli::error::CliError;
 use crate::cli::print;
 
@@ -106,7 +106,7 @@ async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliE
             let (path, tokens) = (pin.metadata.path.as_str(), pin.metadata.tokens);
             let mut value = as_json(&pin.metadata);
             value["pinned_at"] = stamp(pin.pinned_at).into();
-            (format!("  {path} ({} tokens)\n", thousands(tokens)), value)
+            (format!("  {path} ({})\n", counted(tokens)), value)
         })
         .collect())
 }
@@ -146,11 +146,8 @@ pub(super) async fn usage(
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    // What is below `outputs/` is in the store's count and in none of the budget's.
-    let (documents, tokens) = (usage.documents, thousands(usage.tokens));
-    let _ = writeln!(text, "Documents: {documents}, {tokens} tokens");
-    let (outputs, tokens) = (usage.outputs, thousands(usage.output_tokens));
-    let _ = writeln!(text, "Outputs:   {outputs}, {tokens} tokens");
+    let _ = writeln!(text, "Documents: {}, {}", usage.documents, counted(usage.tokens));
+    let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, counted(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,100 @@
+//! `ikigai asset`, command by command.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::rig::{AGENT, get, host, put, read, with_each_store};
+
+#[test]
+fn what_is_written_is_listed_and_read_and_kept() {
+    with_each_store(|host| {
+        let ran = host.run(["asset", "list"]).expect_code(0);
+        assert!(ran.stdout().is_empty() && ran.stderr().starts_with("no documents"), "{ran}");
+        put(host, "blocks/a.md", b"one\n");
+        put(host, "ikigai:///blocks/a.md", b"two\n\0\xff");
+        let file = host.write("workspace/b.txt", "b", 0o644);
+        let file = file.to_str().expect("UTF-8");
+        let ran = host.run(["asset", "put", "b", file, "--json"]).expect_code(0).json();
+        assert_eq!(
+            (&ran["uri"], &ran["version"], &ran["tokens"]),
+            (&json!("ikigai:///b"), &json!(1), &json!(1))
+        );
+        let list = host.run(["asset", "list", "--json"]).expect_code(0).json();
+        let paths: Vec<_> = list["documents"].as_array().expect("a list").iter().collect();
+        assert_eq!((&paths[0]["path"], &paths[1]["path"]), (&json!("b"), &json!("blocks/a.md")));
+        let list = host.run(["asset", "list", "ikigai:///bl"]).expect_code(0).stdout();
+        assert!(list.contains("blocks/a.md") && !list.contains("b.txt"), "{list}");
+
+        let whole = host.run(["asset", "get", "a"]).expect_code(0);
+        assert_eq!(whole.stdout(), "two\n\0\u{fffd}");
+        assert_eq!(host.run(["asset", "get", "a", "--version", "1"]).stdout(), "one\n");
+        host.run(["asset", "get", "a", "--version", "7"]).expect_code(1);
+        host.run(["asset", "restore", "a", "1"]).expect_code(0);
+        let log = host.run(["asset", "log", "a", "--json"]).expect_code(0).json();
+        let causes = log["versions"].as_array().expect("a list").iter();
+        let causes: Vec<_> = causes.map(|it| it["replaced"]["cause"].clone()).collect();
+        assert!(causes.contains(&json!("write")) && causes.contains(&json!("restore")), "{log}");
+        assert_eq!(log["versions"][1]["replaced"]["agent"], AGENT);
+
+        host.run(["asset", "rm", "a"]).expect_code(0);
+        host.run(["asset", "get", "a"]).expect_code(1);
+        host.run(["asset", "restore", "blocks/a.md", "3"]).expect_code(0);
+        assert_eq!(get(host, "a"), "one\n");
+    });
+}
+
+#[test]
+fn pins_keep_their_order_and_say_what_they_did() {
+    with_each_store(|host| {
+        for path in ["blocks/a.md", "blocks/b.md", "outputs/1"] {
+            put(host, path, b"text");
+        }
+        let said = |args: &[&str]| host.run([&["asset"], args].concat()).expect_code(0).stdout();
+        assert_eq!(said(&["pin"]), "No pinned documents.\n");
+        assert_eq!(said(&["pin", "b"]), "Pinned: blocks/b.md\n");
+        assert_eq!(said(&["pin", "a"]), "Pinned: blocks/a.md\n");
+        assert_eq!(said(&["pin", "b"]), "Already pinned: blocks/b.md\n");
+        let pins = said(&["pin"]);
+        assert!(pins.find("b.md") < pins.find("a.md"), "{pins}");
+        assert_eq!(said(&["unpin", "b"]), "Unpinned: blocks/b.md\n");
+        assert_eq!(said(&["unpin", "b"]), "Not pinned: blocks/b.md\n");
+        let ran = host.run(["asset", "pin", "outputs/1"]).expect_code(1);
+        assert!(ran.stderr().contains("cannot be pinned"), "{ran}");
+        // Another's context is another's.
+        let other = host.run(["--agent", "other", "asset", "pin"]).expect_code(0);
+        assert_eq!(other.stdout(), "No pinned documents.\n");
+        let usage = host.run(["asset", "usage", "--json"]).expect_code(0).json();
+        assert_eq!((&usage["pinned_documents"], &usage["agent"]), (&json!(1), &json!(AGENT)));
+    });
+}
+
+#[test]
+fn references_that_lead_nowhere_are_found() {
+    let host = host();
+    host.write("workspace/src/db.c", "", 0o644);
+    put(&host, "blocks/a.md", b"see ikigai:///blocks/b.md, src/db.c\nand src/gone.c\n");
+    let readme = host.write("workspace/README.md", "ikigai:///blocks/a.md ikigai:///x\n", 0o644);
+    let readme = readme.to_str().expect("UTF-8");
+    let ran = host.run(["asset", "check", readme]).expect_code(1);
+    let lines: Vec<String> = ran.stdout().lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 3, "{ran}");
+    assert!(lines[0].starts_with("ikigai:///blocks/a.md:1: ikigai:///blocks/b.md: "), "{ran}");
+    assert!(lines[1].starts_with("ikigai:///blocks/a.md:2: src/gone.c: "), "{ran}");
+    assert!(lines[2].contains("README.md:1: ikigai:///x: "), "{ran}");
+    host.write("workspace/src/gone.c", "", 0o644);
+    put(&host, "blocks/b.md", b"");
+    host.run(["asset", "check"]).expect_code(0);
+}
+
+#[test]
+fn a_store_is_opened_by_whoever_needs_it_and_by_nobody_else() {
+    let host = host();
+    host.write("workspace/file", "text", 0o644);
+    assert_eq!(read(&host, "file")["output"], "text");
+    let data = host.home().join(".local/share/ikigai");
+    assert!(!data.exists(), "a call that needs no document made a store");
+    assert_eq!(read(&host, "ikigai:///none")["error_code"], "FILE_NOT_FOUND");
+    assert!(data.join("store.db").exists());
+    fs::remove_dir_all(data).expect("removed");
+}
