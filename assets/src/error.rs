@@ -197,10 +197,12 @@ impl Error {
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
             Self::Full(_) => ToolCode::NoSpace,
             Self::OutOfMemory => ToolCode::OutOfMemory,
-            Self::Unauthenticated(_) | Self::Denied { .. } | Self::Unsafe { .. } => {
-                ToolCode::PermissionDenied
-            }
-            Self::Locked { .. }
+            // Not `PermissionDenied`: to a tool that says that it is not granted documents,
+            // and here it is the host that the store does not let in.
+            Self::Unauthenticated(_)
+            | Self::Denied { .. }
+            | Self::Unsafe { .. }
+            | Self::Locked { .. }
             | Self::Slow { .. }
             | Self::Unreachable { .. }
             | Self::NotAStore { .. }

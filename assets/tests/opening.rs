@@ -100,7 +100,7 @@ fn what_others_have_a_hand_in_is_refused() {
         let expect_unsafe = async |place: &Place, reason: &str| {
             let error = refused(&place.url()).await;
             assert!(matches!(error, Error::Unsafe { .. }), "{error:?}");
-            assert_eq!(error.code(), ToolCode::PermissionDenied);
+            assert_eq!(error.code(), ToolCode::OpenFailed);
             assert!(error.to_string().ends_with(reason), "{error}");
             assert!(error.hint().is_some());
         };
@@ -312,7 +312,7 @@ async fn wrong_password(server: &Server) {
     for user in ["guarded:s3cret", "guarded", "nobody_s3cret"] {
         let error = refused(&url(user)).await;
         assert!(matches!(error, Error::Unauthenticated(_)), "{user}: {error:?}");
-        assert_eq!(error.code(), ToolCode::PermissionDenied);
+        assert_eq!(error.code(), ToolCode::OpenFailed);
         let shown = format!("{error} {error:?} {:?}", url(user));
         assert!(!shown.contains("s3cret") && !shown.contains("guarded"), "{shown}");
     }
@@ -352,7 +352,7 @@ async fn read_only_and_unprivileged(server: &Server) {
     write(&store, "x", b"1").await.expect("written");
     let error = refused(&as_role("stranger")).await;
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert_eq!(error.code(), ToolCode::PermissionDenied);
+    assert_eq!(error.code(), ToolCode::OpenFailed);
     server
         .psql("postgres", "ALTER DATABASE readonly SET default_transaction_read_only = on")
         .expect("set");
