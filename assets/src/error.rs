@@ -102,7 +102,8 @@ pub enum Error {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// No connection.
+    /// No connection, or none any more. Where it was lost while a change was being made
+    /// final, the change may have been made.
     #[error("cannot reach store `{store}`: {reason}")]
     Unreachable {
         /// The store.
