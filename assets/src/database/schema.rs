@@ -4,7 +4,7 @@
 use sqlx::SqlStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
-use super::{Database, Doing, Inner, Lock, Pool, Transaction, sqlite};
+use super::{Database, Doing, Inner, Lock, Row, Transaction, sqlite};
 use crate::error::{Error, Result};
 
 /// The table that says which migrations a store has. A name of its own: another program
@@ -33,7 +33,7 @@ enum State {
 /// Sees to it that the tables are there. A store that is up to date is only asked so.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
     let known = MIGRATIONS.len() as u64;
-    match judged(database, state(database).await?)? {
+    match judged(database, state(Asked::Store(database)).await?)? {
         State::At(version) if version == known => return Ok(()),
         State::New => sqlite::enter_wal(database).await?,
         _ => {}
@@ -43,7 +43,7 @@ pub(super) async fn ensure(database: &Database) -> Result<()> {
     // mark that they were made.
     let mut transaction = database.begin().await?;
     transaction.lock(&[Lock::Schema]).await?;
-    let state = state_within(&mut transaction).await?;
+    let state = state(Asked::Transaction(&mut transaction)).await?;
     if matches!(judged(database, state)?, State::At(version) if version == known) {
         return Ok(());
     }
@@ -103,44 +103,45 @@ const POSTGRES_STATE: &str = "SELECT \
 
 const VERSION: &str = "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
-async fn state(database: &Database) -> Result<State> {
-    let statement = match database.pool {
-        Pool::Sqlite(_) => SQLITE_STATE,
-        Pool::Postgres(_) => POSTGRES_STATE,
+/// What is asked: a store as it is, or as it is while a transaction holds it.
+enum Asked<'a, 't> {
+    Store(&'a Database),
+    Transaction(&'a mut Transaction<'t>),
+}
+
+impl Asked<'_, '_> {
+    async fn rows<T>(
+        &mut self,
+        statement: &'static str,
+        read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>> {
+        match self {
+            Self::Store(database) => database.rows(statement, &[], read).await,
+            Self::Transaction(transaction) => transaction.rows(statement, &[], read).await,
+        }
+    }
+
+    fn is_sqlite(&self) -> bool {
+        match self {
+            Self::Store(database) => database.url.is_sqlite(),
+            Self::Transaction(transaction) => transaction.database.url.is_sqlite(),
+        }
+    }
+}
+
+async fn state(mut asked: Asked<'_, '_>) -> Result<State> {
+    let (statement, ours) = if asked.is_sqlite() {
+        (SQLITE_STATE, sqlite::APPLICATION_ID)
+    } else {
+        (POSTGRES_STATE, 1)
     };
-    let marks = |row: &super::Row| Ok((row.int("mark")?, row.int("tables")?));
-    let marks = database.rows(statement, &[], marks).await?;
-    if !has_versions(database.url.is_sqlite(), &marks) {
-        return Ok(unversioned(&marks));
+    let marks = asked.rows(statement, |row| Ok((row.int("mark")?, row.int("tables")?))).await?;
+    match marks[..] {
+        [(0, 0)] => Ok(State::New),
+        [(mark, _)] if mark == ours => {
+            let versions = asked.rows(VERSION, |row| row.count("version")).await?;
+            Ok(State::At(versions.first().copied().unwrap_or(0)))
+        }
+        _ => Ok(State::Foreign("it holds the tables of another program")),
     }
-    let versions = database.rows(VERSION, &[], |row| row.count("version")).await?;
-    Ok(versioned(&versions))
-}
-
-async fn state_within(transaction: &mut Transaction<'_>) -> Result<State> {
-    let for_sqlite = matches!(transaction.inner, Inner::Sqlite(_));
-    let statement = if for_sqlite { SQLITE_STATE } else { POSTGRES_STATE };
-    let marks = |row: &super::Row| Ok((row.int("mark")?, row.int("tables")?));
-    let marks = transaction.rows(statement, &[], marks).await?;
-    if !has_versions(for_sqlite, &marks) {
-        return Ok(unversioned(&marks));
-    }
-    let versions = transaction.rows(VERSION, &[], |row| row.count("version")).await?;
-    Ok(versioned(&versions))
-}
-
-fn has_versions(for_sqlite: bool, marks: &[(i64, i64)]) -> bool {
-    let ours = if for_sqlite { sqlite::APPLICATION_ID } else { 1 };
-    marks.first().is_some_and(|(mark, _)| *mark == ours)
-}
-
-fn unversioned(marks: &[(i64, i64)]) -> State {
-    match marks {
-        [(0, 0)] => State::New,
-        _ => State::Foreign("it holds the tables of another program"),
-    }
-}
-
-fn versioned(versions: &[u64]) -> State {
-    State::At(versions.first().copied().unwrap_or(0))
 }
