@@ -5,6 +5,20 @@
 //! `pins`, older versions in `history`. Each operation is one statement or one transaction:
 //! a future that is dropped, or a process that dies, leaves all of it or nothing.
 
+/// Selects what `rows::metadata` reads, with what else is named, from `stored_assets` as the
+/// rest of the statement has it. A macro, since a statement is one literal.
+macro_rules! select_metadata {
+    ($(with $further:literal)? from $rest:literal) => {
+        concat!(
+            "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, version, \
+             read_only, updated_at",
+            $(", ", $further,)?
+            " FROM ",
+            $rest
+        )
+    };
+}
+
 mod change;
 mod history;
 mod pins;
@@ -74,7 +88,10 @@ impl Default for Retention {
 
 /// An open store. Its operations take `&self` and may run at once; share it in an `Arc`.
 ///
-/// It needs a Tokio runtime with time and I/O enabled, of either kind.
+/// It needs a Tokio runtime with time and I/O enabled, of either kind. The database is
+/// waited for without holding a thread; what an operation computes and copies itself, such
+/// as the occurrences that an edit replaces, holds the caller's for as long as a document of
+/// up to [`MAX_DOCUMENT_BYTES`] takes.
 pub struct Store {
     database: Database,
     budget: Budget,
@@ -114,8 +131,7 @@ impl Store {
     ///
     /// [`Error::NotFound`], and those of the database.
     pub async fn read(&self, path: &AssetPath) -> Result<Document> {
-        let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            version, read_only, updated_at, content FROM stored_assets WHERE path = $1";
+        let statement = select_metadata!(with "content" from "stored_assets WHERE path = $1");
         let found = self.database.rows(statement, &[path.value()], rows::document).await?;
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
@@ -131,12 +147,13 @@ impl Store {
     }
 
     /// The documents whose path starts with `prefix`, in the order of their bytes; all of
-    /// them for an empty one. The scheme may stand before it. No content is fetched.
+    /// them for an empty one. The scheme may stand before it. Of more than `limit`, the
+    /// first are given; `None` is for those who need all. No content is fetched.
     ///
     /// # Errors
     ///
     /// Those of the database.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<Metadata>> {
+    pub async fn list(&self, prefix: &str, limit: Option<u32>) -> Result<Vec<Metadata>> {
         let prefix = match prefix.strip_prefix(SCHEME) {
             Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
             None => prefix,
@@ -148,18 +165,19 @@ impl Store {
         // Bounds and not LIKE, which would need its wildcards escaped and uses the primary
         // key only under conditions.
         let (from, below) = (Value::Text(prefix), successor(prefix));
+        // Neither database has a word for no limit that the other knows.
+        let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
         match &below {
             Some(below) => {
-                let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, \
-                    tokens, version, read_only, updated_at FROM stored_assets \
-                    WHERE path >= $1 AND path < $2 ORDER BY path";
-                self.database.rows(statement, &[from, Value::Text(below)], rows::metadata).await
+                let statement = select_metadata!(from "stored_assets \
+                    WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3");
+                let values = [from, Value::Text(below), limit];
+                self.database.rows(statement, &values, rows::metadata).await
             }
             None => {
-                let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, \
-                    tokens, version, read_only, updated_at FROM stored_assets \
-                    WHERE path >= $1 ORDER BY path";
-                self.database.rows(statement, &[from], rows::metadata).await
+                let statement = select_metadata!(from "stored_assets \
+                    WHERE path >= $1 ORDER BY path LIMIT $2");
+                self.database.rows(statement, &[from, limit], rows::metadata).await
             }
         }
     }
@@ -199,8 +217,7 @@ impl Store {
 }
 
 /// A document without its content, by its path.
-const METADATA: &str = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-    version, read_only, updated_at FROM stored_assets WHERE path = $1";
+const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");
 
 /// Where a walk through all documents is. A document that is written meanwhile is seen if
 /// its path is still ahead.
@@ -216,9 +233,8 @@ impl Scan<'_> {
     ///
     /// Those of the database; it may be asked again.
     pub async fn next(&mut self) -> Result<Option<Document>> {
-        let statement = "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            version, read_only, updated_at, content FROM stored_assets \
-            WHERE path > $1 ORDER BY path LIMIT 1";
+        let statement = select_metadata!(with "content" from "stored_assets \
+            WHERE path > $1 ORDER BY path LIMIT 1");
         let values = [Value::Text(&self.after)];
         let found = one(self.store.database.rows(statement, &values, rows::document).await?);
         if let Some(document) = &found {

@@ -149,7 +149,7 @@ fn sixteen_processes_lose_no_edit(store: &str) {
 fn sixteen_processes_open_a_new_store(store: &str) {
     together("open", store);
     let url = StoreUrl::parse(store).expect("an address");
-    let listed = runtime().block_on(async { open(&url).await.list("opened/").await });
+    let listed = runtime().block_on(async { open(&url).await.list("opened/", None).await });
     assert_eq!(listed.expect("listed").len(), PROCESSES);
 }
 
@@ -407,7 +407,7 @@ fn futures_go_to_other_threads() {
         sendable(store.restore(&x, 1, &who));
         sendable(store.remove(&x, &who, Expected::Any));
         sendable(store.set_read_only(&x, true));
-        sendable(store.list(""));
+        sendable(store.list("", None));
         sendable(store.scan().next());
         sendable(store.log(&x));
         sendable(store.version(&x, 1));

@@ -46,7 +46,7 @@ async fn only_content_is_paid_for() {
     let store = open().await;
     let metadata = store.metadata(&path).await.expect("metadata");
     assert_eq!((metadata.size, metadata.version), (content.len() as u64, 2));
-    let listed = store.list("").await.expect("a list");
+    let listed = store.list("", None).await.expect("a list");
     assert_eq!(listed, [metadata]);
     let log = store.log(&path).await.expect("a log");
     assert!(log.len() == 2 && log.iter().all(|version| version.size == content.len() as u64));

@@ -69,12 +69,8 @@ impl Store {
     ///
     /// Those of the database.
     pub async fn pins(&self, agent: &Agent) -> Result<Vec<Pin>> {
-        let statement = "SELECT d.path AS path, \
-            CAST(octet_length(d.content) AS BIGINT) AS size, d.tokens AS tokens, \
-            d.version AS version, d.read_only AS read_only, d.updated_at AS updated_at, \
-            p.pinned_at AS pinned_at \
-            FROM asset_pins p JOIN stored_assets d ON d.path = p.path \
-            WHERE p.agent = $1 ORDER BY p.pinned_at, p.path";
+        let statement = select_metadata!(with "pinned_at" from "asset_pins \
+            JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");
         self.database.rows(statement, &[Value::Text(agent.as_str())], rows::pin).await
     }
 
@@ -84,12 +80,8 @@ impl Store {
     ///
     /// Those of the database.
     pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Document>> {
-        let statement = "SELECT d.path AS path, \
-            CAST(octet_length(d.content) AS BIGINT) AS size, d.tokens AS tokens, \
-            d.version AS version, d.read_only AS read_only, d.updated_at AS updated_at, \
-            d.content AS content \
-            FROM asset_pins p JOIN stored_assets d ON d.path = p.path \
-            WHERE p.agent = $1 ORDER BY p.pinned_at, p.path";
+        let statement = select_metadata!(with "content" from "asset_pins \
+            JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");
         self.database.rows(statement, &[Value::Text(agent.as_str())], rows::document).await
     }
 }

@@ -140,7 +140,7 @@ pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
         store.write(&path(name), b"12345", &ann(), Expected::Any).await.expect("written");
     }
     let listed = async |prefix: &str| -> Vec<String> {
-        let found = store.list(prefix).await.expect("listed");
+        let found = store.list(prefix, None).await.expect("listed");
         assert!(found.iter().all(|document| (document.size, document.tokens) == (5, 2)));
         found.iter().map(|document| document.path.to_string()).collect()
     };
@@ -157,6 +157,13 @@ pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
     assert_eq!(listed("\u{10ffff}").await, ["\u{10ffff}/x"], "the last of all");
     assert_eq!(listed("a\0").await, [""; 0]);
     assert_eq!(listed("c").await, [""; 0]);
+    for (limit, expected) in [(0, 0), (1, 1), (6, 6), (7, 6), (u32::MAX, 6)] {
+        let found = store.list("a", Some(limit)).await.expect("listed");
+        let found: Vec<_> = found.iter().map(|document| document.path.as_str()).collect();
+        assert_eq!(found, ["a%", "a/b", "a/c", "a0", "a_", "ab"][..expected], "at most {limit}");
+    }
+    assert_eq!(store.list("\u{10ffff}", Some(0)).await.expect("listed"), []);
+    assert_eq!(store.list("", Some(2)).await.expect("listed").len(), 2);
 }
 
 pub(crate) async fn paths_are_told_apart(place: &Place<'_>) {

@@ -57,7 +57,7 @@ pub(crate) async fn a_removed_document_comes_back(place: &Place<'_>) {
     store.write(&x, b"one", &ann(), Expected::Any).await.expect("written");
     store.remove(&x, &by, Expected::Any).await.expect("removed");
     assert!(matches!(store.read(&x).await, Err(Error::NotFound(_))));
-    assert!(store.list("").await.expect("listed").is_empty());
+    assert!(store.list("", None).await.expect("listed").is_empty());
     let log = store.log(&x).await.expect("a log");
     assert_eq!(log.len(), 1);
     assert_eq!(log[0].replaced.as_ref().map(|end| end.cause), Some(Cause::Remove));
@@ -117,7 +117,7 @@ pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
     let day = Duration::from_secs(86400);
     assert_eq!(store.prune_outputs(day).await.expect("pruned"), 0, "none is so old");
     assert_eq!(store.prune_outputs(Duration::ZERO).await.expect("pruned"), 119);
-    let left = store.list("").await.expect("listed");
+    let left = store.list("", None).await.expect("listed");
     let left: Vec<_> = left.iter().map(|document| document.path.as_str()).collect();
     assert_eq!(left, ["blocks/outputs/x", "output", "outputs", "outputs/1", "outputs0"]);
     assert!(matches!(store.log(&path("outputs/0")).await, Err(Error::NotFound(_))));
