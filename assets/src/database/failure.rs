@@ -108,8 +108,8 @@ fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Opt
         "42501" => Error::Denied { store, reason },
         // Serialization failure, deadlock, and a row that another made first.
         "40001" | "40P01" | "23505" => Error::Contended(store),
-        // `statement_timeout` ran out at the server.
-        "57014" => Error::Slow { store, waited },
+        // `statement_timeout` and `idle_in_transaction_session_timeout` ran out at the server.
+        "57014" | "25P03" => Error::Slow { store, waited },
         _ => match code.get(..2)? {
             "28" => Error::Unauthenticated(store),
             // No such database, connection lost, no connections left, shutting down.
@@ -118,4 +118,23 @@ fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Opt
             _ => return None,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::postgres;
+    use crate::error::Error;
+    use crate::store_url::StoreUrl;
+
+    #[test]
+    fn a_transaction_that_paused_too_long_was_slow() {
+        let store = StoreUrl::parse("postgres://db.example/team").expect("an address");
+        let waited = Duration::from_secs(30);
+        for code in ["57014", "25P03"] {
+            let error = postgres(&store, waited, code, "terminating");
+            assert!(matches!(error, Some(Error::Slow { .. })), "{code}: {error:?}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use sqlx::SqlStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
 use super::{Database, Doing, Inner, Lock, Row, Transaction, sqlite};
+use crate::backoff::retried;
 use crate::error::{Error, Result};
 
 /// The table that says which migrations a store has. A name of its own: another program
@@ -38,9 +39,14 @@ pub(super) async fn ensure(database: &Database) -> Result<()> {
         State::New => sqlite::enter_wal(database).await?,
         _ => {}
     }
-    // Several processes may get here at once; one of them passes, and those who come
-    // after it find nothing left to do. All migrations are one transaction, and so is the
-    // mark that they were made.
+    retried(|| bring_up_to_date(database)).await
+}
+
+/// Several processes may get here at once; one of them passes, and those who come after it
+/// find nothing left to do. All migrations are one transaction, and so is the mark that they
+/// were made.
+async fn bring_up_to_date(database: &Database) -> Result<()> {
+    let known = MIGRATIONS.len() as u64;
     let mut transaction = database.begin().await?;
     transaction.lock(&[Lock::Schema]).await?;
     let state = state(Asked::Transaction(&mut transaction)).await?;

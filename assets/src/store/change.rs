@@ -10,17 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use memchr::memmem::Finder;
 
 use super::{MAX_DOCUMENT_BYTES, METADATA, Store, int, micros, now, one, rows};
-use crate::backoff::Backoff;
+use crate::backoff::retried;
 use crate::budget::{Purpose, Sum};
 use crate::database::{Lock, Transaction, Value};
 use crate::document::{Agent, Author, Cause, Edited, Expected, Metadata, Written};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 use crate::tokens::tokens;
-
-/// How often a transaction is begun anew. The locks keep those who use them apart, so that
-/// it takes somebody else, or a server that resolves a deadlock, to need one at all.
-const RETRIES: u32 = 16;
 
 /// What shall become of a document.
 #[derive(Clone, Copy)]
@@ -111,14 +107,17 @@ impl Store {
     ///
     /// [`Error::NotFound`], and those of the database.
     pub async fn set_read_only(&self, path: &AssetPath, read_only: bool) -> Result<()> {
-        let mut transaction = self.database.begin().await?;
-        transaction.lock(&[Lock::Document(path.as_str())]).await?;
-        let statement = "UPDATE stored_assets SET read_only = $2 WHERE path = $1";
-        let values = [path.value(), Value::Flag(read_only)];
-        if transaction.execute(statement, &values).await? == 0 {
-            return Err(Error::NotFound(path.clone()));
-        }
-        transaction.commit().await
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            transaction.lock(&[Lock::Document(path.as_str())]).await?;
+            let statement = "UPDATE stored_assets SET read_only = $2 WHERE path = $1";
+            let values = [path.value(), Value::Flag(read_only)];
+            if transaction.execute(statement, &values).await? == 0 {
+                return Err(Error::NotFound(path.clone()));
+            }
+            transaction.commit().await
+        })
+        .await
     }
 
     async fn change(
@@ -127,17 +126,7 @@ impl Store {
         author: &Author,
         change: Change<'_>,
     ) -> Result<Changed> {
-        let mut backoff = Backoff::new(RETRIES);
-        loop {
-            match self.attempt(path, author, change).await {
-                Err(Error::Contended(store)) => {
-                    if !backoff.pause().await {
-                        return Err(Error::Contended(store));
-                    }
-                }
-                done => return done,
-            }
-        }
+        retried(|| self.attempt(path, author, change)).await
     }
 
     async fn attempt(

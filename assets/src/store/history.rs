@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Store, before_now, int, one, rows};
+use crate::backoff::retried;
 use crate::database::{Lock, Row, Value};
 use crate::document::{Snapshot, Version};
 use crate::error::{Error, Result};
@@ -72,20 +73,26 @@ impl Store {
             if paths.is_empty() {
                 return Ok(pruned);
             }
-            let mut transaction = self.database.begin().await?;
-            transaction.lock(&locks(&paths)).await?;
-            for path in &paths {
-                // Looked at again: it may have been written since.
-                let statement = "DELETE FROM stored_assets \
-                    WHERE path = $1 AND updated_at < $2 AND NOT read_only";
-                if transaction.execute(statement, &[path.value(), oldest]).await? > 0 {
-                    let statement = "DELETE FROM asset_versions WHERE path = $1";
-                    transaction.execute(statement, &[path.value()]).await?;
-                    pruned += 1;
-                }
-            }
-            transaction.commit().await?;
+            pruned += retried(|| self.remove_outputs(&paths, oldest)).await?;
         }
+    }
+
+    async fn remove_outputs(&self, paths: &[AssetPath], oldest: Value<'_>) -> Result<u64> {
+        let mut transaction = self.database.begin().await?;
+        transaction.lock(&locks(paths)).await?;
+        let mut removed = 0;
+        for path in paths {
+            // Looked at again: it may have been written since.
+            let statement = "DELETE FROM stored_assets \
+                WHERE path = $1 AND updated_at < $2 AND NOT read_only";
+            if transaction.execute(statement, &[path.value(), oldest]).await? > 0 {
+                let statement = "DELETE FROM asset_versions WHERE path = $1";
+                transaction.execute(statement, &[path.value()]).await?;
+                removed += 1;
+            }
+        }
+        transaction.commit().await?;
+        Ok(removed)
     }
 
     /// Removes the versions that were replaced longer ago than [`super::Retention::age`],
@@ -106,14 +113,20 @@ impl Store {
             if paths.is_empty() {
                 return Ok(pruned);
             }
-            let mut transaction = self.database.begin().await?;
-            transaction.lock(&locks(&paths)).await?;
-            for path in &paths {
-                let statement = "DELETE FROM asset_versions WHERE path = $1 AND replaced_at < $2";
-                pruned += transaction.execute(statement, &[path.value(), oldest]).await?;
-            }
-            transaction.commit().await?;
+            pruned += retried(|| self.remove_versions(&paths, oldest)).await?;
         }
+    }
+
+    async fn remove_versions(&self, paths: &[AssetPath], oldest: Value<'_>) -> Result<u64> {
+        let mut transaction = self.database.begin().await?;
+        transaction.lock(&locks(paths)).await?;
+        let mut removed = 0;
+        for path in paths {
+            let statement = "DELETE FROM asset_versions WHERE path = $1 AND replaced_at < $2";
+            removed += transaction.execute(statement, &[path.value(), oldest]).await?;
+        }
+        transaction.commit().await?;
+        Ok(removed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::change::sum;
 use super::{METADATA, Store, now, one, rows};
+use crate::backoff::retried;
 use crate::budget::Purpose;
 use crate::database::{Lock, Value};
 use crate::document::{Agent, Document, Pin, Pinned};
@@ -19,6 +20,10 @@ impl Store {
         if path.is_output() {
             return Err(Error::Unpinnable(path.clone()));
         }
+        retried(|| self.attempt_to_pin(agent, path)).await
+    }
+
+    async fn attempt_to_pin(&self, agent: &Agent, path: &AssetPath) -> Result<Pinned> {
         let mut transaction = self.database.begin().await?;
         // The document's: nobody makes it larger between the check and the commit.
         let locks = [Lock::Document(path.as_str()), Lock::Agent(agent.as_str())];
@@ -55,12 +60,15 @@ impl Store {
     ///
     /// Those of the database.
     pub async fn unpin(&self, agent: &Agent, path: &AssetPath) -> Result<bool> {
-        let mut transaction = self.database.begin().await?;
-        let statement = "DELETE FROM asset_pins WHERE agent = $1 AND path = $2";
-        let values = [Value::Text(agent.as_str()), path.value()];
-        let removed = transaction.execute(statement, &values).await?;
-        transaction.commit().await?;
-        Ok(removed > 0)
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            let statement = "DELETE FROM asset_pins WHERE agent = $1 AND path = $2";
+            let values = [Value::Text(agent.as_str()), path.value()];
+            let removed = transaction.execute(statement, &values).await?;
+            transaction.commit().await?;
+            Ok(removed > 0)
+        })
+        .await
     }
 
     /// What an agent has pinned, in the order in which it was, with its tokens.
