@@ -126,7 +126,8 @@ pub struct Metadata {
     /// What it counts in a budget: [`crate::tokens`] of its size.
     pub tokens: u64,
     /// 1 for a new document, one more with each change. A document that is removed and
-    /// written anew goes on counting where its history ends.
+    /// written anew goes on counting for as long as its history is kept; when all of that is
+    /// pruned it is a new one, and has the numbers of the old one again.
     pub version: u64,
     /// Whether changes are refused.
     pub read_only: bool,

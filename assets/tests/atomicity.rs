@@ -403,6 +403,7 @@ fn futures_go_to_other_threads() {
         sendable(Store::open(&StoreUrl::memory(), &Options::default()));
         sendable(store.read(&x));
         sendable(store.write(&x, b"", &by, Expected::Any));
+        sendable(store.put(&x, b"", &by, Expected::Any, true));
         sendable(store.edit(&x, b"a", b"b", true, &by));
         sendable(store.restore(&x, 1, &who));
         sendable(store.remove(&x, &who, Expected::Any));

@@ -97,6 +97,7 @@ fn run(kind: &Kind) {
         documents::no_larger_than_the_largest,
         documents::not_there,
         documents::paths_are_told_apart,
+        documents::put_decides_the_flag,
         documents::read_only,
         documents::scanning,
         documents::written_and_read,

@@ -21,10 +21,21 @@ use crate::tokens::tokens;
 /// What shall become of a document.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    Write { content: &'a [u8], expected: Expected },
+    /// `read_only` is what becomes of the flag; without it, a document that has it is refused.
+    Write { content: &'a [u8], expected: Expected, read_only: Option<bool> },
     Edit { old: &'a [u8], new: &'a [u8], all: bool },
     Restore { version: u64 },
     Remove { expected: Expected },
+}
+
+impl Change<'_> {
+    /// What the flag shall be, where this says so.
+    fn read_only(self) -> Option<bool> {
+        match self {
+            Self::Write { read_only, .. } => read_only,
+            Self::Edit { .. } | Self::Restore { .. } | Self::Remove { .. } => None,
+        }
+    }
 }
 
 /// What became of it.
@@ -49,7 +60,29 @@ impl Store {
         author: &Author,
         expected: Expected,
     ) -> Result<Written> {
-        let changed = self.change(path, author, Change::Write { content, expected }).await?;
+        let write = Change::Write { content, expected, read_only: None };
+        let changed = self.change(path, author, write).await?;
+        Ok(Written { version: changed.version, tokens: changed.tokens })
+    }
+
+    /// Writes a whole document as [`Store::write`] does, but also one that refuses changes;
+    /// from then on it refuses them or takes them, as `read_only` says. Both happen or
+    /// neither: a write that is refused leaves the flag as it was. For people; what protects
+    /// a document from a tool is that a tool cannot do this.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::write`] without [`Error::ReadOnly`].
+    pub async fn put(
+        &self,
+        path: &AssetPath,
+        content: &[u8],
+        author: &Author,
+        expected: Expected,
+        read_only: bool,
+    ) -> Result<Written> {
+        let write = Change::Write { content, expected, read_only: Some(read_only) };
+        let changed = self.change(path, author, write).await?;
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
@@ -160,9 +193,13 @@ impl Store {
                 return Ok(Changed { version, tokens, replacements });
             }
             (_, Some(before)) => {
-                self.update_row(&mut transaction, &before, author, &content).await?
+                let read_only = change.read_only().unwrap_or(before.read_only);
+                self.update_row(&mut transaction, &before, author, &content, read_only).await?
             }
-            (_, None) => self.insert_row(&mut transaction, path, author, &content).await?,
+            (_, None) => {
+                let read_only = change.read_only().unwrap_or(false);
+                self.insert_row(&mut transaction, path, author, &content, read_only).await?
+            }
         };
         transaction.commit().await?;
         Ok(Changed { replacements, ..changed })
@@ -174,6 +211,7 @@ impl Store {
         before: &Metadata,
         author: &Author,
         content: &[u8],
+        read_only: bool,
     ) -> Result<Changed> {
         let path = &before.path;
         let tokens = self.admit(transaction, path, Some(before), author, content).await?;
@@ -181,7 +219,7 @@ impl Store {
         // The version is compared although the document is locked: whoever writes to the
         // table without the locks, by hand or from another program, is noticed here.
         let statement = "UPDATE stored_assets \
-            SET content = $3, tokens = $4, version = $5, updated_at = $6 \
+            SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7 \
             WHERE path = $1 AND version = $2";
         let version = before.version + 1;
         let values = [
@@ -191,6 +229,7 @@ impl Store {
             int(tokens),
             int(version),
             Value::Int(now()),
+            Value::Flag(read_only),
         ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
@@ -202,19 +241,26 @@ impl Store {
         path: &AssetPath,
         author: &Author,
         content: &[u8],
+        read_only: bool,
     ) -> Result<Changed> {
         let tokens = self.admit(transaction, path, None, author, content).await?;
-        // Numbers are not given out twice, so that a version that someone has read is
-        // never mistaken for another of the same number.
+        // Not a number that the history still has: a version that someone has read is not
+        // mistaken for another for as long as any of its document is kept.
         let statement = "SELECT COALESCE(MAX(version), 0) AS version \
             FROM asset_versions WHERE path = $1";
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
         let version = one(last).unwrap_or(0) + 1;
         let statement = "INSERT INTO stored_assets \
             (path, content, tokens, version, read_only, updated_at) \
-            VALUES ($1, $2, $3, $4, FALSE, $5)";
-        let values =
-            [path.value(), Value::Bytes(content), int(tokens), int(version), Value::Int(now())];
+            VALUES ($1, $2, $3, $4, $5, $6)";
+        let values = [
+            path.value(),
+            Value::Bytes(content),
+            int(tokens),
+            int(version),
+            Value::Flag(read_only),
+            Value::Int(now()),
+        ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
     }
@@ -339,7 +385,7 @@ fn admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -
         }
         Change::Edit { .. } | Change::Restore { .. } => {}
     }
-    if before.is_some_and(|before| before.read_only) {
+    if before.is_some_and(|before| before.read_only) && change.read_only().is_none() {
         return Err(Error::ReadOnly(path.clone()));
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use ikigai_assets::{Error, Expected, MAX_DOCUMENT_BYTES, PathError};
+use ikigai_assets::{Budget, Error, Expected, MAX_DOCUMENT_BYTES, Options, PathError};
 use ikigai_protocol::ToolCode;
 
 use crate::{Place, agent, ann, path};
@@ -133,6 +133,35 @@ pub(crate) async fn read_only(place: &Place<'_>) {
     store.pin(&by, &x).await.expect("it can still be pinned");
     store.set_read_only(&x, false).await.expect("set");
     store.write(&x, b"b", &ann(), Expected::Any).await.expect("written");
+}
+
+pub(crate) async fn put_decides_the_flag(place: &Place<'_>) {
+    let budget = Budget(10);
+    let store = place.store_with(&Options { budget, ..Options::default() }).await;
+    let x = path("x");
+    let put = async |content: &[u8], expected, read_only| {
+        let put = store.put(&x, content, &ann(), expected, read_only).await;
+        put.map(|written| written.version)
+    };
+    let now = async || {
+        let document = store.read(&x).await.expect("there");
+        (document.content, document.metadata.version, document.metadata.read_only)
+    };
+    assert_eq!(put(b"a", Expected::Absent, true).await.expect("a new one"), 1);
+    assert_eq!(now().await, (b"a".to_vec(), 1, true));
+    assert_eq!(put(b"b", Expected::Any, true).await.expect("a protected one"), 2);
+    assert_eq!(now().await, (b"b".to_vec(), 2, true));
+    let error = store.write(&x, b"", &ann(), Expected::Any).await.expect_err("protected");
+    assert!(matches!(error, Error::ReadOnly(_)), "{error:?}");
+    let error = put(&[b'x'; 41], Expected::Any, false).await.expect_err("too much");
+    assert!(matches!(error, Error::BudgetExceeded(_)), "{error:?}");
+    let error = put(b"c", Expected::Version(1), false).await.expect_err("changed");
+    assert!(matches!(error, Error::Changed { .. }), "{error:?}");
+    assert_eq!(now().await, (b"b".to_vec(), 2, true), "a refusal leaves it protected");
+    assert_eq!(put(b"c", Expected::Version(2), false).await.expect("lifted"), 3);
+    assert_eq!(now().await, (b"c".to_vec(), 3, false));
+    store.write(&x, b"d", &ann(), Expected::Any).await.expect("it takes changes");
+    assert_eq!(store.log(&x).await.expect("a log").len(), 4, "each left a version");
 }
 
 pub(crate) async fn listing_by_prefix(place: &Place<'_>) {

@@ -100,6 +100,8 @@ pub(crate) async fn bounded_by_age(place: &Place<'_>) {
     assert!(pruned >= 2, "what was replaced last, and what was removed: {pruned}");
     assert_eq!(store.log(&x).await.expect("a log").len(), 1);
     assert!(matches!(store.log(&y).await, Err(Error::NotFound(_))));
+    let written = store.write(&y, b"new", &ann(), Expected::Absent).await.expect("written");
+    assert_eq!(written.version, 1, "nothing is left that it could be mistaken for");
     assert_eq!(store.read(&x).await.expect("untouched").content, b"3");
 }
 
