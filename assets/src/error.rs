@@ -123,7 +123,8 @@ pub enum Error {
         /// What the server said.
         reason: String,
     },
-    /// Others could put what they like into the file.
+    /// Others could put what they like into the file: they may write to it or to its
+    /// directory, or own one of them. Only what belongs to the user or to root is taken.
     #[error("store `{}` is not safe to use: {reason}", path.display())]
     Unsafe {
         /// The file or the directory.
@@ -229,7 +230,7 @@ impl Error {
             Self::Slow { .. } => Some("see how the server is doing"),
             Self::Unreachable { .. } => Some("see whether it is there; `--store` names another"),
             Self::Unauthenticated(_) => Some("see the user and the password in its address"),
-            Self::Unsafe { .. } => Some("`chmod go-w` it, or put the store elsewhere"),
+            Self::Unsafe { .. } => Some("`chmod go-w` it if it is yours, or put the store elsewhere"),
             Self::NotAStore { .. } => Some("`--store` names another"),
             Self::Newer { .. } => Some("use the newer ikigai; nothing was changed"),
             _ => None,

@@ -101,7 +101,11 @@ pub struct Store {
 impl Store {
     /// Opens a store, and makes it if it is a file that is not there or an empty database.
     ///
-    /// Any number of processes may do so at once. A store that is up to date is asked two
+    /// A file and its directory must belong to the user or to root, and nobody else may be
+    /// able to write to them; what is missing of both is made so. A directory for all, such
+    /// as `/tmp`, will not do.
+    ///
+    /// Any number of processes may open one at once. A store that is up to date is asked two
     /// things and left as it is.
     ///
     /// # Errors

@@ -41,7 +41,11 @@ pub(super) fn memory(options: &Options) -> SqlitePool {
 }
 
 pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
-    prepare(path)?;
+    // What is opened is what was prepared: a relative path that starts with `file:` would be
+    // a URI to SQLite, and connections are made after this returns, wherever the process
+    // is by then.
+    let path = std::path::absolute(path).map_err(|error| unreachable(path, &error))?;
+    prepare(&path)?;
     let connection = connection(options).filename(path);
     Ok(SqlitePoolOptions::new()
         .max_connections(CONNECTIONS)
@@ -85,13 +89,11 @@ pub(super) async fn enter_wal(database: &Database) -> Result<()> {
 
 /// Sees to the file and to its directory, and makes those that are missing: 0700 and 0600.
 ///
-/// Between these checks and the opening nobody else can put another file into the place:
-/// the directory is the owner's, or sticky.
+/// Between these checks and the opening nobody else can put another file into the place,
+/// and later nobody can put one beside it: only the user and root may write to the directory.
 fn prepare(path: &Path) -> Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    // The root, which has no parent, is no file.
+    let directory = path.parent().unwrap_or(path);
     let unreachable = |error| unreachable(path, &error);
     if !directory.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unreachable)?;
@@ -113,16 +115,27 @@ fn prepare(path: &Path) -> Result<()> {
     }
 }
 
+/// A sticky directory, such as `/tmp`, is refused too: nobody can take the file away there,
+/// but anyone can make a `-journal` or `-wal` that is missing, and SQLite would put what that
+/// says into the store.
 fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
-    const STICKY: u32 = 0o1000;
     let refused = |reason| Err(Error::Unsafe { path: path.to_owned(), reason });
     if !metadata.is_dir() {
         return refused("its directory is none");
     }
-    if metadata.mode() & 0o022 != 0 && metadata.mode() & STICKY == 0 {
-        return refused("others may replace files in its directory");
+    if metadata.mode() & 0o022 != 0 {
+        return refused("others may make files in its directory");
+    }
+    if !is_trusted(metadata) {
+        return refused("its directory belongs to another user");
     }
     Ok(())
+}
+
+/// Whether it belongs to the user or to root, who can do anything anyway. To root another
+/// user's is as foreign as to anyone: that user could have it write elsewhere.
+fn is_trusted(metadata: &fs::Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
 }
 
 /// Whether the file is there; refused where others have a hand in it.
@@ -142,9 +155,7 @@ fn check_file(path: &Path) -> Result<bool> {
     if metadata.mode() & 0o022 != 0 {
         return refused("others may write to it");
     }
-    let user = rustix::process::geteuid().as_raw();
-    // The superuser may look at anyone's store; another's is no place for anyone else.
-    if metadata.uid() != user && metadata.uid() != 0 && user != 0 {
+    if !is_trusted(&metadata) {
         return refused("it belongs to another user");
     }
     Ok(true)
