@@ -230,7 +230,9 @@ impl Error {
             Self::Slow { .. } => Some("see how the server is doing"),
             Self::Unreachable { .. } => Some("see whether it is there; `--store` names another"),
             Self::Unauthenticated(_) => Some("see the user and the password in its address"),
-            Self::Unsafe { .. } => Some("`chmod go-w` it if it is yours, or put the store elsewhere"),
+            Self::Unsafe { .. } => {
+                Some("`chmod go-w` it if it is yours, or put the store elsewhere")
+            }
             Self::NotAStore { .. } => Some("`--store` names another"),
             Self::Newer { .. } => Some("use the newer ikigai; nothing was changed"),
             _ => None,

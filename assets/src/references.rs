@@ -2,37 +2,56 @@
 //!
 //! Files that a text names are the caller's to find: only it knows what they are relative to.
 
-use crate::path::{AssetPath, PathError, SCHEME};
+use crate::path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME};
+
+/// The longest text, in bytes, that is looked at as one URI: the longest there is, and room
+/// for the punctuation of a sentence behind it.
+const LONGEST: usize = SCHEME.len() + "/".len() + MAX_PATH_BYTES + 64;
 
 /// A URI in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference<'a> {
     /// The byte of the text at which it starts.
     pub at: usize,
-    /// The URI as written, without the punctuation that ends a sentence.
+    /// The URI as written, without the punctuation that ends a sentence. One that is too
+    /// long for any document is cut off: at most 1,098 bytes.
     pub uri: &'a str,
     /// The document that it names, or why it can name none.
     pub path: Result<AssetPath, PathError>,
 }
 
-/// Every `ikigai://…` in `text`, in order, repeated ones too.
+/// Every `ikigai://…` in `text`, in order, repeated ones too, and those within others.
 ///
 /// A URI ends before whitespace, a control character or one of `<>"` and the backtick,
 /// which Markdown and HTML put around links; then `.,;:!?'*_` at its end, and brackets that
 /// it did not open, are the sentence's. The scheme alone is no reference: that is how one
 /// speaks of it.
+///
+/// Time and memory grow with the text and not faster, whatever a tool has written there.
 pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
-    text.match_indices(SCHEME).filter_map(|(at, _)| {
+    // One end serves all URIs before it.
+    let mut end = 0;
+    text.match_indices(SCHEME).filter_map(move |(at, _)| {
+        if end <= at {
+            end = at + upto_delimiter(&text[at..]).len();
+        }
         // `x-ikigai://` is a scheme of its own.
         let inside_word = text[..at].ends_with(|c: char| c.is_alphanumeric() || "+-".contains(c));
-        let uri = without_punctuation(upto_delimiter(&text[at..]));
-        let names_something = uri.len() > SCHEME.len() && uri.trim_end_matches('/').len() > 7;
-        (!inside_word && names_something).then(|| Reference {
-            at,
-            uri,
-            path: AssetPath::parse(uri),
-        })
+        (!inside_word).then(|| reference(at, &text[at..end])).flatten()
     })
+}
+
+/// What starts at `at` with the scheme and goes on to a delimiter.
+fn reference(at: usize, whole: &str) -> Option<Reference<'_>> {
+    if whole.len() > LONGEST {
+        let rest = &whole[SCHEME.len()..];
+        let bytes = rest.strip_prefix('/').unwrap_or(rest).len();
+        let uri = &whole[..whole.floor_char_boundary(LONGEST)];
+        return Some(Reference { at, uri, path: Err(PathError::TooLong { bytes }) });
+    }
+    let uri = without_punctuation(whole);
+    let names_something = uri.len() > SCHEME.len() && uri.trim_end_matches('/').len() > 7;
+    names_something.then(|| Reference { at, uri, path: AssetPath::parse(uri) })
 }
 
 fn upto_delimiter(text: &str) -> &str {
@@ -41,31 +60,27 @@ fn upto_delimiter(text: &str) -> &str {
 }
 
 fn without_punctuation(uri: &str) -> &str {
-    let mut rest = uri;
-    loop {
-        let shorter = rest.trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', '*', '_']);
-        let shorter = match shorter.chars().next_back() {
-            Some(')') if unopened(shorter, '(', ')') => &shorter[..shorter.len() - 1],
-            Some(']') if unopened(shorter, '[', ']') => &shorter[..shorter.len() - 1],
-            Some('}') if unopened(shorter, '{', '}') => &shorter[..shorter.len() - 1],
-            _ => shorter,
-        };
-        if shorter.len() == rest.len() {
-            return rest;
+    // How many of each closing bracket are the sentence's, if they are at the end.
+    let mut unopened = [('(', ')'), ('[', ']'), ('{', '}')].map(|(open, close)| {
+        let opened = uri.matches(open).count();
+        (close, uri.matches(close).count().saturating_sub(opened))
+    });
+    uri.trim_end_matches(|last: char| match unopened.iter_mut().find(|(close, _)| *close == last) {
+        Some((_, 0)) => false,
+        Some((_, left)) => {
+            *left -= 1;
+            true
         }
-        rest = shorter;
-    }
-}
-
-fn unopened(text: &str, open: char, close: char) -> bool {
-    text.matches(close).count() > text.matches(open).count()
+        None => ".,;:!?'*_".contains(last),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::references;
+    use super::{LONGEST, references};
+    use crate::path::{AssetPath, MAX_PATH_BYTES, PathError};
 
     fn uris(text: &str) -> Vec<&str> {
         references(text).map(|found| found.uri).collect()
@@ -103,6 +118,43 @@ mod tests {
         let found: Vec<_> = references("at ikigai:///a/../b").collect();
         assert_eq!((found.len(), found[0].at), (1, 3));
         assert!(found[0].path.is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_off() {
+        let longest = format!("ikigai:///{}", "é".repeat(MAX_PATH_BYTES / 2));
+        let text = format!("({longest}).");
+        let found: Vec<_> = references(&text).collect();
+        assert_eq!((found.len(), found[0].uri), (1, &*longest));
+        assert_eq!(found[0].path, AssetPath::parse(&longest));
+        let text = format!("{longest}{}", "é".repeat(1000));
+        let found: Vec<_> = references(&text).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, Err(PathError::TooLong { bytes: MAX_PATH_BYTES + 2000 }));
+        assert!(
+            text.starts_with(found[0].uri) && (LONGEST - 1..=LONGEST).contains(&found[0].uri.len())
+        );
+        assert_eq!(LONGEST, 1098, "as the documentation says");
+    }
+
+    /// Quadratic work would take minutes for these.
+    #[test]
+    fn megabytes_that_are_nothing_but_beginnings_and_ends() {
+        const MANY: usize = 4 << 20;
+        let nested = "ikigai://".repeat(MANY / 9);
+        assert_eq!(references(&nested).count(), MANY / 9 - 1, "the last is the scheme alone");
+        let spaced = format!("{nested}/a {nested}");
+        assert!(references(&spaced).all(|found| found.uri.len() <= LONGEST));
+
+        let text = format!("ikigai:///a{}", ")".repeat(MANY));
+        let found: Vec<_> = references(&text).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, Err(PathError::TooLong { bytes: 1 + MANY }));
+        let many = format!("ikigai:///a{} ", ")".repeat(1000)).repeat(MANY / 1000);
+        assert!(references(&many).all(|found| found.uri == "ikigai:///a"));
+        assert_eq!(references(&many).count(), MANY / 1000);
+        let slashes = format!("{nested}{}", "/".repeat(MANY));
+        assert!(references(&slashes).all(|found| found.path.is_err()));
     }
 
     proptest! {

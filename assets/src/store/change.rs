@@ -22,10 +22,22 @@ use crate::tokens::tokens;
 #[derive(Clone, Copy)]
 enum Change<'a> {
     /// `read_only` is what becomes of the flag; without it, a document that has it is refused.
-    Write { content: &'a [u8], expected: Expected, read_only: Option<bool> },
-    Edit { old: &'a [u8], new: &'a [u8], all: bool },
-    Restore { version: u64 },
-    Remove { expected: Expected },
+    Write {
+        content: &'a [u8],
+        expected: Expected,
+        read_only: Option<bool>,
+    },
+    Edit {
+        old: &'a [u8],
+        new: &'a [u8],
+        all: bool,
+    },
+    Restore {
+        version: u64,
+    },
+    Remove {
+        expected: Expected,
+    },
 }
 
 impl Change<'_> {
