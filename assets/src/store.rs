@@ -2,8 +2,9 @@
 //! at the same time.
 //!
 //! Reading is here; changing documents is in `change`, what is in an agent's context in
-//! `pins`, older versions in `history`. Each operation is one statement or one transaction:
-//! a future that is dropped, or a process that dies, leaves all of it or nothing.
+//! `pins`, whether it fits there in `sums`, older versions in `history`. Each operation is
+//! one statement or one transaction: a future that is dropped, or a process that dies,
+//! leaves all of it or nothing.
 
 /// Selects what `rows::metadata` reads, with what else is named, from `stored_assets` as the
 /// rest of the statement has it. A macro, since a statement is one literal.
@@ -23,6 +24,7 @@ mod change;
 mod history;
 mod pins;
 mod rows;
+mod sums;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

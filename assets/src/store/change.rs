@@ -11,12 +11,10 @@ use memchr::memmem::Finder;
 
 use super::{MAX_DOCUMENT_BYTES, METADATA, Store, int, micros, now, one, rows};
 use crate::backoff::retried;
-use crate::budget::{Purpose, Sum};
 use crate::database::{Lock, Transaction, Value};
 use crate::document::{Agent, Author, Cause, Edited, Expected, Metadata, Written};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
-use crate::tokens::tokens;
 
 /// What shall become of a document.
 #[derive(Clone, Copy)]
@@ -323,59 +321,6 @@ impl Store {
         ];
         transaction.execute(statement, &values).await.map(|_| ())
     }
-
-    /// Checks size and budgets; gives the tokens.
-    ///
-    /// The sums hold until the commit. The document's lock keeps others from pinning it,
-    /// so the agents who have it pinned are all known; the locks of those agents keep what
-    /// else they have pinned from growing, and them from pinning more.
-    async fn admit(
-        &self,
-        transaction: &mut Transaction<'_>,
-        path: &AssetPath,
-        before: Option<&Metadata>,
-        author: &Author,
-        content: &[u8],
-    ) -> Result<u64> {
-        let size = content.len() as u64;
-        if size > MAX_DOCUMENT_BYTES {
-            return Err(Error::TooLarge { path: path.clone(), size });
-        }
-        let tokens = tokens(content.len());
-        if path.is_output() {
-            return Ok(tokens);
-        }
-        let statement = "SELECT agent FROM asset_pins WHERE path = $1 AND agent <> $2 \
-            ORDER BY agent";
-        let values = [path.value(), Value::Text(author.agent.as_str())];
-        let mut agents = vec![author.agent.clone()];
-        agents.extend(transaction.rows(statement, &values, rows::agent).await?);
-        let locks: Vec<_> = agents.iter().map(|agent| Lock::Agent(agent.as_str())).collect();
-        transaction.lock(&locks).await?;
-        let mut sums = Vec::with_capacity(agents.len());
-        for agent in agents {
-            sums.push(sum(transaction, agent, path).await?);
-        }
-        let before = before.map(|before| before.tokens);
-        self.budget.admits(Purpose::Write, tokens, before, &sums).map_err(Error::BudgetExceeded)?;
-        Ok(tokens)
-    }
-}
-
-/// What an agent has pinned. Its lock must be held.
-pub(super) async fn sum(
-    transaction: &mut Transaction<'_>,
-    agent: Agent,
-    path: &AssetPath,
-) -> Result<Sum> {
-    let statement = "SELECT CAST(COALESCE(SUM(d.tokens), 0) AS BIGINT) AS total, \
-        CAST(COALESCE(SUM(CASE WHEN d.path = $2 THEN 0 ELSE d.tokens END), 0) AS BIGINT) \
-        AS others \
-        FROM asset_pins p JOIN stored_assets d ON d.path = p.path WHERE p.agent = $1";
-    let values = [Value::Text(agent.as_str()), path.value()];
-    let read = |row: &crate::database::Row| Ok((row.count("total")?, row.count("others")?));
-    let (total, others) = one(transaction.rows(statement, &values, read).await?).unwrap_or((0, 0));
-    Ok(Sum { agent, total, others })
 }
 
 /// Whether what is there may be changed at all, and in this way.

@@ -1,6 +1,6 @@
 //! What is in an agent's context.
 
-use super::change::sum;
+use super::sums::sum;
 use super::{METADATA, Store, now, one, rows};
 use crate::backoff::retried;
 use crate::budget::Purpose;
