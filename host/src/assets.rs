@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_assets::{
-    Agent, AssetPath, Author, Cause, Error, Expected, Metadata, Options, Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Cause, Error, Expected, Metadata, Options, Store, StoreUrl,
 };
 use ikigai_protocol::{DocumentError, ToolCode};
 use tokio::sync::OnceCell;
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a result of a tool is kept below `outputs/`.
 const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// How long the removal of what is old may hold up a write.
+const PRUNING: Duration = Duration::from_secs(1);
+
 /// One store, opened by whoever needs it first.
 #[derive(Debug)]
 pub struct AssetStore {
@@ -32,11 +35,16 @@ pub struct AssetStore {
 }
 
 impl AssetStore {
-    /// The store at this address. Nothing is opened yet.
+    /// The store at this address, and what each agent may have pinned. Nothing is opened
+    /// yet.
     #[must_use]
-    pub fn at(url: StoreUrl) -> Self {
-        let options =
-            Options { busy_timeout: PATIENCE, statement_timeout: PATIENCE, ..Options::default() };
+    pub fn at(url: StoreUrl, budget: Budget) -> Self {
+        let options = Options {
+            budget,
+            busy_timeout: PATIENCE,
+            statement_timeout: PATIENCE,
+            ..Options::default()
+        };
         Self { url, options, store: OnceCell::new(), pruned: OnceCell::new() }
     }
 
@@ -54,18 +62,21 @@ impl AssetStore {
     pub async fn open(&self) -> Result<&Store, Error> {
         self.store.get_or_try_init(|| Store::open(&self.url, &self.options)).await
     }
-}
 
-impl AssetStore {
     /// Removes what has grown old, once in the life of a process: whoever writes outputs
-    /// makes room for them.
-    async fn prune(&self, store: &Store) {
-        let prune = async || {
+    /// makes room for them. What a moment is too short for is left to the next one.
+    pub async fn prune(&self, store: &Store) {
+        let work = async {
             if let Err(error) = store.prune_outputs(OUTPUTS_KEPT).await {
                 tracing::warn!("old outputs were not removed: {error}");
             }
             if let Err(error) = store.prune_versions().await {
                 tracing::warn!("old versions were not removed: {error}");
+            }
+        };
+        let prune = async || {
+            if tokio::time::timeout(PRUNING, work).await.is_err() {
+                tracing::debug!("there is more that is old than could be removed at once");
             }
         };
         self.pruned.get_or_init(prune).await;
@@ -111,7 +122,7 @@ impl Documents for AssetStore {
     }
 
     fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
-        Box::pin(answered(prefix, async move {
+        let list = answered(prefix, async move {
             let found = self.open().await?.list(prefix).await?;
             let more = found.len() > MAX_ENTRIES;
             let entry = |metadata: Metadata| Entry {
@@ -121,7 +132,13 @@ impl Documents for AssetStore {
             };
             let entries = found.into_iter().take(MAX_ENTRIES).map(entry).collect();
             Ok(Listing { entries, more })
-        }))
+        });
+        Box::pin(async {
+            list.await.map_err(|error| match error.code {
+                ToolCode::ReadFailed => DocumentError { code: ToolCode::ReadError, ..error },
+                _ => error,
+            })
+        })
     }
 }
 
@@ -135,15 +152,49 @@ async fn answered<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, DocumentError> {
     work.await.map_err(|error| {
-        let message = match &error {
-            Error::NotFound(_) => format!("File not found: {uri}"),
-            Error::ReadOnly(_) => format!("Document is read-only: {uri}"),
-            _ => error.to_string(),
+        let message = match (&error, fault(&error)) {
+            (Error::NotFound(_), _) => format!("File not found: {uri}"),
+            (Error::ReadOnly(_), _) => format!("Document is read-only: {uri}"),
+            (_, Some(fault)) => {
+                // For whoever can do something about it. Where a store is, and what its
+                // server says, is nothing for a tool.
+                tracing::warn!("a document was not to be had: {error}");
+                format!("Cannot reach document: {uri} ({fault})")
+            }
+            (_, None) => error.to_string(),
         };
-        if error.code() == ToolCode::OpenFailed {
-            // The model sees it too; this is for whoever can do something about it.
-            tracing::warn!("documents are not to be had: {error}");
-        }
         DocumentError::new(error.code(), message)
+    })
+}
+
+/// What is wrong with the store, where it is the store, without saying which one it is.
+fn fault(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::Locked { .. } => "another process holds the store",
+        Error::Slow { .. } => "the store did not answer in time",
+        Error::Contended(_) => "others change the same; try again",
+        Error::StoreReadOnly(_) => "the store is read-only",
+        Error::Full(_) => "the store is full",
+        Error::Unreachable { .. }
+        | Error::Unauthenticated(_)
+        | Error::Denied { .. }
+        | Error::Unsafe { .. }
+        | Error::NotAStore { .. }
+        | Error::Newer { .. } => "the store cannot be opened",
+        Error::Damaged { .. } | Error::Read { .. } | Error::Write { .. } => "the store failed",
+        Error::Path(_)
+        | Error::Agent(_)
+        | Error::Url(_)
+        | Error::NotFound(_)
+        | Error::NoVersion { .. }
+        | Error::EmptyString
+        | Error::StringNotFound
+        | Error::StringNotUnique(_)
+        | Error::TooLarge { .. }
+        | Error::BudgetExceeded(_)
+        | Error::Unpinnable(_)
+        | Error::ReadOnly(_)
+        | Error::Changed { .. }
+        | Error::OutOfMemory => return None,
     })
 }

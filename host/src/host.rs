@@ -95,10 +95,10 @@ impl Host {
         self.documents = Some((documents, agent.into()));
     }
 
-    /// The documents, for a call of `subject`.
-    fn shelf(&self, subject: Subject<'_>) -> Option<Shelf> {
+    /// The documents, for one call.
+    fn shelf(&self) -> Option<Shelf> {
         let (documents, agent) = self.documents.as_ref()?;
-        let caller = Caller { agent: Arc::clone(agent), cause: subject.title().into() };
+        let caller = Caller { agent: Arc::clone(agent) };
         Some(Shelf { documents: Arc::clone(documents), caller })
     }
 
@@ -204,7 +204,7 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::new(decision.grant),
-                    documents: self.shelf(subject),
+                    documents: self.shelf(),
                     workspace: Arc::clone(&self.workspace),
                     limits,
                     cancel,

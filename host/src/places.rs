@@ -101,7 +101,8 @@ pub fn canonical(path: &Path) -> Option<PathBuf> {
 
 /// The links that a path leads through, each where it really is, and what it leads to
 /// in the end, which need not exist.
-fn places_on(path: &Path) -> Vec<PathBuf> {
+#[must_use]
+pub fn places_on(path: &Path) -> Vec<PathBuf> {
     /// What the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };

@@ -64,7 +64,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
     match command {
         Command::List(arguments) => list::run(store, &agent, arguments).await,
         Command::Get(arguments) => history::get(store, arguments).await,
-        Command::Put(arguments) => change::put(store, &agent, arguments).await,
+        Command::Put(arguments) => change::put(&assets, &agent, arguments).await,
         Command::Edit(arguments) => edit::run(store, &agent, arguments).await,
         Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
         Command::Log(arguments) => history::log(store, arguments).await,
@@ -88,18 +88,16 @@ impl From<Error> for CliError {
 /// The document that a person means: as it is named, else `X.md`, `blocks/X` or
 /// `blocks/X.md`.
 async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
-    let mut candidates = resolution(name).map_err(Error::from)?;
-    candidates.reverse();
-    let mut missing = None;
-    while let Some(path) = candidates.pop() {
+    for path in resolution(name).map_err(Error::from)? {
         match store.metadata(&path).await {
-            Err(Error::NotFound(path)) => missing = missing.or(Some(path)),
+            Err(Error::NotFound(_)) => {}
             found => return Ok(found?),
         }
     }
-    let missing = missing.ok_or_else(|| CliError::usage(anyhow::Error::msg("no name")))?;
-    let error = CliError::from(Error::NotFound(missing.clone()));
-    Err(match nearest(store, &missing).await? {
+    let missing = AssetPath::parse(name).map_err(Error::from)?;
+    let near = nearest(store, &missing).await?;
+    let error = CliError::from(Error::NotFound(missing));
+    Err(match near {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error,
     })

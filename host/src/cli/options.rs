@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use ikigai_assets::{Agent, StoreUrl};
+use ikigai_assets::{self as assets, Agent, StoreUrl};
 
 use super::error::CliError;
 use super::progress;
@@ -16,7 +16,9 @@ use crate::assets::AssetStore;
 use crate::host::Host;
 use crate::limits::{self, Limits};
 use crate::places::{self, Places};
-use crate::policy::{Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile};
+use crate::policy::{
+    Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile, STORE_VARIABLE,
+};
 use crate::registry::{Budget, Registry, Settings};
 
 /// Heading of the shared flags in `--help`.
@@ -84,8 +86,13 @@ pub(super) struct Options {
 
     /// Where documents are kept: sqlite:PATH or postgres://… [default:
     /// ~/.local/share/ikigai/store.db]
-    #[arg(long, global = true, value_name = "URL", env = "IKIGAI_STORE", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "URL", env = STORE_VARIABLE, hide_env_values = true)]
     store: Option<String>,
+
+    /// Tokens of documents that an agent may have pinned
+    #[arg(long, global = true, value_name = "TOKENS", env = "IKIGAI_BUDGET",
+          default_value_t = assets::Budget::default().0)]
+    budget: u64,
 
     /// Whose pins and whose budget count [default: USER@HOST]
     #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_AGENT")]
@@ -147,8 +154,9 @@ impl Options {
             progress: progress::reporter(),
         });
         let mut host = Host::new(registry);
-        if let Some(assets) = self.store()?.map(AssetStore::at) {
-            host.serve_documents(Arc::new(assets), self.agent()?.as_str());
+        if let Some(url) = self.store()? {
+            let store = AssetStore::at(url, assets::Budget(self.budget));
+            host.serve_documents(Arc::new(store), self.agent()?.as_str());
         }
         if self.audit_arguments {
             host.record_arguments();
@@ -198,7 +206,7 @@ impl Options {
         let mut own = places.own();
         own.extend(files.further_ceilings.iter().cloned());
         let store = self.store()?;
-        own.extend(store.iter().filter_map(StoreUrl::file).filter_map(places::canonical));
+        own.extend(store.iter().filter_map(StoreUrl::file).flat_map(places::places_on));
         Ok(Authority::open(&files, flags, own)?)
     }
 
@@ -208,7 +216,7 @@ impl Options {
             let error = anyhow::Error::msg("there is no place for documents");
             CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
         })?;
-        Ok(AssetStore::at(url))
+        Ok(AssetStore::at(url, assets::Budget(self.budget)))
     }
 
     /// Where documents are kept. What was typed is not repeated in an error: it may hold a
@@ -219,7 +227,8 @@ impl Options {
             return Ok(self.places().data.map(file));
         };
         let url = StoreUrl::parse(text).map_err(|error| {
-            CliError::usage(anyhow::Error::new(error).context("--store is no address of a store"))
+            let what = format!("--store ({STORE_VARIABLE}) is no address of a store");
+            CliError::usage(anyhow::Error::new(error).context(what))
         })?;
         Ok(Some(url))
     }
@@ -268,8 +277,8 @@ const STORE: &str = "store.db";
 
 /// Who asks, where nobody says.
 fn user_at_host() -> String {
-    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    let user = user.filter(|user| !user.is_empty());
+    let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    let user = ["USER", "LOGNAME"].into_iter().find_map(set);
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = rustix::system::uname();
     format!("{user}@{}", host.nodename().to_string_lossy())

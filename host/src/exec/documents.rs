@@ -37,7 +37,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DocumentError>> +
 /// Nothing here asks whether the caller may: that has been done. URIs arrive as a
 /// program wrote them. A future may be dropped at any point, where the call that waits
 /// for it has ended; a change is then made wholly or not at all. It runs on the host's
-/// runtime and must not keep its thread: what does belongs on one of the store's own.
+/// runtime, on whose thread it may count and copy what it was given, but never wait.
 ///
 /// Codes: `INVALID_ARG` for what names no document, `FILE_NOT_FOUND` for one that is
 /// not there, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
@@ -73,8 +73,6 @@ pub trait Documents: Send + Sync {
 pub struct Caller {
     /// The agent, whose pins and budget count.
     pub agent: Arc<str>,
-    /// What is to be noted as the cause of a change.
-    pub cause: Arc<str>,
 }
 
 /// The store of a call, and its caller. What the program may do with it is in its grant.

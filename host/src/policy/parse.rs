@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Lines, PolicyError, Spot, printable};
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
+use super::standard::STORE_VARIABLE;
 use super::{Assets, BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
 use crate::limits;
@@ -372,6 +373,9 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
 pub fn check_variable(name: &str) -> Result<(), String> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(format!("`{name}` is set by ikigai itself"));
+    }
+    if name == STORE_VARIABLE {
+        return Err(format!("`{name}` is for ikigai itself: it may hold a password"));
     }
     if name == "*" {
         return Err("variables are granted by name, not all of them at once".to_owned());

@@ -12,6 +12,9 @@ use super::{Assets, Backend, Grant, Sandbox};
 pub const PROVIDER_KEYS: &[&str] =
     &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"];
 
+/// The variable of `--store`. It may hold a password, and no tool gets it.
+pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
+
 /// What a native tool sees of the environment where it is granted nothing of it.
 const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
 
@@ -67,8 +70,10 @@ pub(super) fn minimal_env() -> Vec<(OsString, OsString)> {
     MINIMAL_ENV.iter().filter_map(pass).collect()
 }
 
+/// The user's own, less what is for the host alone.
 pub(super) fn user_env() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().filter(|(name, _)| !is_provider_key(name)).collect()
+    let is_kept = |name: &OsStr| !is_provider_key(name) && name != STORE_VARIABLE;
+    std::env::vars_os().filter(|(name, _)| is_kept(name)).collect()
 }
 
 pub(super) fn is_provider_key(name: &OsStr) -> bool {

@@ -98,3 +98,25 @@ fn a_store_is_opened_by_whoever_needs_it_and_by_nobody_else() {
     assert!(data.join("store.db").exists());
     fs::remove_dir_all(data).expect("removed");
 }
+
+#[test]
+fn what_is_there_comes_before_what_was() {
+    let host = host();
+    put(&host, "decisions", b"removed");
+    host.run(["asset", "rm", "decisions"]).expect_code(0);
+    put(&host, "blocks/decisions.md", b"there");
+    let log = host.run(["asset", "log", "decisions", "--json"]).expect_code(0).json();
+    assert_eq!(log["path"], "blocks/decisions.md");
+    assert_eq!(host.run(["asset", "get", "decisions", "--version", "1"]).stdout(), "there");
+    host.run(["asset", "rm", "decisions"]).expect_code(0);
+    let log = host.run(["asset", "log", "decisions", "--json"]).expect_code(0).json();
+    assert_eq!(log["path"], "decisions", "it was the first to be there");
+}
+
+#[test]
+fn the_budget_is_what_it_is_set_to() {
+    let host = host();
+    let ran = host.run_with(["--budget", "2", "asset", "put", "a"], b"123456789").expect_code(1);
+    assert!(ran.stderr().contains("0k/2 tokens. This write would use 3 tokens"), "{ran}");
+    host.run_with(["--budget", "3", "asset", "put", "a"], b"123456789").expect_code(0);
+}

@@ -34,8 +34,8 @@ fn what_the_editor_leaves_is_stored() {
     assert_eq!(get(&host, "new"), "old\n");
     let ran = edit(&host, "true", "new").expect_code(0);
     assert!(ran.stderr().contains("is unchanged"), "{ran}");
-    let ran = edit(&host, "echo lost > \"$2\"; exit 3", "new").expect_code(1);
-    assert!(ran.stderr().contains("nothing was changed"), "{ran}");
+    let ran = edit(&host, "exit 3", "new").expect_code(1);
+    assert!(ran.stderr().contains("the document is as it was"), "{ran}");
     assert_eq!(get(&host, "new"), "old\n");
     let left = fs::read_dir(host.scratch().join("tmp")).expect("read").count();
     assert_eq!(left, 0, "files are left behind");
@@ -44,6 +44,14 @@ fn what_the_editor_leaves_is_stored() {
 #[test]
 fn a_text_that_cannot_be_stored_is_kept() {
     let host = host();
+    put(&host, "blocks/a.md", b"mine\n");
+    let ran = edit(&host, "echo lost > \"$2\"; kill -9 $$", "a").expect_code(1);
+    assert_eq!(fs::read_to_string(kept(&ran)).expect("kept"), "lost\n");
+    // Ctrl-C is for the editor.
+    let interrupt = "p=$PPID; [ \"$(cat /proc/$p/comm)\" = ikigai ] || \
+                     p=$(awk '{ print $4 }' /proc/$p/stat); kill -INT $p";
+    let ran = edit(&host, &format!("{interrupt}; echo more >> \"$2\""), "a").expect_code(0);
+    assert_eq!(get(&host, "a"), "mine\nmore\n", "{ran}");
     put(&host, "blocks/a.md", b"mine\n");
     // Somebody else is faster.
     let other = host.command();

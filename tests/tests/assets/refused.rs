@@ -160,7 +160,7 @@ fn a_wrong_password_is_never_told() {
     let host = host().env("IKIGAI_STORE", url);
     let arguments = r#"{"path":"ikigai:///a"}"#;
     let ran = host.run(["-v", "tool", "call", "file_read", arguments]).expect_code(0);
-    assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert_eq!(ran.json()["result"]["error_code"], "OPEN_FAILED", "{ran}");
     for text in [ran.stdout(), ran.stderr()] {
         assert!(!text.contains("wr0ng"), "{text}");
     }
@@ -196,4 +196,31 @@ fn names_of_agents_and_sums_have_their_bounds() {
     host.run(["asset", "put", "b", "/dev/null", "--if-version", "9"]).expect_code(1);
     host.run(["asset", "put", "b", "/dev/null", "--if-version", "0"]).expect_code(1);
     host.run(["asset", "put", "b", "/dev/null", "--if-version", "1"]).expect_code(0);
+}
+
+#[test]
+fn no_tool_learns_where_the_store_is() {
+    let url = "postgres://ann:s3cret@127.0.0.1:1/documents";
+    let host = host().env("IKIGAI_STORE", url);
+    for backend in ["wasm", "native"] {
+        let flags = ["--backend", backend];
+        let result = call(&host, &flags, "file_read", &json!({ "path": "ikigai:///a" }));
+        assert_eq!(result["error_code"], "OPEN_FAILED", "{backend}: {result}");
+        let said = result["error"].as_str().expect("a text");
+        assert!(!said.contains("127.0.0.1") && !said.contains("postgres"), "{said}");
+    }
+    // Not even one that sees the user's own environment.
+    host.script("spy", "printf '\"%s\"' \"$(env | grep -c s3cret)\"");
+    assert_eq!(host.run(["tool", "call", "spy", "{}"]).expect_code(0).json()["result"], "0");
+    let ran = host.run(["policy", "grant", "spy", "--env", "IKIGAI_STORE"]).expect_code(2);
+    assert!(ran.stderr().contains("may hold a password"), "{ran}");
+    // A file that is no store: its path is for the person alone.
+    let file = host.write("no.db", "text", 0o600);
+    let store = format!("sqlite:{}", file.display());
+    let flags = ["--store", store.as_str()];
+    let result = call(&host, &flags, "file_read", &json!({ "path": "ikigai:///a" }));
+    let said = result["error"].as_str().expect("a text");
+    assert!(result["error_code"] == "OPEN_FAILED" && !said.contains("no.db"), "{result}");
+    let ran = host.run([&flags[..], &["asset", "list"]].concat()).expect_code(1);
+    assert!(ran.stderr().contains("no.db"), "{ran}");
 }

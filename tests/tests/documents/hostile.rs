@@ -48,7 +48,7 @@ print(ask("read", uri="ikigai:///none")["error"])
         let (said, _) = said(Assets::Write, sandbox, body);
         let expected = "{'content': 'two\\n'}\n{'bytes': 2}\n{'replacements': 1}\n\
             {'entries': [{'path': 'a.md', 'tokens': 1, 'read_only': False}], 'more': False}\n\
-            {'code': -32000, 'message': 'Document not found: none', 'data': {'error_code': \
+            {'code': -32000, 'message': 'File not found: ikigai:///none', 'data': {'error_code': \
             'FILE_NOT_FOUND'}}";
         assert_eq!(said, expected);
     }
@@ -69,7 +69,7 @@ fn the_example_of_the_page_reads_a_document() {
         printed(&outcome)
     };
     assert_eq!(call("ikigai:///q.md"), r#"{"questions": ["Why?", "How?"]}"#);
-    let absent = r#"{"error": "Document not found: none", "error_code": "FILE_NOT_FOUND"}"#;
+    let absent = r#"{"error": "File not found: ikigai:///none", "error_code": "FILE_NOT_FOUND"}"#;
     assert_eq!(call("ikigai:///none"), absent);
 }
 

@@ -172,6 +172,11 @@ impl Rig {
         Self { scratch, components, store, runtime: Some(runtime.expect("a runtime")) }
     }
 
+    /// Does something on the runtime of the calls.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.as_ref().expect("it is taken at the end").block_on(work)
+    }
+
     /// The same lanes over another store.
     pub(crate) fn with_store(&mut self, store: Arc<dyn Documents>) {
         self.store = Some(store);
@@ -230,7 +235,7 @@ impl Rig {
         let workspace = self.workspace();
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        let caller = Caller { agent: "agent".into(), cause: "the test".into() };
+        let caller = Caller { agent: "agent".into() };
         let shelf = self.store.clone().map(|documents| Shelf { documents, caller });
         Call {
             args: Vec::new(),

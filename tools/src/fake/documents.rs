@@ -58,7 +58,7 @@ impl MemoryDocuments {
     ) -> Result<(), DocumentError> {
         let old = documents.get(path);
         if old.is_some_and(|old| old.read_only) {
-            let message = format!("Document is read-only: {path}");
+            let message = format!("Document is read-only: ikigai:///{path}");
             return Err(DocumentError::new(ToolCode::ReadOnly, message));
         }
         let all: u64 = documents.values().map(|document| tokens(&document.content)).sum();
@@ -78,7 +78,7 @@ impl Documents for MemoryDocuments {
     fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError> {
         let path = path(uri)?;
         let documents = self.lock();
-        let document = documents.get(path).ok_or_else(|| missing(path))?;
+        let document = documents.get(path).ok_or_else(|| missing(uri))?;
         let skip = usize::try_from(lines.skip).unwrap_or(usize::MAX);
         let limit = lines.limit.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
         let all = document.content.split_inclusive(|byte| *byte == b'\n');
@@ -94,7 +94,7 @@ impl Documents for MemoryDocuments {
     fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError> {
         let path = path(uri)?;
         let mut documents = self.lock();
-        let document = documents.get(path).ok_or_else(|| missing(path))?;
+        let document = documents.get(path).ok_or_else(|| missing(uri))?;
         let found: Vec<usize> = memchr::memmem::find_iter(&document.content, old).collect();
         match found.len() {
             0 if !all => {
@@ -122,18 +122,22 @@ fn tokens(content: &[u8]) -> u64 {
     content.len().div_ceil(4) as u64
 }
 
-fn missing(path: &str) -> DocumentError {
-    DocumentError::new(ToolCode::FileNotFound, format!("Document not found: {path}"))
+fn missing(uri: &str) -> DocumentError {
+    DocumentError::new(ToolCode::FileNotFound, format!("File not found: {uri}"))
 }
 
 /// The path in a URI: `ikigai://` with or without a third slash.
 fn path(uri: &str) -> Result<&str, DocumentError> {
     let rest = uri.strip_prefix("ikigai://").unwrap_or(uri);
     let path = rest.strip_prefix('/').unwrap_or(rest);
-    let bad = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
-    if path.len() > MAX_PATH || path.split('/').any(bad) {
-        let message = format!("Invalid document name: {uri}");
-        return Err(DocumentError::new(ToolCode::InvalidArg, message));
-    }
-    Ok(path)
+    let wrong = path.split('/').find(|segment| matches!(*segment, "" | "." | ".."));
+    let message = match wrong {
+        _ if path.is_empty() => "a document's path cannot be empty".to_owned(),
+        Some(segment) if !segment.is_empty() => {
+            format!("`{segment}` cannot be a segment of a document's path")
+        }
+        None if path.len() <= MAX_PATH => return Ok(path),
+        _ => format!("`{}` names no document", path.escape_debug()),
+    };
+    Err(DocumentError::new(ToolCode::InvalidArg, message))
 }

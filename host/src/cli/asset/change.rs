@@ -6,10 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Store};
+use ikigai_assets::{
+    Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Metadata, Store,
+};
 use serde_json::json;
 
 use super::{counted, named, print_json};
+use crate::assets::AssetStore;
 use crate::cli::error::CliError;
 use crate::cli::say;
 
@@ -41,10 +44,11 @@ pub(in crate::cli) struct Put {
 }
 
 pub(super) async fn put(
-    store: &Store,
+    assets: &AssetStore,
     agent: &Agent,
     arguments: Put,
 ) -> Result<ExitCode, CliError> {
+    let store = assets.open().await?;
     let path = AssetPath::parse(&arguments.path).map_err(Error::from)?;
     let content = content(arguments.file)?;
     if arguments.writable {
@@ -63,6 +67,9 @@ pub(super) async fn put(
     let written = store.write(&path, &content, &author, expected).await?;
     if arguments.read_only {
         store.set_read_only(&path, true).await?;
+    }
+    if path.is_output() {
+        assets.prune(store).await;
     }
     if arguments.json {
         print_json(&json!({
@@ -114,17 +121,32 @@ pub(super) async fn remove(
     arguments: Remove,
 ) -> Result<ExitCode, CliError> {
     let mut removed = Vec::new();
+    let mut done = Ok(());
     for name in &arguments.paths {
-        let metadata = named(store, name).await?;
-        store.remove(&metadata.path, agent, Expected::Version(metadata.version)).await?;
-        if !arguments.json {
-            let (path, version) = (metadata.path.as_str(), metadata.version);
+        match remove_one(store, agent, name).await {
+            Ok(metadata) => removed.push(metadata),
+            Err(error) => {
+                done = Err(error);
+                break;
+            }
+        }
+    }
+    // Also where one of them could not be removed: the others are gone.
+    if arguments.json {
+        let removed =
+            removed.iter().map(|it| json!({ "path": it.path.as_str(), "version": it.version }));
+        print_json(&json!({ "removed": removed.collect::<Vec<_>>() }))?;
+    } else {
+        for Metadata { path, version, .. } in &removed {
+            let path = path.as_str();
             say(&format!("Removed {path}; `ikigai asset restore {path} {version}` undoes it\n"));
         }
-        removed.push(json!({ "path": metadata.path.as_str(), "version": metadata.version }));
     }
-    if arguments.json {
-        print_json(&json!({ "removed": removed }))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn remove_one(store: &Store, agent: &Agent, name: &str) -> Result<Metadata, CliError> {
+    let metadata = named(store, name).await?;
+    store.remove(&metadata.path, agent, Expected::Version(metadata.version)).await?;
+    Ok(metadata)
 }

@@ -47,6 +47,10 @@ pub(super) async fn run(
     let mut looked = 0;
     let mut scan = store.scan();
     while let Some(document) = scan.next().await? {
+        // What a tool printed names what it likes.
+        if document.metadata.path.is_output() {
+            continue;
+        }
         looked += 1;
         let place = document.metadata.path.to_uri();
         let text = String::from_utf8_lossy(&document.content);
@@ -88,53 +92,71 @@ fn counted(count: usize) -> String {
 }
 
 fn documents_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
+    let mut lines = Lines::of(text);
     for reference in references(text) {
         let why = match &reference.path {
             Ok(path) if known.contains(path) => continue,
             Ok(_) => "there is no such document".to_owned(),
             Err(error) => error.to_string(),
         };
-        let line = line_of(text, reference.at);
+        let line = lines.at(reference.at);
         let reference = reference.uri.to_owned();
         found.push(Dangling { place: (place.to_owned(), line), reference, why });
     }
 }
 
 fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>) {
+    let mut lines = Lines::of(text);
     for (at, name) in file_names(text) {
         if workspace.join(name).exists() {
             continue;
         }
         let why = "there is no such file in the workspace".to_owned();
-        let line = line_of(text, at);
+        let line = lines.at(at);
         found.push(Dangling { place: (place.to_owned(), line), reference: name.to_owned(), why });
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text[..at].bytes().filter(|byte| *byte == b'\n').count()
+/// The numbers of lines, found by going through the text once.
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
+}
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
+    /// The line of the byte `at`, which is not before the last that was asked for.
+    fn at(&mut self, at: usize) -> usize {
+        let passed = self.text.as_bytes()[self.at..at].iter();
+        self.line += passed.filter(|byte| **byte == b'\n').count();
+        self.at = at;
+        self.line
+    }
 }
 
 /// What reads as the path of a file: words with a slash and the ending of a file's name,
 /// `src/db/schema.sql`. One without a slash may be anything, and what is part of a URL is
 /// no file.
 fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let part_of_name = |c: char| c.is_alphanumeric() || "._-/~+@:".contains(c);
-    let words = text.split(move |c: char| !part_of_name(c)).map(|word| {
-        let word = word.trim_end_matches(['.', ':', '-', '/']);
+    let ends_word = |c: char| c.is_whitespace() || c.is_control() || "()[]{}<>\"'`,;|".contains(c);
+    let words = text.split(ends_word).map(|word| {
+        let word = word.trim_end_matches(['.', ':', '-', '/', '!', '?', '*']);
+        let word = word.trim_start_matches('*');
         (word.as_ptr().addr() - text.as_ptr().addr(), word)
     });
     words.filter(|(_, word)| {
         let Some((dir, name)) = word.rsplit_once('/') else { return false };
-        let ending = name.rsplit_once('.').map(|(stem, ending)| (!stem.is_empty(), ending));
-        let is_file = ending.is_some_and(|(has_stem, ending)| {
-            has_stem
-                && (1..=8).contains(&ending.len())
-                && ending.starts_with(|c: char| c.is_ascii_alphabetic())
-                && ending.chars().all(|c| c.is_ascii_alphanumeric())
-        });
-        // `~/…` and `@…` are somebody's own, and `host:port/…` is no path.
-        is_file && !dir.is_empty() && !word.contains(['~', '@', ':'])
+        let Some((stem, ending)) = name.rsplit_once('.') else { return false };
+        let is_ending = (1..=8).contains(&ending.len())
+            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+            && ending.chars().all(|c| c.is_ascii_alphanumeric());
+        // `~/…`, `@…`, `host:…` and `a?b=…` are somebody else's.
+        let is_path = word.chars().all(|c| c.is_alphanumeric() || "._-/+".contains(c));
+        !dir.is_empty() && !stem.is_empty() && is_ending && is_path
     })
 }
 
@@ -146,7 +168,7 @@ mod tests {
     fn names_of_files_are_told_from_other_words() {
         let text = "Implementation: src/db/connection.c.\nSchema: `src/db/schema.sql`, (docs/a.md)\n\
                     [x](../up/b.rs) https://example.com/c.html ikigai:///blocks/d.md e.md and/or \
-                    1/2.5 ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";
+                    1/2.5 https://e.com/foo%20bar/baz.html e.com/q?x=a/b.c **k/l.md** ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";
         let names: Vec<&str> = file_names(text).map(|(_, name)| name).collect();
         let expected = [
             "src/db/connection.c",

@@ -10,6 +10,7 @@ use clap::Args;
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Store};
 use serde_json::json;
 use tempfile::NamedTempFile;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{counted, named, print_json};
 use crate::cli::error::{self, CliError};
@@ -33,32 +34,48 @@ pub(super) async fn run(
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
     let before = before(store, &arguments.path).await?;
-    let name = before.path.as_str().rsplit('/').next().unwrap_or_default();
-    // Its end tells an editor what it is.
-    let file = tempfile::Builder::new().prefix("ikigai-").suffix(&format!("-{name}")).tempfile();
+    let path = &before.path;
+    // Its ending tells an editor what it is.
+    let ending = Path::new(path.as_str()).extension().and_then(|it| it.to_str());
+    let ending = ending.filter(|it| it.len() <= 16).map(|it| format!(".{it}"));
+    let file = tempfile::Builder::new()
+        .prefix("ikigai-")
+        .suffix(ending.as_deref().unwrap_or_default())
+        .tempfile();
     let mut file = file.context("cannot make a file to edit").map_err(CliError::failed)?;
     file.write_all(&before.content)?;
     file.flush()?;
-    edit(file.path())?;
+    let edited = edit(file.path());
     // By its name: many editors put another file in its place.
     let after = std::fs::read(file.path())
         .with_context(|| format!("cannot read `{}`", file.path().display()))
         .map_err(CliError::failed)?;
-    let path = &before.path;
-    if after == before.content {
-        say(&format!("{} is unchanged\n", path.to_uri()));
+    let is_changed = after != before.content;
+    match edited {
+        Err(error) if is_changed => return Err(kept(file, error)),
+        edited => edited?,
+    }
+    if !is_changed {
+        if arguments.json {
+            print_json(&json!({ "path": path.as_str(), "changed": false }))?;
+        } else {
+            say(&format!("{} is unchanged\n", path.to_uri()));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let author = Author { agent: agent.clone(), cause: Cause::Edit };
     match store.write(path, &after, &author, before.expected).await {
         Ok(written) if arguments.json => print_json(&json!({
-            "path": path.as_str(), "version": written.version, "tokens": written.tokens,
+            "path": path.as_str(),
+            "changed": true,
+            "version": written.version,
+            "tokens": written.tokens,
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
             say(&format!("Wrote {uri}: version {version}, {}\n", counted(written.tokens)));
         }
-        Err(error) => return Err(kept(file, error)),
+        Err(error) => return Err(kept(file, error.into())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,6 +119,10 @@ fn edit(file: &Path) -> Result<(), CliError> {
     let editor: OsString = asked("VISUAL").or_else(|| asked("EDITOR")).unwrap_or(EDITOR.into());
     let mut command = OsString::from(&editor);
     command.push(" \"$1\"");
+    // Ctrl-C is the editor's, which goes on; with these it does not end this process. What
+    // is handled here is at its default in the editor.
+    let _interrupt = signal(SignalKind::interrupt())?;
+    let _quit = signal(SignalKind::quit())?;
     let status = std::process::Command::new("/bin/sh")
         .arg("-c")
         .arg(command)
@@ -114,12 +135,11 @@ fn edit(file: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let text = format!("the editor `{}` ended with {status}", editor.display());
-    Err(CliError::failed(anyhow::Error::msg(text)).hint("nothing was changed"))
+    Err(CliError::failed(anyhow::Error::msg(text)).hint("the document is as it was"))
 }
 
 /// The failure, and where the text is that could not be stored.
-fn kept(file: NamedTempFile, error: Error) -> CliError {
-    let error = CliError::from(error);
+fn kept(file: NamedTempFile, error: CliError) -> CliError {
     match file.keep() {
         Ok((_, path)) => error.hint(format!("your text is kept in `{}`", path.display())),
         Err(lost) => error.hint(format!("your text could not be kept: {lost}")),

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_assets::{Agent, Error, Store};
+use ikigai_assets::{Agent, AssetPath, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, print_json, stamp};
-use crate::cli::error::CliError;
+use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
 use crate::cli::{print, say};
 
@@ -46,21 +46,21 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The document that is meant, also where it was removed and has versions only.
-async fn kept(store: &Store, name: &str) -> Result<ikigai_assets::AssetPath, CliError> {
-    for path in ikigai_assets::resolution(name).map_err(Error::from)? {
-        if !store.log(&path).await.or_else(none_if_missing)?.is_empty() {
-            return Ok(path);
+/// The document that is meant; one that was removed and has versions only, where none is
+/// there.
+async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
+    let missing = match named(store, name).await {
+        Err(error) if error.exit == error::FAILED => error,
+        found => return Ok(found?.path),
+    };
+    for path in resolution(name).map_err(Error::from)? {
+        match store.log(&path).await {
+            Ok(versions) if !versions.is_empty() => return Ok(path),
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(named(store, name).await?.path)
-}
-
-fn none_if_missing<T>(error: Error) -> Result<Vec<T>, Error> {
-    match error {
-        Error::NotFound(_) => Ok(Vec::new()),
-        error => Err(error),
-    }
+    Err(missing)
 }
 
 #[derive(Debug, Args)]

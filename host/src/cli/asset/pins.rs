@@ -72,8 +72,8 @@ pub(super) async fn unpin(
 
 /// What is pinned, in the order of pinning.
 async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliError> {
-    let usage = store.usage(agent).await?;
     let pins = pins(store, agent).await?;
+    let usage = store.usage(agent).await?;
     if json {
         let budget = usage.budget.0;
         print_json(&json!({
