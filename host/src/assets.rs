@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Cause, Error, Expected, Metadata, Options, Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Cause, Error, Expected, InvalidStoreUrl, Metadata, Options,
+    Store, StoreUrl,
 };
 use ikigai_protocol::{DocumentError, ToolCode};
 use tokio::sync::OnceCell;
@@ -28,7 +29,7 @@ const PRUNING: Duration = Duration::from_secs(1);
 /// One store, opened by whoever needs it first.
 #[derive(Debug)]
 pub struct AssetStore {
-    url: StoreUrl,
+    url: Result<StoreUrl, InvalidStoreUrl>,
     options: Options,
     store: OnceCell<Store>,
     pruned: OnceCell<()>,
@@ -36,9 +37,10 @@ pub struct AssetStore {
 
 impl AssetStore {
     /// The store at this address, and what each agent may have pinned. Nothing is opened
-    /// yet.
+    /// yet; what is no address is told to whoever asks for a document, and keeps nobody
+    /// else from anything.
     #[must_use]
-    pub fn at(url: StoreUrl, budget: Budget) -> Self {
+    pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget) -> Self {
         let options = Options {
             budget,
             busy_timeout: PATIENCE,
@@ -49,9 +51,12 @@ impl AssetStore {
     }
 
     /// Its address, which is shown without user and password.
-    #[must_use]
-    pub fn url(&self) -> &StoreUrl {
-        &self.url
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn url(&self) -> Result<&StoreUrl, Error> {
+        self.url.as_ref().map_err(|error| Error::Url(error.clone()))
     }
 
     /// The store itself. One that could not be opened is tried again the next time.
@@ -60,7 +65,8 @@ impl AssetStore {
     ///
     /// See [`Store::open`].
     pub async fn open(&self) -> Result<&Store, Error> {
-        self.store.get_or_try_init(|| Store::open(&self.url, &self.options)).await
+        let url = self.url()?;
+        self.store.get_or_try_init(|| Store::open(url, &self.options)).await
     }
 
     /// Removes what has grown old, once in the life of a process: whoever writes outputs
@@ -163,7 +169,12 @@ async fn answered<T>(
             }
             (_, None) => error.to_string(),
         };
-        DocumentError::new(error.code(), message)
+        let code = match &error {
+            // The argument of the host, not of the tool.
+            Error::Url(_) => ToolCode::OpenFailed,
+            _ => error.code(),
+        };
+        DocumentError::new(code, message)
     })
 }
 
@@ -182,9 +193,9 @@ fn fault(error: &Error) -> Option<&'static str> {
         | Error::NotAStore { .. }
         | Error::Newer { .. } => "the store cannot be opened",
         Error::Damaged { .. } | Error::Read { .. } | Error::Write { .. } => "the store failed",
+        Error::Url(_) => "the address of the store is malformed",
         Error::Path(_)
         | Error::Agent(_)
-        | Error::Url(_)
         | Error::NotFound(_)
         | Error::NoVersion { .. }
         | Error::EmptyString

@@ -8,7 +8,8 @@ use ikigai_protocol::ToolCode;
 
 use crate::answer::Failure;
 
-const DOCUMENT_SCHEME: &str = "ikigai://";
+/// What begins so, in any case, is meant for the host, which says what is wrong with it.
+const DOCUMENT_SCHEME: &str = "ikigai:";
 
 /// What a file parameter names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,8 @@ impl<'p> Target<'p> {
             let message = format!("`{parameter}` holds a NUL byte, which no path can");
             return Err(Failure::new(ToolCode::InvalidArg, message));
         }
-        if value.starts_with(DOCUMENT_SCHEME) {
+        let scheme = value.get(..DOCUMENT_SCHEME.len());
+        if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(DOCUMENT_SCHEME)) {
             return Ok(Self::Document(value));
         }
         Ok(Self::File(value.as_bytes()))

@@ -34,7 +34,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
     let runtime = rig::runtime()?;
     let url = StoreUrl::sqlite(scratch.path().join("store/store.db"));
-    let assets = Arc::new(AssetStore::at(url, Budget::default()));
+    let assets = Arc::new(AssetStore::at(Ok(url), Budget::default()));
     let agent = Agent::new("bench@here")?;
     let author = Author { agent: agent.clone(), cause: Cause::Write };
     let text = "0123456789abcde\n".repeat(BYTES / 16);

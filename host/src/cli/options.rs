@@ -154,9 +154,8 @@ impl Options {
             progress: progress::reporter(),
         });
         let mut host = Host::new(registry);
-        if let Some(url) = self.store()? {
-            let store = AssetStore::at(url, assets::Budget(self.budget));
-            host.serve_documents(Arc::new(store), self.agent()?.as_str());
+        if let Some(store) = self.store() {
+            host.serve_documents(Arc::new(store), self.agent_name());
         }
         if self.audit_arguments {
             host.record_arguments();
@@ -205,40 +204,41 @@ impl Options {
         };
         let mut own = places.own();
         own.extend(files.further_ceilings.iter().cloned());
-        let store = self.store()?;
-        own.extend(store.iter().filter_map(StoreUrl::file).flat_map(places::places_on));
+        if let Some(store) = self.store()
+            && let Some(file) = store.url().ok().and_then(StoreUrl::file)
+        {
+            own.extend(places::places_on(file));
+        }
         Ok(Authority::open(&files, flags, own)?)
     }
 
     /// The store of documents, for a command that is about them.
     pub(super) fn assets(&self) -> Result<AssetStore, CliError> {
-        let url = self.store()?.ok_or_else(|| {
+        self.store().ok_or_else(|| {
             let error = anyhow::Error::msg("there is no place for documents");
             CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
-        })?;
-        Ok(AssetStore::at(url, assets::Budget(self.budget)))
+        })
     }
 
-    /// Where documents are kept. What was typed is not repeated in an error: it may hold a
-    /// password.
-    fn store(&self) -> Result<Option<StoreUrl>, CliError> {
-        let Some(text) = &self.store else {
-            let file = |data: PathBuf| StoreUrl::sqlite(data.join(STORE));
-            return Ok(self.places().data.map(file));
+    /// Where documents are kept.
+    fn store(&self) -> Option<AssetStore> {
+        let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
+            Some(text) => StoreUrl::parse(text),
+            None => Ok(StoreUrl::sqlite(self.places().data?.join(STORE))),
         };
-        let url = StoreUrl::parse(text).map_err(|error| {
-            let what = format!("--store ({STORE_VARIABLE}) is no address of a store");
-            CliError::usage(anyhow::Error::new(error).context(what))
-        })?;
-        Ok(Some(url))
+        Some(AssetStore::at(url, assets::Budget(self.budget)))
     }
 
     /// Whose documents are pinned.
     pub(super) fn agent(&self) -> Result<Agent, CliError> {
-        let name = self.agent.clone().unwrap_or_else(user_at_host);
+        let name = self.agent_name();
         Agent::new(&name)
             .with_context(|| format!("--agent: `{}`", name.escape_debug()))
             .map_err(CliError::usage)
+    }
+
+    fn agent_name(&self) -> String {
+        self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
     }
 
     pub(super) fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {

@@ -23,8 +23,12 @@ pub use ikigai_protocol::host_socket::{Entry, Listing};
 /// The most entries of one listing.
 pub const MAX_ENTRIES: usize = 1000;
 
-/// The longest URI that is passed on, in bytes: a path of 1,024 bytes and the scheme.
-const MAX_URI: usize = 1024 + "ikigai:///".len();
+/// What the URI of a document begins with.
+const SCHEME: &str = "ikigai://";
+
+/// The longest URI that is passed on, in bytes: a path of 1,024 bytes, the scheme, and
+/// the slash of an empty authority.
+const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 
 /// How much of a name goes into a record, in characters.
 const NAME_KEPT: usize = 200;
@@ -140,6 +144,7 @@ impl Desk {
 
     pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, DocumentError> {
         let shelf = self.admit(Assets::Read, "read", &uri)?;
+        check_scheme(&uri)?;
         check_uri(&uri)?;
         let name = uri.clone();
         let read = async move { shelf.documents.read(&shelf.caller, &uri, window).await };
@@ -156,6 +161,7 @@ impl Desk {
 
     pub(super) async fn write(&self, uri: String, content: String) -> Result<(), DocumentError> {
         let shelf = self.admit(Assets::Write, "write", &uri)?;
+        check_scheme(&uri)?;
         check_uri(&uri)?;
         check_content("the content", &content)?;
         let name = uri.clone();
@@ -171,6 +177,7 @@ impl Desk {
         all: bool,
     ) -> Result<u64, DocumentError> {
         let shelf = self.admit(Assets::Write, "write", &uri)?;
+        check_scheme(&uri)?;
         check_uri(&uri)?;
         check_content("the text to replace", &old)?;
         check_content("the new text", &new)?;
@@ -250,6 +257,15 @@ impl Drop for EndsWithThis {
 /// A name as it is told again: as long as a good one can be.
 fn clipped(name: &str) -> String {
     name.chars().take(MAX_URI).collect()
+}
+
+/// What is no URI of a document is not taken for a path of one.
+fn check_scheme(uri: &str) -> Result<(), DocumentError> {
+    if uri.starts_with(SCHEME) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not named as a document is: ikigai:///PATH", clipped(uri));
+    Err(DocumentError::new(ToolCode::InvalidArg, message))
 }
 
 fn check_uri(uri: &str) -> Result<(), DocumentError> {

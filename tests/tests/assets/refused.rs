@@ -40,8 +40,9 @@ fn what_names_no_document_is_told_so() {
         assert_eq!(read(host, &long)["error_code"], "INVALID_ARG");
         let longest = format!("ikigai:///{}", "a".repeat(1024));
         assert_eq!(read(host, &longest)["error_code"], "FILE_NOT_FOUND");
+        assert_eq!(read(host, "ikigai:/a")["error_code"], "INVALID_ARG");
         // What is no document's is a file's.
-        assert_eq!(read(host, "ikigai:/a")["error_code"], "FILE_NOT_FOUND");
+        assert_eq!(read(host, "ikigai/a")["error_code"], "FILE_NOT_FOUND");
     });
 }
 
@@ -181,7 +182,6 @@ fn tells_nothing(host: &Host, said: &str, secret: &str) {
 #[test]
 fn names_of_agents_and_sums_have_their_bounds() {
     let host = host();
-    host.run(["--agent", "", "asset", "list"]).expect_code(2);
     let ran = host.run(["--agent", "a\u{1b}[2J", "asset", "list"]).expect_code(2);
     assert!(!ran.stderr().contains('\u{1b}'), "{ran}");
     put(&host, "a", text(60_000).as_bytes());
@@ -223,4 +223,22 @@ fn no_tool_learns_where_the_store_is() {
     assert!(result["error_code"] == "OPEN_FAILED" && !said.contains("no.db"), "{result}");
     let ran = host.run([&flags[..], &["asset", "list"]].concat()).expect_code(1);
     assert!(ran.stderr().contains("no.db"), "{ran}");
+}
+
+#[test]
+fn what_is_no_address_keeps_nobody_from_files() {
+    let host = host().env("IKIGAI_STORE", "mysql://ann:s3cret@db/x");
+    host.write("workspace/file", "text", 0o644);
+    assert_eq!(read(&host, "file")["output"], "text");
+    let result = read(&host, "ikigai:///a");
+    let said = result["error"].as_str().expect("a text");
+    assert!(said.contains("the address of the store is malformed"), "{result}");
+    let ran = host.run(["asset", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("starts with `sqlite:`"), "{ran}");
+    assert!(!ran.stderr().contains("s3cret"), "{ran}");
+    let doctor = host.run(["doctor", "--json"]).expect_code(0).stdout();
+    assert!(doctor.contains("IKIGAI_STORE") && !doctor.contains("s3cret"), "{doctor}");
+    // An empty variable is none.
+    let host = crate::rig::host().env("IKIGAI_STORE", "").env("IKIGAI_AGENT", "");
+    host.run(["asset", "list"]).expect_code(0);
 }

@@ -27,6 +27,8 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/absent.md"}"#, r#"{"error":"File not found: ikigai:///blocks/absent.md","error_code":"FILE_NOT_FOUND"}"#),
     ("file-read", r#"{"file_path":"ikigai:///blocks/../x"}"#, r#"{"error":"`..` cannot be a segment of a document's path","error_code":"INVALID_ARG"}"#),
     ("file-read", r#"{"file_path":"ikigai://"}"#, r#"{"error":"a document's path cannot be empty","error_code":"INVALID_ARG"}"#),
+    ("file-read", r#"{"file_path":"ikigai:/blocks/decisions.md"}"#, r#"{"error":"`ikigai:/blocks/decisions.md` is not named as a document is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
+    ("file-read", r#"{"file_path":"IKIGAI:///blocks/decisions.md"}"#, r#"{"error":"`IKIGAI:///blocks/decisions.md` is not named as a document is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
     ("file-read", r#"{"file_path":"ikigai:///a\u0000b"}"#, r#"{"error":"`file_path` holds a NUL byte, which no path can","error_code":"INVALID_ARG"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/new.md","content":"é\n"}"#, r#"{"output":"Wrote 3 bytes to new.md","bytes":3}"#),
     ("file-read", r#"{"file_path":"ikigai:///blocks/new.md"}"#, r#"{"output":"é\n"}"#),
@@ -91,7 +93,7 @@ fn documents_are_answered_for_alike_by_each_build() {
 #[test]
 fn a_real_store_answers_as_the_one_in_memory_does() {
     for build in Build::ALL {
-        let assets = Arc::new(AssetStore::at(StoreUrl::memory(), Budget::default()));
+        let assets = Arc::new(AssetStore::at(Ok(StoreUrl::memory()), Budget::default()));
         let rig = Rig::new(Some(assets.clone()));
         rig.block_on(fill(&assets));
         for (tool, input, expected) in CALLS {

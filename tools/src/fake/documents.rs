@@ -128,7 +128,10 @@ fn missing(uri: &str) -> DocumentError {
 
 /// The path in a URI: `ikigai://` with or without a third slash.
 fn path(uri: &str) -> Result<&str, DocumentError> {
-    let rest = uri.strip_prefix("ikigai://").unwrap_or(uri);
+    let Some(rest) = uri.strip_prefix("ikigai://") else {
+        let message = format!("`{uri}` is not named as a document is: ikigai:///PATH");
+        return Err(DocumentError::new(ToolCode::InvalidArg, message));
+    };
     let path = rest.strip_prefix('/').unwrap_or(rest);
     let wrong = path.split('/').find(|segment| matches!(*segment, "" | "." | ".."));
     let message = match wrong {

@@ -1,12 +1,14 @@
 //! `ikigai asset check`: references that lead nowhere.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use ikigai_assets::{AssetPath, Store, references};
+use ikigai_assets::{AssetPath, MAX_DOCUMENT_BYTES, Store, references};
 use serde_json::json;
 
 use super::print_json;
@@ -59,7 +61,7 @@ pub(super) async fn run(
     }
     for file in &arguments.files {
         looked += 1;
-        let content = std::fs::read(file)
+        let content = read(file)
             .with_context(|| format!("cannot read `{}`", file.display()))
             .map_err(CliError::usage)?;
         let text = String::from_utf8_lossy(&content);
@@ -67,6 +69,16 @@ pub(super) async fn run(
     }
     tell(&dangling, looked, arguments.json)?;
     Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
+}
+
+/// A file, which is no larger than a document can be.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_DOCUMENT_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than a document can be"));
+    }
+    Ok(content)
 }
 
 fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {

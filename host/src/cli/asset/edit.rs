@@ -47,14 +47,15 @@ pub(super) async fn run(
     file.flush()?;
     let edited = edit(file.path());
     // By its name: many editors put another file in its place.
-    let after = std::fs::read(file.path())
+    let after = std::fs::read(file.path());
+    match (edited, &after) {
+        (Err(error), Ok(after)) if *after != before.content => return Err(kept(file, error)),
+        (edited, _) => edited?,
+    }
+    let after = after
         .with_context(|| format!("cannot read `{}`", file.path().display()))
         .map_err(CliError::failed)?;
     let is_changed = after != before.content;
-    match edited {
-        Err(error) if is_changed => return Err(kept(file, error)),
-        edited => edited?,
-    }
     if !is_changed {
         if arguments.json {
             print_json(&json!({ "path": path.as_str(), "changed": false }))?;

@@ -12,7 +12,13 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
         let check = Check::new(SECTION, "store", "none");
         return Ok(vec![check.warn("set HOME or XDG_DATA_HOME, or name a store with --store")]);
     };
-    let url = assets.url();
+    let url = match assets.url() {
+        Ok(url) => url,
+        Err(error) => {
+            let check = Check::new(SECTION, "store", error.to_string());
+            return Ok(vec![check.warn("mend IKIGAI_STORE, or name another with --store")]);
+        }
+    };
     // Looking makes no store.
     if url.file().is_some_and(|file| !file.exists()) {
         return Ok(vec![Check::new(SECTION, "store", format!("{url}, not made yet"))]);
