@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use crate::budget::Budget;
-use crate::path::AssetPath;
+use crate::path::{AssetPath, is_deceptive};
 
 /// The longest name of an agent, in bytes: a user's and a host's with room to spare.
 pub const MAX_AGENT_BYTES: usize = 512;
@@ -27,9 +27,8 @@ impl Agent {
     ///
     /// For one that is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
     pub fn new(name: &str) -> Result<Self, InvalidAgent> {
-        let valid = !name.is_empty()
-            && name.len() <= MAX_AGENT_BYTES
-            && !name.contains(|c: char| c.is_control());
+        let valid =
+            !name.is_empty() && name.len() <= MAX_AGENT_BYTES && !name.contains(is_deceptive);
         if valid { Ok(Self(name.into())) } else { Err(InvalidAgent) }
     }
 

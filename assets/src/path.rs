@@ -46,7 +46,8 @@ pub enum PathError {
         /// `.` or `..`.
         segment: &'static str,
     },
-    /// NUL, which no database stores in text, or one that would move a terminal's cursor.
+    /// NUL, which no database stores in text, one that would move a terminal's cursor, or
+    /// one that turns the direction of what is shown.
     #[error("a document's path cannot contain the control character {}", .character.escape_unicode())]
     ControlCharacter {
         /// The first of them.
@@ -80,7 +81,7 @@ impl AssetPath {
         if path.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong { bytes: path.len() });
         }
-        if let Some(character) = path.chars().find(|c| c.is_control()) {
+        if let Some(character) = path.chars().find(|c| is_deceptive(*c)) {
             return Err(PathError::ControlCharacter { character });
         }
         for segment in path.split('/') {
@@ -112,6 +113,15 @@ impl AssetPath {
     pub fn is_output(&self) -> bool {
         self.0.starts_with(OUTPUTS)
     }
+}
+
+/// Whether a character shows a text as another: control characters, and those that turn
+/// the direction of writing (Unicode's `Bidi_Control`).
+pub(crate) fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || ('\u{202a}'..='\u{202e}').contains(&c)
+        || ('\u{2066}'..='\u{2069}').contains(&c)
 }
 
 /// The documents that a person or a model may mean by `text`, the likeliest first: as

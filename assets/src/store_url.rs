@@ -59,6 +59,14 @@ pub enum InvalidStoreUrl {
     /// A parameter that is not in [`POSTGRES_PARAMETERS`].
     #[error("the address of the PostgreSQL store has a parameter that is not known; known are {}", POSTGRES_PARAMETERS.join(", "))]
     Parameter,
+    /// A parameter whose value makes no sense.
+    #[error("the address of the PostgreSQL store has a parameter with a malformed value")]
+    Value,
+    /// What follows the host is no name of a database.
+    #[error(
+        "the address of the PostgreSQL store has a database's name with `/`, `@` or `:` in it; in a password these are written %2F, %40 and %3A"
+    )]
+    Database,
 }
 
 impl StoreUrl {
@@ -107,7 +115,21 @@ impl StoreUrl {
         if !url.query_pairs().all(|(name, _)| known(&name)) {
             return Err(InvalidStoreUrl::Parameter);
         }
+        // The rest of a password, as a rule, in which a slash was not escaped.
+        if url.path().trim_start_matches('/').contains(['/', '@', ':']) {
+            return Err(InvalidStoreUrl::Database);
+        }
         Ok(Self(Location::Postgres(url)))
+    }
+
+    /// The password, as it stands in the address and as it is meant.
+    pub(crate) fn passwords(&self) -> Vec<String> {
+        let Location::Postgres(url) = &self.0 else { return Vec::new() };
+        let Some(written) = url.password().filter(|it| !it.is_empty()) else { return Vec::new() };
+        // In a form a plus is a space, which in an address it is not.
+        let form = format!("password={}", written.replace('+', "%2B"));
+        let meant = url::form_urlencoded::parse(form.as_bytes()).map(|(_, it)| it.into_owned());
+        meant.chain([written.to_owned()]).collect()
     }
 
     pub(crate) fn is_sqlite(&self) -> bool {
@@ -167,6 +189,9 @@ mod tests {
             "postgres://db/x?pasword=s3cret",
             "postgres://db/x?password=s3cret",
             "mysql://ann:s3cret@db/x",
+            "postgres://ann:12/s3cret@db/x",
+            "postgres://ann:/s3cret@db/x",
+            "postgres://anns3cret/x@db/x",
         ] {
             let error = StoreUrl::parse(text).expect_err(text);
             let shown = format!("{error} {error:?}");

@@ -26,6 +26,9 @@ const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How long the removal of what is old may hold up a write.
 const PRUNING: Duration = Duration::from_secs(1);
 
+/// One more than a listing holds, to see whether there are more.
+const ENOUGH: u32 = MAX_ENTRIES as u32 + 1;
+
 /// One store, opened by whoever needs it first.
 #[derive(Debug)]
 pub struct AssetStore {
@@ -129,7 +132,7 @@ impl Documents for AssetStore {
 
     fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         let list = answered(prefix, async move {
-            let found = self.open().await?.list(prefix).await?;
+            let found = self.open().await?.list(prefix, Some(ENOUGH)).await?;
             let more = found.len() > MAX_ENTRIES;
             let entry = |metadata: Metadata| Entry {
                 path: metadata.path.as_str().to_owned(),

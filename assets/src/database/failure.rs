@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Database;
 use crate::error::Error;
+use crate::path::is_deceptive;
 use crate::store_url::StoreUrl;
 
 /// What was being done, where a failure says nothing better.
@@ -17,11 +18,11 @@ pub(crate) enum Doing {
 
 pub(super) fn translate(database: &Database, doing: Doing, error: sqlx::Error) -> Error {
     let store = database.url.clone();
-    let reason = error.to_string();
+    let reason = told(&store, &error.to_string());
     match error {
         sqlx::Error::Database(error) => {
             let code = error.code().unwrap_or(Cow::Borrowed(""));
-            let reason = error.message().to_owned();
+            let reason = told(&store, error.message());
             let known = if store.is_sqlite() {
                 sqlite(&store, database.busy_timeout, &code, &reason)
             } else {
@@ -53,12 +54,30 @@ pub(super) fn translate(database: &Database, doing: Doing, error: sqlx::Error) -
 pub(super) fn connecting(store: StoreUrl, error: sqlx::Error) -> Error {
     let (code, reason) = match &error {
         sqlx::Error::Database(error) => {
-            (error.code().map(Cow::into_owned), error.message().to_owned())
+            (error.code().map(Cow::into_owned), told(&store, error.message()))
         }
-        other => (None, other.to_string()),
+        other => (None, told(&store, &other.to_string())),
     };
     let known = code.and_then(|code| postgres(&store, Duration::ZERO, &code, &reason));
     known.unwrap_or(Error::Unreachable { store, reason })
+}
+
+/// What a server said, as it may be shown: it can be anybody's. Without the password,
+/// which some repeat, without what would move a terminal's cursor, and no longer than a
+/// person reads.
+fn told(store: &StoreUrl, said: &str) -> String {
+    const LONGEST: usize = 300;
+    let from_environment = std::env::var("PGPASSWORD").ok().filter(|it| !it.is_empty());
+    let mut said = said.to_owned();
+    for password in store.passwords().into_iter().chain(from_environment) {
+        said = said.replace(&password, "***");
+    }
+    let visible = |c: char| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let mut shown: String = said.chars().take(LONGEST).map(visible).collect();
+    if said.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl Doing {
@@ -124,9 +143,19 @@ fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Opt
 mod tests {
     use std::time::Duration;
 
-    use super::postgres;
+    use super::{postgres, told};
     use crate::error::Error;
     use crate::store_url::StoreUrl;
+
+    #[test]
+    fn what_a_server_says_is_shown_with_care() {
+        let store = StoreUrl::parse("postgres://ann:s3%2Fcret@db.example/team").expect("valid");
+        let said = "no\u{1b}[2J\r\nhint: s3/cret, s3%2Fcret\u{202e}";
+        let shown = told(&store, said);
+        assert_eq!(shown, "no\u{fffd}[2J\u{fffd}\u{fffd}hint: ***, ***\u{fffd}");
+        assert_eq!(told(&store, &"x".repeat(1 << 20)).chars().count(), 301);
+        assert_eq!(told(&store, "plain"), "plain");
+    }
 
     #[test]
     fn a_transaction_that_paused_too_long_was_slow() {

@@ -11,9 +11,10 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use url::Url;
 
 use super::failure;
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::store::Options;
-use crate::store_url::{Location, StoreUrl};
+use crate::store_url::{InvalidStoreUrl, Location, StoreUrl};
 
 /// Connections of a process to a server, whose own limit is 100 unless it is raised.
 const CONNECTIONS: u32 = 8;
@@ -29,7 +30,16 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
     let store = StoreUrl(Location::Postgres(address.clone()));
     let connection = connection(address, options)?;
-    let probe = async { connection.connect().await?.close().await };
+    let probe = async {
+        let mut backoff = Backoff::new(u32::MAX);
+        loop {
+            match connection.connect().await {
+                // Others have what there is, or it is about to start: for a moment, as a rule.
+                Err(sqlx::Error::Database(error)) if is_passing(&*error) => backoff.pause().await,
+                connected => return connected?.close().await,
+            };
+        }
+    };
     match tokio::time::timeout(options.connect_timeout, probe).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(failure::connecting(store, error)),
@@ -52,12 +62,15 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .connect_lazy_with(connection))
 }
 
+/// `too_many_connections` and `cannot_connect_now`.
+fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
+    matches!(error.code().as_deref(), Some("53300" | "57P03"))
+}
+
 fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
-    let mut connection = PgConnectOptions::from_str(address.as_str()).map_err(|_| {
-        // What exactly is left out, since it may be a part of the address.
-        let store = StoreUrl(Location::Postgres(address.clone()));
-        Error::Unreachable { store, reason: "a parameter of its address is malformed".to_owned() }
-    })?;
+    // What exactly is left out, since it may be a part of the address.
+    let mut connection =
+        PgConnectOptions::from_str(address.as_str()).map_err(|_| InvalidStoreUrl::Value)?;
     if !names_tls_mode(address) && is_remote(&connection) {
         connection = connection.ssl_mode(PgSslMode::VerifyFull);
     }

@@ -281,7 +281,13 @@ impl Store {
         before: &Metadata,
         author: &Author,
     ) -> Result<Changed> {
-        self.keep(transaction, before, author).await?;
+        // A result of a tool is removed to make room; there is no history of it to keep.
+        if before.path.is_output() {
+            let statement = "DELETE FROM asset_versions WHERE path = $1";
+            transaction.execute(statement, &[before.path.value()]).await?;
+        } else {
+            self.keep(transaction, before, author).await?;
+        }
         let statement = "DELETE FROM stored_assets WHERE path = $1 AND version = $2";
         let values = [before.path.value(), int(before.version)];
         execute_on_one(transaction, statement, &values).await?;

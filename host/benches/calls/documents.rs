@@ -72,7 +72,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     )?;
     let store = runtime.block_on(assets.open())?;
     let mut list = || {
-        let found = runtime.block_on(store.list("many/"))?;
+        let found = runtime.block_on(store.list("many/", None))?;
         ensure!(found.len() == MANY as usize, "{} documents are listed", found.len());
         Ok(())
     };

@@ -104,7 +104,7 @@ async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
 }
 
 async fn nearest(store: &Store, missing: &AssetPath) -> Result<Option<String>, CliError> {
-    let all = store.list("").await?;
+    let all = store.list("", None).await?;
     let names = all.iter().map(|metadata| metadata.path.as_str());
     Ok(crate::nearest::nearest(missing.as_str(), names).map(str::to_owned))
 }

@@ -68,6 +68,11 @@ fn documents_of_every_kind_are_answered_for() {
             }
         }
         assert_eq!(get(host, "law"), "law");
+        // What does not come about changes nothing, not even the protection.
+        let refused = ["asset", "put", "blocks/law.md", "--writable", "--if-version", "9"];
+        host.run_with(refused, b"x").expect_code(1);
+        host.run(["asset", "rm", "law"]).expect_code(1);
+        host.run_with(["asset", "put", "blocks/law.md", "--read-only"], b"law").expect_code(0);
         host.run_with(["asset", "put", "blocks/law.md", "--writable"], b"free").expect_code(0);
         assert_eq!(get(host, "law"), "free");
     });
@@ -182,6 +187,7 @@ fn tells_nothing(host: &Host, said: &str, secret: &str) {
 #[test]
 fn names_of_agents_and_sums_have_their_bounds() {
     let host = host();
+    host.run(["--agent", "a\u{202e}b", "asset", "list"]).expect_code(2);
     let ran = host.run(["--agent", "a\u{1b}[2J", "asset", "list"]).expect_code(2);
     assert!(!ran.stderr().contains('\u{1b}'), "{ran}");
     put(&host, "a", text(60_000).as_bytes());

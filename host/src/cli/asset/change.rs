@@ -32,7 +32,7 @@ pub(in crate::cli) struct Put {
     /// Only if the document has this version; 0 if there is to be none
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
-    /// Refuse changes from then on
+    /// Refuse changes from then on, other than this one
     #[arg(long)]
     read_only: bool,
     /// Take changes again, this one first
@@ -51,23 +51,17 @@ pub(super) async fn put(
     let store = assets.open().await?;
     let path = AssetPath::parse(&arguments.path).map_err(Error::from)?;
     let content = content(arguments.file)?;
-    if arguments.writable {
-        match store.set_read_only(&path, false).await {
-            // It is about to be made.
-            Err(Error::NotFound(_)) => {}
-            done => done?,
-        }
-    }
     let expected = match arguments.if_version {
         None => Expected::Any,
         Some(0) => Expected::Absent,
         Some(version) => Expected::Version(version),
     };
     let author = Author { agent: agent.clone(), cause: Cause::Write };
-    let written = store.write(&path, &content, &author, expected).await?;
-    if arguments.read_only {
-        store.set_read_only(&path, true).await?;
-    }
+    let written = if arguments.read_only || arguments.writable {
+        store.put(&path, &content, &author, expected, arguments.read_only).await?
+    } else {
+        store.write(&path, &content, &author, expected).await?
+    };
     if path.is_output() {
         assets.prune(store).await;
     }
@@ -138,8 +132,11 @@ pub(super) async fn remove(
         print_json(&json!({ "removed": removed.collect::<Vec<_>>() }))?;
     } else {
         for Metadata { path, version, .. } in &removed {
-            let path = path.as_str();
-            say(&format!("Removed {path}; `ikigai asset restore {path} {version}` undoes it\n"));
+            let name = path.as_str();
+            // Of results of tools there is no history.
+            let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
+            let undo = if path.is_output() { "" } else { &undo };
+            say(&format!("Removed {name}{undo}\n"));
         }
     }
     done.map(|()| ExitCode::SUCCESS)

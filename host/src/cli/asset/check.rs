@@ -43,7 +43,7 @@ pub(super) async fn run(
     workspace: &Path,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let documents = store.list("").await?;
+    let documents = store.list("", None).await?;
     let known: BTreeSet<AssetPath> = documents.into_iter().map(|it| it.path).collect();
     let mut dangling = Vec::new();
     let mut looked = 0;

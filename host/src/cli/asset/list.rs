@@ -26,7 +26,7 @@ pub(super) async fn run(
     agent: &Agent,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let documents = store.list(&arguments.prefix).await?;
+    let documents = store.list(&arguments.prefix, None).await?;
     let pins = store.pins(agent).await?;
     let pinned: HashSet<&str> = pins.iter().map(|pin| pin.metadata.path.as_str()).collect();
     if arguments.json {
