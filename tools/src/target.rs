@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn the_scheme_alone_tells_documents_from_files() {
         let named = |value| Target::named("file_path", value);
-        for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://"] {
+        for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://", "ikigai:/a", "IKIGAI:///a"] {
             assert_eq!(named(uri), Ok(Target::Document(uri)));
         }
-        for path in ["ikigai", "ikigai:/a", "./ikigai:///a", "IKIGAI:///a", "ikigai\u{e9}//", ""] {
+        for path in ["ikigai", "./ikigai:///a", "ikigai\u{e9}//", "ikigai\u{e9}:", ""] {
             assert_eq!(named(path), Ok(Target::File(path.as_bytes())));
         }
         assert!(named("a\0b").is_err() && named("ikigai:///a\0").is_err());

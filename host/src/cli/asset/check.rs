@@ -187,6 +187,7 @@ mod tests {
             "src/db/schema.sql",
             "docs/a.md",
             "../up/b.rs",
+            "k/l.md",
             ".github/h.yml",
         ];
         assert_eq!(names, expected);
