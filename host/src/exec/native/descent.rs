@@ -4,7 +4,7 @@
 //! Used by the supervisor for the tool's tree, and by the host for a supervisor
 //! that does not answer. Decides nothing; reaps nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
@@ -83,6 +83,23 @@ pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     (memory > limit).then_some(memory)
 }
 
+/// Kills all of `processes`, and the process group of each, and returns the last refusal
+/// to do so.
+///
+/// A group is killed at one stroke, which ends most fork bombs: no member can fork any
+/// more once the signal is on its way. Each is killed once: a signal to a group costs as
+/// much as it has members, corpses included, of which a bomb leaves thousands.
+pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
+    let mut groups = HashSet::new();
+    let mut refused = None;
+    for process in processes {
+        if let Err(error) = process.kill(spared_group, &mut groups) {
+            refused = Some(error);
+        }
+    }
+    refused
+}
+
 impl Process {
     /// Reads `/proc/PID/stat`, proc(5).
     fn read(dir: &OwnedFd) -> io::Result<Self> {
@@ -110,14 +127,13 @@ impl Process {
         })
     }
 
-    /// Kills it, and all of its process group.
+    /// Kills it, and all of its process group, unless that is among `groups`, to which it
+    /// is added.
     ///
-    /// A group is killed at one stroke, which ends most fork bombs: no member
-    /// can fork any more once the signal is on its way. The group has no
-    /// strangers in it, because the tool leads a session of its own and groups
-    /// never reach beyond their session. The caller's own group and `spared_group`
+    /// The group has no strangers in it, because the tool leads a session of its own and
+    /// groups never reach beyond their session. The caller's own group and `spared_group`
     /// are left alone all the same.
-    pub(super) fn kill(&self, spared_group: Pid) -> io::Result<()> {
+    fn kill(&self, spared_group: Pid, groups: &mut HashSet<i32>) -> io::Result<()> {
         let pid = self.pid.as_raw_nonzero().get();
         let path = format!("/proc/{pid}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -132,6 +148,7 @@ impl Process {
             && group != spared_group
             && group != getpgrp()
             && !group.is_init()
+            && groups.insert(now.group)
         {
             // The signal to the process itself, below, is the one that must succeed.
             let _ = kill_process_group(group, Signal::KILL);

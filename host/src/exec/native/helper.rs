@@ -215,10 +215,8 @@ fn kill_descent(root: Pid) {
             tracing::warn!(count = descendants.len(), "processes of a tool could not be killed");
             return;
         }
-        for process in descendants {
-            if let Err(error) = process.kill(root) {
-                tracing::debug!(%error, "a process of a tool could not be killed");
-            }
+        if let Some(error) = descent::kill(&descendants, root) {
+            tracing::debug!(%error, "a process of a tool could not be killed");
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -204,11 +204,7 @@ impl Watch {
                 }
                 return Ok(descendants.len());
             }
-            for process in &descendants {
-                if let Err(error) = process.kill(getpid()) {
-                    refused = Some(error);
-                }
-            }
+            refused = descent::kill(&descendants, getpid()).or(refused);
             // The next corpse is an event. The bound is for a process that was forked
             // behind the look's back, whose parent's end this process is not told of.
             let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;
