@@ -57,7 +57,8 @@ impl Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
         let component = Component::from_binary(&engine, bytes)?;
-        // The tools import `ikigai:tool/workspace` only where they write.
+        // What is the host's own (`ikigai:tool`) is imported and not called here.
+        linker.define_unknown_imports_as_traps(&component)?;
         let component = CommandPre::new(linker.instantiate_pre(&component)?)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
