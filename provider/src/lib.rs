@@ -1,0 +1,80 @@
+//! What the vendors of models expect on the wire: how a tool is offered to each, and how the
+//! arguments of its calls come back.
+//!
+//! This crate knows tools by their schemas only. It does not run them, holds no key and opens
+//! no connection.
+
+#![warn(missing_docs)]
+
+mod arguments;
+mod loss;
+mod translate;
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+pub use arguments::strip_nulls;
+pub use loss::{Effect, Inexpressible, Loss, Reason};
+pub use translate::{LeftOut, Tools, Translation, limits, translate, translate_all};
+
+/// A vendor's interface, named as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Provider {
+    /// `openai`: the Responses API.
+    OpenAi,
+    /// `openai-chat`: Chat Completions, which local servers speak as well.
+    OpenAiChat,
+    /// `anthropic`: the Messages API.
+    Anthropic,
+    /// `google`: the Gemini API, `v1beta`.
+    Google,
+}
+
+/// A name that belongs to no provider.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("no provider is called `{name}`: take `openai`, `openai-chat`, `anthropic` or `google`")]
+pub struct UnknownProvider {
+    /// As it was given.
+    pub name: String,
+}
+
+impl Provider {
+    /// Every provider, in the order in which they are listed to a user.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiChat, Self::Anthropic, Self::Google];
+
+    /// The name that the command line and the configuration use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiChat => "openai-chat",
+            Self::Anthropic => "anthropic",
+            Self::Google => "google",
+        }
+    }
+
+    /// Whether its tools are sent in strict mode where their schemas allow it.
+    #[must_use]
+    pub const fn is_strict(self) -> bool {
+        matches!(self, Self::OpenAi | Self::OpenAiChat)
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Provider {
+    type Err = UnknownProvider;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|provider| provider.as_str() == name)
+            .ok_or_else(|| UnknownProvider { name: name.to_owned() })
+    }
+}

@@ -1,0 +1,202 @@
+//! One tool's schema in the form of each provider, and all tools as the `tools` of a request.
+//!
+//! Owns the shapes around a schema and the rules on names. What the schema itself becomes is
+//! decided in the modules below, one for each form.
+
+pub(crate) mod dialect;
+mod google;
+pub mod limits;
+pub(crate) mod reference;
+pub(crate) mod strict;
+
+use ikigai_protocol::ToolSchema;
+use serde_json::{Map, Value, json};
+
+use crate::Provider;
+use crate::loss::{Effect, Inexpressible, Loss, Reason};
+
+/// What OpenAI and Anthropic take for a name: the reference of `FunctionObject.name`, and
+/// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>.
+const NAME_PATTERN: &str = "^[a-zA-Z0-9_-]{1,64}$";
+
+/// What Google takes: <https://ai.google.dev/api/caching#FunctionDeclaration>.
+const GOOGLE_NAME_PATTERN: &str = "^[a-zA-Z_][a-zA-Z0-9_.-]{0,63}$";
+
+/// What Anthropic takes for a key of `input_schema.properties`, from its error message.
+const KEY_PATTERN: &str = "^[a-zA-Z0-9_.-]{1,64}$";
+
+/// The longest name of a tool or key, in bytes; all the patterns are ASCII.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A tool as one provider is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Translation {
+    /// The entry exactly as it is sent; for Google, one function declaration.
+    pub value: Value,
+    /// What it does not say as the tool said it.
+    pub losses: Vec<Loss>,
+}
+
+/// All tools as one provider is told of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tools {
+    /// The member `tools` of a request, an array; empty where there is nothing to offer.
+    pub value: Value,
+    /// Every loss, with the name of its tool.
+    pub losses: Vec<(String, Loss)>,
+    /// The tools that are not in the list.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A tool that a provider is not told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub tool: String,
+    /// Why.
+    pub reason: Inexpressible,
+}
+
+/// The entry that tells `provider` of one tool.
+///
+/// # Errors
+///
+/// [`Inexpressible`] where the provider would refuse any entry, and with it the request.
+pub fn translate(provider: Provider, schema: &ToolSchema) -> Result<Translation, Inexpressible> {
+    check_name(provider, &schema.name)?;
+    let dialect::Modern { schema: parameters, mut losses } = dialect::modern(&schema.parameters)?;
+    let (name, description) = (&schema.name, &schema.description);
+    let value = match provider {
+        Provider::OpenAi => {
+            let (parameters, strict) = openai_parameters(parameters, &mut losses);
+            json!({ "type": "function", "name": name, "description": description,
+                    "parameters": parameters, "strict": strict })
+        }
+        Provider::OpenAiChat => {
+            let (parameters, strict) = openai_parameters(parameters, &mut losses);
+            json!({ "type": "function", "function": { "name": name, "description": description,
+                    "parameters": parameters, "strict": strict } })
+        }
+        Provider::Anthropic => {
+            check_keys(&parameters)?;
+            let parameters = without_at_root(parameters, &["oneOf", "allOf", "anyOf"], &mut losses);
+            json!({ "name": name, "description": description, "input_schema": parameters })
+        }
+        Provider::Google => {
+            let (members, found) = google::parameters(&parameters);
+            losses.extend(found);
+            let mut declaration = Map::new();
+            declaration.insert("name".into(), json!(name));
+            declaration.insert("description".into(), json!(description));
+            declaration.extend(members);
+            Value::Object(declaration)
+        }
+    };
+    Ok(Translation { value, losses })
+}
+
+/// The `tools` of a request, sorted by name: a list that does not change between requests can
+/// be cached by the provider. Of two tools with one name, the first is offered.
+pub fn translate_all<'a>(
+    provider: Provider,
+    schemas: impl IntoIterator<Item = &'a ToolSchema>,
+) -> Tools {
+    let mut schemas: Vec<&ToolSchema> = schemas.into_iter().collect();
+    schemas.sort_by(|one, other| one.name.cmp(&other.name));
+    let (mut entries, mut losses, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut offered = None;
+    for schema in schemas {
+        let tool = schema.name.clone();
+        let translation = if offered == Some(&schema.name) {
+            Err(Inexpressible::Duplicate { name: tool.clone() })
+        } else {
+            translate(provider, schema)
+        };
+        match translation {
+            Ok(translation) => {
+                offered = Some(&schema.name);
+                entries.push(translation.value);
+                losses.extend(translation.losses.into_iter().map(|loss| (tool.clone(), loss)));
+            }
+            Err(reason) => left_out.push(LeftOut { tool, reason }),
+        }
+    }
+    Tools { value: list(provider, entries), losses, left_out }
+}
+
+fn list(provider: Provider, mut entries: Vec<Value>) -> Value {
+    match provider {
+        Provider::OpenAi | Provider::OpenAiChat => Value::Array(entries),
+        Provider::Anthropic => {
+            // The mark says how far the prompt is cached: over all tools.
+            if let Some(Value::Object(last)) = entries.last_mut() {
+                last.insert("cache_control".into(), json!({ "type": "ephemeral" }));
+            }
+            Value::Array(entries)
+        }
+        Provider::Google if entries.is_empty() => json!([]),
+        Provider::Google => json!([{ "functionDeclarations": entries }]),
+    }
+}
+
+/// The schema as strict mode has it, or as it was with `strict: false`.
+fn openai_parameters(parameters: Value, losses: &mut Vec<Loss>) -> (Value, bool) {
+    match strict::strict(&parameters) {
+        Ok((schema, found)) => {
+            losses.extend(found);
+            (schema, true)
+        }
+        Err(obstacles) => {
+            losses.extend(obstacles);
+            // Refused with `strict: false` as well: "schema must have type 'object' and not
+            // have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
+            let refused = ["oneOf", "anyOf", "allOf", "enum", "not"];
+            let mut schema = without_at_root(parameters, &refused, losses);
+            dialect::fill_items(&mut schema);
+            (schema, false)
+        }
+    }
+}
+
+/// A provider that refuses a word at the root refuses the request; the tool checks what the
+/// word would have said.
+fn without_at_root(mut schema: Value, refused: &[&str], losses: &mut Vec<Loss>) -> Value {
+    if let Value::Object(members) = &mut schema {
+        for keyword in refused.iter().filter(|keyword| members.shift_remove(**keyword).is_some()) {
+            let reason = Reason::Keyword((*keyword).to_owned());
+            losses.push(Loss { at: format!("/{keyword}"), effect: Effect::Removed, reason });
+        }
+    }
+    schema
+}
+
+fn check_name(provider: Provider, name: &str) -> Result<(), Inexpressible> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let (pattern, matches) = match provider {
+        Provider::Google => (
+            GOOGLE_NAME_PATTERN,
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && name.bytes().all(|byte| plain(byte) || byte == b'.'),
+        ),
+        _ => (NAME_PATTERN, !name.is_empty() && name.bytes().all(plain)),
+    };
+    if matches && name.len() <= MAX_NAME_BYTES {
+        Ok(())
+    } else {
+        Err(Inexpressible::Name { name: name.to_owned(), pattern })
+    }
+}
+
+fn check_keys(parameters: &Value) -> Result<(), Inexpressible> {
+    let is_key = |name: &String| {
+        (1..=MAX_NAME_BYTES).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+    };
+    let properties = parameters.get("properties").and_then(Value::as_object);
+    match properties.into_iter().flat_map(Map::keys).find(|name| !is_key(name)) {
+        None => Ok(()),
+        Some(name) => Err(Inexpressible::PropertyName { name: name.clone(), pattern: KEY_PATTERN }),
+    }
+}

@@ -1,0 +1,131 @@
+//! The documented sizes of a schema in OpenAI's strict mode, and how a schema measures.
+//!
+//! Every number is from the section on supported schemas of
+//! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas> (2026).
+
+use serde_json::{Map, Value};
+
+use super::reference::{leaves, listed};
+use crate::loss::{Effect, Loss, Reason};
+
+/// Properties of all objects of one schema together.
+pub const MAX_PROPERTIES: usize = 5_000;
+
+/// Objects and arrays within each other, the outermost counted. The page speaks of "levels of
+/// nesting" and does not say whether arrays are some; they are counted here.
+pub const MAX_LEVELS: usize = 10;
+
+/// Values of all enumerations of one schema together.
+pub const MAX_ENUM_VALUES: usize = 1_000;
+
+/// Characters of all names of properties and definitions and of all listed values together.
+pub const MAX_NAME_CHARACTERS: usize = 120_000;
+
+/// An enumeration of more values than this has a limit on its characters of its own.
+pub const LARGE_ENUM_VALUES: usize = 250;
+
+/// Characters of the values of one enumeration of strings over [`LARGE_ENUM_VALUES`].
+pub const MAX_LARGE_ENUM_CHARACTERS: usize = 15_000;
+
+#[derive(Default)]
+struct Size {
+    properties: usize,
+    enum_values: usize,
+    names: usize,
+    large_enum: usize,
+}
+
+/// The limits that `schema`, in its strict form, is over.
+pub(crate) fn exceeded(schema: &Value) -> Vec<Loss> {
+    let mut size = Size::default();
+    measure(schema, &mut size);
+    let found = [
+        ("properties", size.properties, MAX_PROPERTIES),
+        ("levels of nesting", levels(schema), MAX_LEVELS),
+        ("values of enumerations", size.enum_values, MAX_ENUM_VALUES),
+        ("characters of names and values", size.names, MAX_NAME_CHARACTERS),
+        ("characters of one enumeration", size.large_enum, MAX_LARGE_ENUM_CHARACTERS),
+    ];
+    let over = found.into_iter().filter(|(_, found, limit)| found > limit);
+    over.map(|(what, found, limit)| Loss {
+        at: String::new(),
+        effect: Effect::NotStrict,
+        reason: Reason::Limit { what, found, limit },
+    })
+    .collect()
+}
+
+fn measure(schema: &Value, size: &mut Size) {
+    let Value::Object(members) = schema else { return };
+    if let Some(values) = listed(members) {
+        let characters = values.iter().filter_map(|value| value.as_str()).map(count).sum();
+        size.names += characters;
+        if members.contains_key("enum") {
+            size.enum_values += values.len();
+            if values.len() > LARGE_ENUM_VALUES {
+                size.large_enum = size.large_enum.max(characters);
+            }
+        }
+    }
+    size.properties += named(members, "properties").count();
+    for (name, inner) in
+        ["properties", "$defs", "definitions"].iter().flat_map(|key| named(members, key))
+    {
+        size.names += count(name);
+        measure(inner, size);
+    }
+    for inner in members.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+        measure(inner, size);
+    }
+    if let Some(items) = members.get("items") {
+        measure(items, size);
+    }
+}
+
+fn count(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn named<'a>(
+    members: &'a Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    members.get(key).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// How deep values of `schema` nest; a recursive definition counts once.
+fn levels(schema: &Value) -> usize {
+    Depth { root: schema, known: Vec::new() }.of(schema)
+}
+
+struct Depth<'a> {
+    root: &'a Value,
+    /// Places measured, or being measured with zero so far, so that recursion ends.
+    known: Vec<(*const Map<String, Value>, usize)>,
+}
+
+impl<'a> Depth<'a> {
+    fn of(&mut self, schema: &'a Value) -> usize {
+        leaves(self.root, schema)
+            .schemas
+            .into_iter()
+            .map(|leaf| self.of_leaf(leaf))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn of_leaf(&mut self, leaf: &'a Map<String, Value>) -> usize {
+        let here = std::ptr::from_ref(leaf);
+        if let Some((_, depth)) = self.known.iter().find(|(place, _)| *place == here) {
+            return *depth;
+        }
+        let slot = self.known.len();
+        self.known.push((here, 0));
+        let inner = named(leaf, "properties").map(|(_, inner)| inner).chain(leaf.get("items"));
+        let deepest = inner.map(|schema| self.of(schema)).max();
+        let is_nesting = leaf.contains_key("properties") || leaf.contains_key("items");
+        let depth = usize::from(is_nesting) + deepest.unwrap_or(0);
+        self.known[slot].1 = depth;
+        depth
+    }
+}

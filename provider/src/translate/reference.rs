@@ -1,0 +1,178 @@
+//! Following references inside one schema, and what a place in it accepts in the end.
+//!
+//! Shared by strict mode, which must know what is nullable, and by the repair of arguments,
+//! which must make the same decisions. Knows nothing of any provider.
+
+use serde_json::{Map, Value};
+
+/// What a place accepts once its references and alternatives are followed.
+pub(crate) struct Leaves<'a> {
+    /// Schemas without `$ref` and without `anyOf`, in their order.
+    pub(crate) schemas: Vec<&'a Map<String, Value>>,
+    /// A reference that leads back to itself before it leads to a schema.
+    pub(crate) endless: Option<&'a str>,
+}
+
+/// Where a reference leads: the root, or a definition at the root. Others are not followed.
+pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    if reference == "#" {
+        return Some(root);
+    }
+    let path = reference.strip_prefix("#/")?;
+    let (container, name) = path.split_once('/')?;
+    if !matches!(container, "$defs" | "definitions") || name.contains('/') {
+        return None;
+    }
+    root.pointer(&reference[1..])
+}
+
+/// Everything that `schema` comes down to.
+pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
+    let mut walk = Walk { root, path: Vec::new(), seen: Vec::new(), endless: None, found: vec![] };
+    walk.enter(schema);
+    Leaves { schemas: walk.found, endless: walk.endless }
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    path: Vec<&'a str>,
+    /// A definition that was expanded once adds nothing a second time; without this, nested
+    /// alternatives grow exponentially.
+    seen: Vec<&'a str>,
+    endless: Option<&'a str>,
+    found: Vec<&'a Map<String, Value>>,
+}
+
+impl<'a> Walk<'a> {
+    fn enter(&mut self, schema: &'a Value) {
+        let Value::Object(members) = schema else { return };
+        if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+            if self.path.contains(&reference) {
+                self.endless = Some(reference);
+            } else if !self.seen.contains(&reference)
+                && let Some(target) = resolve(self.root, reference)
+            {
+                self.seen.push(reference);
+                self.path.push(reference);
+                self.enter(target);
+                self.path.pop();
+            }
+        } else if let Some(Value::Array(alternatives)) = members.get("anyOf") {
+            for alternative in alternatives {
+                self.enter(alternative);
+            }
+        } else {
+            self.found.push(members);
+        }
+    }
+}
+
+/// Whether null is a value of `schema`.
+pub(crate) fn allows_null(root: &Value, schema: &Value) -> bool {
+    leaves(root, schema).schemas.into_iter().any(leaf_allows_null)
+}
+
+fn leaf_allows_null(leaf: &Map<String, Value>) -> bool {
+    let typed = match leaf.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|name| name == "null"),
+        Some(name) => name == "null",
+        None => true,
+    };
+    typed
+        && leaf.get("const").is_none_or(Value::is_null)
+        && leaf
+            .get("enum")
+            .and_then(Value::as_array)
+            .is_none_or(|values| values.contains(&Value::Null))
+}
+
+/// The names in `required`.
+pub(crate) fn required(leaf: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    leaf.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The properties of `leaf` that strict mode makes nullable: optional, and not null before.
+pub(crate) fn is_widened(
+    root: &Value,
+    leaf: &Map<String, Value>,
+    name: &str,
+    property: &Value,
+) -> bool {
+    required(leaf).all(|listed| listed != name) && !allows_null(root, property)
+}
+
+fn widens_within<'a>(root: &'a Value, schema: &'a Value, seen: &mut Vec<*const Value>) -> bool {
+    let here = std::ptr::from_ref(schema);
+    if seen.contains(&here) {
+        return false;
+    }
+    seen.push(here);
+    leaves(root, schema).schemas.into_iter().any(|leaf| leaf_widens(root, leaf, seen))
+}
+
+/// Whether strict mode makes anything nullable in what `leaf` describes, at any depth.
+pub(crate) fn widens(root: &Value, leaf: &Map<String, Value>) -> bool {
+    leaf_widens(root, leaf, &mut Vec::new())
+}
+
+fn leaf_widens<'a>(
+    root: &'a Value,
+    leaf: &'a Map<String, Value>,
+    seen: &mut Vec<*const Value>,
+) -> bool {
+    let properties = leaf.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (name, property) in properties {
+        if is_widened(root, leaf, name, property) || widens_within(root, property, seen) {
+            return true;
+        }
+    }
+    leaf.get("items").is_some_and(|items| widens_within(root, items, seen))
+}
+
+/// Whether `leaf` accepts values of the JSON type `name`, as far as `type` says it. A schema
+/// without `type` is known by its listed values, and an integer is a number too.
+pub(crate) fn accepts_type(leaf: &Map<String, Value>, name: &str) -> bool {
+    let is = |value: &Value| value == name || (value == "number" && name == "integer");
+    match leaf.get("type") {
+        Some(Value::Array(types)) => types.iter().any(is),
+        Some(value) => is(value),
+        None => listed(leaf).is_none_or(|values| values.iter().any(|value| type_of(value) == name)),
+    }
+}
+
+/// The values that `enum` or `const` list.
+pub(crate) fn listed(leaf: &Map<String, Value>) -> Option<Vec<&Value>> {
+    match (leaf.get("const"), leaf.get("enum")) {
+        (Some(value), _) => Some(vec![value]),
+        (None, Some(Value::Array(values))) => Some(values.iter().collect()),
+        _ => None,
+    }
+}
+
+/// The values of a property that has nothing but listed values: what tells objects apart.
+pub(crate) fn listed_alone<'a>(root: &'a Value, schema: &'a Value) -> Option<Vec<&'a Value>> {
+    match leaves(root, schema).schemas.as_slice() {
+        [leaf] => listed(leaf),
+        _ => None,
+    }
+}
+
+/// The JSON type of `value`; a number without a fraction is an `integer`.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.as_f64().is_some_and(|float| float.fract() == 0.0) => {
+            "integer"
+        }
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// `at` and one more step, escaped as RFC 6901 says.
+pub(crate) fn step(at: &str, name: &str) -> String {
+    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
