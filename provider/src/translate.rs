@@ -68,21 +68,23 @@ pub fn translate(provider: Provider, schema: &ToolSchema) -> Result<Translation,
     let (name, description) = (&schema.name, &schema.description);
     let value = match provider {
         Provider::OpenAi => {
-            let (parameters, strict) = openai_parameters(parameters, &mut losses);
+            let (parameters, strict) = openai_parameters(parameters, &mut losses)?;
             json!({ "type": "function", "name": name, "description": description,
                     "parameters": parameters, "strict": strict })
         }
         Provider::OpenAiChat => {
-            let (parameters, strict) = openai_parameters(parameters, &mut losses);
+            let (parameters, strict) = openai_parameters(parameters, &mut losses)?;
             json!({ "type": "function", "function": { "name": name, "description": description,
                     "parameters": parameters, "strict": strict } })
         }
         Provider::Anthropic => {
             check_keys(&parameters)?;
             let parameters = without_at_root(parameters, &["oneOf", "allOf", "anyOf"], &mut losses);
+            dialect::modern(&parameters)?;
             json!({ "name": name, "description": description, "input_schema": parameters })
         }
         Provider::Google => {
+            dialect::modern(&parameters)?;
             let (members, found) = google::parameters(&parameters);
             losses.extend(found);
             let mut declaration = Map::new();
@@ -140,11 +142,14 @@ fn list(provider: Provider, mut entries: Vec<Value>) -> Value {
 }
 
 /// The schema as strict mode has it, or as it was with `strict: false`.
-fn openai_parameters(parameters: Value, losses: &mut Vec<Loss>) -> (Value, bool) {
+fn openai_parameters(
+    parameters: Value,
+    losses: &mut Vec<Loss>,
+) -> Result<(Value, bool), Inexpressible> {
     match strict::strict(&parameters) {
         Ok((schema, found)) => {
             losses.extend(found);
-            (schema, true)
+            Ok((schema, true))
         }
         Err(obstacles) => {
             losses.extend(obstacles);
@@ -153,7 +158,9 @@ fn openai_parameters(parameters: Value, losses: &mut Vec<Loss>) -> (Value, bool)
             let refused = ["oneOf", "anyOf", "allOf", "enum", "not"];
             let mut schema = without_at_root(parameters, &refused, losses);
             dialect::fill_items(&mut schema);
-            (schema, false)
+            // What was removed may have been referred to.
+            dialect::modern(&schema)?;
+            Ok((schema, false))
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Every number is from the section on supported schemas of
 //! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas> (2026).
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::reference::{leaves, listed};
@@ -95,13 +97,13 @@ fn named<'a>(
 
 /// How deep values of `schema` nest; a recursive definition counts once.
 fn levels(schema: &Value) -> usize {
-    Depth { root: schema, known: Vec::new() }.of(schema)
+    Depth { root: schema, known: HashMap::new() }.of(schema)
 }
 
 struct Depth<'a> {
     root: &'a Value,
     /// Places measured, or being measured with zero so far, so that recursion ends.
-    known: Vec<(*const Map<String, Value>, usize)>,
+    known: HashMap<*const Map<String, Value>, usize>,
 }
 
 impl<'a> Depth<'a> {
@@ -116,16 +118,15 @@ impl<'a> Depth<'a> {
 
     fn of_leaf(&mut self, leaf: &'a Map<String, Value>) -> usize {
         let here = std::ptr::from_ref(leaf);
-        if let Some((_, depth)) = self.known.iter().find(|(place, _)| *place == here) {
+        if let Some(depth) = self.known.get(&here) {
             return *depth;
         }
-        let slot = self.known.len();
-        self.known.push((here, 0));
+        self.known.insert(here, 0);
         let inner = named(leaf, "properties").map(|(_, inner)| inner).chain(leaf.get("items"));
         let deepest = inner.map(|schema| self.of(schema)).max();
         let is_nesting = leaf.contains_key("properties") || leaf.contains_key("items");
         let depth = usize::from(is_nesting) + deepest.unwrap_or(0);
-        self.known[slot].1 = depth;
+        self.known.insert(here, depth);
         depth
     }
 }

@@ -3,6 +3,8 @@
 //! Shared by strict mode, which must know what is nullable, and by the repair of arguments,
 //! which must make the same decisions. Knows nothing of any provider.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// What a place accepts once its references and alternatives are followed.
@@ -28,7 +30,8 @@ pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value>
 
 /// Everything that `schema` comes down to.
 pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
-    let mut walk = Walk { root, path: Vec::new(), seen: Vec::new(), endless: None, found: vec![] };
+    let mut walk =
+        Walk { root, path: Vec::new(), seen: HashSet::new(), endless: None, found: vec![] };
     walk.enter(schema);
     Leaves { schemas: walk.found, endless: walk.endless }
 }
@@ -38,7 +41,7 @@ struct Walk<'a> {
     path: Vec<&'a str>,
     /// A definition that was expanded once adds nothing a second time; without this, nested
     /// alternatives grow exponentially.
-    seen: Vec<&'a str>,
+    seen: HashSet<&'a str>,
     endless: Option<&'a str>,
     found: Vec<&'a Map<String, Value>>,
 }
@@ -49,10 +52,10 @@ impl<'a> Walk<'a> {
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
             if self.path.contains(&reference) {
                 self.endless = Some(reference);
-            } else if !self.seen.contains(&reference)
+            } else if !self.seen.contains(reference)
                 && let Some(target) = resolve(self.root, reference)
             {
-                self.seen.push(reference);
+                self.seen.insert(reference);
                 self.path.push(reference);
                 self.enter(target);
                 self.path.pop();
@@ -101,24 +104,20 @@ pub(crate) fn is_widened(
     required(leaf).all(|listed| listed != name) && !allows_null(root, property)
 }
 
-fn widens_within<'a>(root: &'a Value, schema: &'a Value, seen: &mut Vec<*const Value>) -> bool {
-    let here = std::ptr::from_ref(schema);
-    if seen.contains(&here) {
-        return false;
-    }
-    seen.push(here);
-    leaves(root, schema).schemas.into_iter().any(|leaf| leaf_widens(root, leaf, seen))
+fn widens_within<'a>(root: &'a Value, schema: &'a Value, seen: &mut HashSet<*const Value>) -> bool {
+    seen.insert(std::ptr::from_ref(schema))
+        && leaves(root, schema).schemas.into_iter().any(|leaf| leaf_widens(root, leaf, seen))
 }
 
 /// Whether strict mode makes anything nullable in what `leaf` describes, at any depth.
 pub(crate) fn widens(root: &Value, leaf: &Map<String, Value>) -> bool {
-    leaf_widens(root, leaf, &mut Vec::new())
+    leaf_widens(root, leaf, &mut HashSet::new())
 }
 
 fn leaf_widens<'a>(
     root: &'a Value,
     leaf: &'a Map<String, Value>,
-    seen: &mut Vec<*const Value>,
+    seen: &mut HashSet<*const Value>,
 ) -> bool {
     let properties = leaf.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, property) in properties {

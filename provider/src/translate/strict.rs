@@ -5,6 +5,8 @@
 //! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas>, as of 2026;
 //! a keyword that the page does not name is taken for one that is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value, json};
 
 use super::limits;
@@ -24,6 +26,11 @@ const ANNOTATIONS: &[&str] = &["examples", "deprecated", "readOnly", "writeOnly"
 
 /// The strict form of `parameters` and what it says in other words, or every obstacle.
 pub(crate) fn strict(parameters: &Value) -> Result<(Value, Vec<Loss>), Vec<Loss>> {
+    // The strict form is never smaller, and nothing this large is worth walking.
+    let oversized = limits::exceeded(parameters);
+    if !oversized.is_empty() {
+        return Err(oversized);
+    }
     let mut writer = Writer { root: parameters, obstacles: Vec::new(), losses: Vec::new() };
     let schema = writer.schema(parameters, "");
     if writer.obstacles.is_empty() {
@@ -279,35 +286,42 @@ impl Writer<'_> {
     /// Whether the nulls of two alternatives could be taken for each other: both are arrays, or
     /// both are objects with the same names and nothing that tells them apart.
     fn are_ambiguous(&self, found: &[&Map<String, Value>]) -> bool {
-        let pairs = found
-            .iter()
-            .enumerate()
-            .flat_map(|(index, one)| found[index + 1..].iter().map(move |other| (*one, *other)));
-        pairs.into_iter().any(|(one, other)| {
-            let both = |name| accepts_type(one, name) && accepts_type(other, name);
-            (widens(self.root, one) || widens(self.root, other))
-                && (both("array") || (both("object") && !self.are_told_apart(one, other)))
-        })
+        let mut arrays = Vec::new();
+        let mut objects: BTreeMap<BTreeSet<&str>, Vec<&Map<String, Value>>> = BTreeMap::new();
+        for leaf in found.iter().copied() {
+            if accepts_type(leaf, "array") {
+                arrays.push(leaf);
+            }
+            if accepts_type(leaf, "object") {
+                let names = leaf.get("properties").and_then(Value::as_object);
+                let names = names.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                objects.entry(names).or_default().push(leaf);
+            }
+        }
+        let widens = |leaves: &[&Map<String, Value>]| {
+            leaves.len() > 1 && leaves.iter().any(|leaf| widens(self.root, leaf))
+        };
+        widens(&arrays)
+            || objects.values().any(|alike| {
+                widens(alike)
+                    && alike.iter().enumerate().any(|(index, one)| {
+                        alike[index + 1..].iter().any(|other| !self.are_told_apart(one, other))
+                    })
+            })
     }
 
+    /// Whether two objects with the same names have a required one whose values differ.
     fn are_told_apart(&self, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
-        let empty = Map::new();
-        let of = |leaf: &'_ Map<String, Value>| {
-            leaf.get("properties").and_then(Value::as_object).unwrap_or(&empty).clone()
+        let values = |leaf: &'_ Map<String, Value>, name: &str| -> Option<Vec<Value>> {
+            let property = leaf.get("properties")?.get(name)?;
+            Some(listed_alone(self.root, property)?.into_iter().cloned().collect())
         };
-        let (ours, theirs) = (of(one), of(other));
-        if ours.len() != theirs.len() || ours.keys().any(|name| !theirs.contains_key(name)) {
-            return true;
-        }
-        required(one).filter(|name| required(other).any(|known| known == *name)).any(|name| {
-            let values = |properties: &Map<String, Value>| {
-                let property = properties.get(name)?;
-                Some(listed_alone(self.root, property)?.into_iter().cloned().collect::<Vec<_>>())
-            };
-            match (values(&ours), values(&theirs)) {
-                (Some(ours), Some(theirs)) => ours.iter().all(|value| !theirs.contains(value)),
-                _ => false,
-            }
+        required(one).filter(|name| required(other).any(|known| known == *name)).any(|name| match (
+            values(one, name),
+            values(other, name),
+        ) {
+            (Some(ours), Some(theirs)) => ours.iter().all(|value| !theirs.contains(value)),
+            _ => false,
         })
     }
 

@@ -1,0 +1,187 @@
+//! Arguments through strict mode and back: what the tool sees is what it would have been given
+//! under its own schema.
+
+use ikigai_protocol::ToolSchema;
+use ikigai_provider::{Provider, strip_nulls, translate};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{generator, tool};
+
+/// Arguments that fit a schema, and the same as strict mode makes a model say them.
+struct Sampler<'a> {
+    root: &'a Value,
+    state: u64,
+}
+
+impl Sampler<'_> {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state % 1_000_003).expect("small") % sides
+    }
+
+    /// Whether the schema's own meaning has null as a value, asked of a validator.
+    fn is_nullable(&self, schema: &Value) -> bool {
+        let alone = json!({ "$defs": self.root["$defs"], "allOf": [schema] });
+        jsonschema::validator_for(&alone).expect("compiles").is_valid(&Value::Null)
+    }
+
+    /// The value under the tool's own schema, and under the strict one.
+    fn sample(&mut self, schema: &Value, depth: usize) -> Option<(Value, Value)> {
+        if depth > 12 {
+            return None;
+        }
+        if let Some(reference) = schema["$ref"].as_str() {
+            let target = self.root.pointer(&reference[1..]).expect("resolves").clone();
+            return self.sample(&target, depth + 1);
+        }
+        if let Some(alternatives) = schema["anyOf"].as_array() {
+            let first = self.roll(alternatives.len());
+            let order = alternatives[first..].iter().chain(&alternatives[..first]);
+            return order.into_iter().find_map(|one| self.sample(one, depth + 1));
+        }
+        if let Some(values) = schema["enum"].as_array() {
+            let value = values[self.roll(values.len())].clone();
+            return Some((value.clone(), value));
+        }
+        if let Some(value) = schema.get("const") {
+            return Some((value.clone(), value.clone()));
+        }
+        let types = match &schema["type"] {
+            Value::Array(types) => types.clone(),
+            single => vec![single.clone()],
+        };
+        let scalar = match types[self.roll(types.len())].as_str().expect("a type") {
+            "string" => json!("2020-01-01T00:00:00Z"),
+            "integer" => json!(7),
+            "number" => json!(1.5),
+            "boolean" => json!(true),
+            "null" => Value::Null,
+            "array" => {
+                let length = self.roll(3);
+                let all: Vec<_> =
+                    (0..length).filter_map(|_| self.sample(&schema["items"], depth + 1)).collect();
+                let (own, strict): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+                return Some((own.into(), strict.into()));
+            }
+            _ => return self.object(schema, depth),
+        };
+        Some((scalar.clone(), scalar))
+    }
+
+    fn object(&mut self, schema: &Value, depth: usize) -> Option<(Value, Value)> {
+        let (mut own, mut strict) = (Map::new(), Map::new());
+        for (name, property) in schema["properties"].as_object().expect("properties") {
+            let is_required =
+                schema["required"].as_array().into_iter().flatten().any(|listed| listed == name);
+            let sampled = if !is_required && self.roll(2) == 0 {
+                None
+            } else {
+                self.sample(property, depth + 1)
+            };
+            match sampled {
+                Some((value, said)) => {
+                    own.insert(name.clone(), value);
+                    strict.insert(name.clone(), said);
+                }
+                None if is_required => return None,
+                None => {
+                    // A null that the tool accepts anyway cannot be told from an absence, and
+                    // stays; the translation says so.
+                    if self.is_nullable(property) {
+                        own.insert(name.clone(), Value::Null);
+                    }
+                    strict.insert(name.clone(), Value::Null);
+                }
+            }
+        }
+        Some((own.into(), strict.into()))
+    }
+}
+
+fn is_strict(schema: &ToolSchema) -> Option<Value> {
+    let value = translate(Provider::OpenAi, schema).expect("translates").value;
+    (value["strict"] == true).then(|| value["parameters"].clone())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn what_was_left_out_stays_left_out(parameters in generator::plain_parameters(), seed in 1_u64..) {
+        let schema = tool("t", &parameters);
+        let mut sampler = Sampler { root: &parameters, state: seed };
+        let Some((own, said)) = sampler.sample(&parameters, 0) else { return Ok(()) };
+        let valid = |schema: &Value, value: &Value| {
+            jsonschema::validator_for(schema).expect("compiles").is_valid(value)
+        };
+        prop_assert!(valid(&parameters, &own), "the sampler is wrong: {own}\n{parameters:#}");
+        match is_strict(&schema) {
+            Some(strict) => {
+                prop_assert!(valid(&strict, &said), "{said} under\n{strict:#}");
+                let repaired = strip_nulls(&schema, said.clone());
+                prop_assert_eq!(&repaired, &own, "{}\n{:#}", said, parameters);
+                // What has no such nulls is not touched.
+                prop_assert_eq!(strip_nulls(&schema, own.clone()), own);
+            }
+            None => prop_assert_eq!(strip_nulls(&schema, said.clone()), said),
+        }
+    }
+}
+
+#[test]
+fn nulls_are_removed_wherever_strict_mode_put_them_and_nowhere_else() {
+    let node = json!({ "type": "object", "required": ["id"], "properties": {
+        "id": { "type": "integer" }, "next": { "$ref": "#/$defs/node" } } });
+    let schema = tool(
+        "t",
+        &json!({ "type": "object", "$defs": { "node": node }, "required": ["must"], "properties": {
+        "must": { "type": ["string", "null"] },
+        "own": { "type": ["string", "null"] },
+        "plain": { "type": "string" },
+        "kind": { "enum": ["a", "b"] },
+        "list": { "type": "array", "items": { "$ref": "#/$defs/node" } },
+        "either": { "anyOf": [
+            { "type": "object", "required": ["t"], "properties": {
+                "t": { "const": "x" }, "v": { "type": ["integer", "null"] } } },
+            { "type": "object", "required": ["t"], "properties": {
+                "t": { "const": "y" }, "v": { "type": "integer" } } }] } } }),
+    );
+    assert!(is_strict(&schema).is_some());
+    let cases = [
+        (
+            json!({ "must": null, "own": null, "plain": null, "kind": null, "list": null, "either": null }),
+            json!({ "must": null, "own": null }),
+        ),
+        (
+            json!({ "must": "m", "list": [{ "id": 1, "next": { "id": 2, "next": null } }] }),
+            json!({ "must": "m", "list": [{ "id": 1, "next": { "id": 2 } }] }),
+        ),
+        (
+            json!({ "either": { "t": "x", "v": null } }),
+            json!({ "either": { "t": "x", "v": null } }),
+        ),
+        (json!({ "either": { "t": "y", "v": null } }), json!({ "either": { "t": "y" } })),
+        // What fits no schema is the tool's to refuse.
+        (
+            json!({ "unknown": null, "plain": 1, "list": [null] }),
+            json!({ "unknown": null, "plain": 1, "list": [null] }),
+        ),
+        (json!([null]), json!([null])),
+    ];
+    for (said, expected) in cases {
+        assert_eq!(strip_nulls(&schema, said.clone()), expected, "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_removed_where_strict_mode_was_off() {
+    let schema = tool(
+        "t",
+        &json!({ "type": "object", "additionalProperties": true, "properties": {
+        "a": { "type": "string" } } }),
+    );
+    assert_eq!(strip_nulls(&schema, json!({ "a": null })), json!({ "a": null }));
+}
