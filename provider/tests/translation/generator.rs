@@ -72,9 +72,32 @@ fn plain() -> BoxedStrategy<Value> {
                     nullable["type"] = json!(["object", "null"]);
                     nullable
                 }),
+                prop::collection::vec(alike(inner.clone()), 2..4)
+                    .prop_map(|all| json!({ "anyOf": all })),
                 prop::collection::vec(inner, 1..4)
                     .prop_map(|all| json!({ "anyOf": all, "description": "one of" })),
             ]
+        })
+        .boxed()
+}
+
+/// Objects that differ in little, as alternatives: some have a constant that tells them apart.
+fn alike(inner: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+    let kind = prop::option::of(prop::sample::select(vec!["x", "y", "z"]));
+    (inner, kind, any::<bool>())
+        .prop_map(|(value, kind, is_required)| {
+            let mut schema =
+                json!({ "type": "object", "properties": { "v": value }, "required": [] });
+            let mut required = Vec::new();
+            if let Some(kind) = kind {
+                schema["properties"]["kind"] = json!({ "const": kind });
+                required.push("kind");
+            }
+            if is_required {
+                required.push("v");
+            }
+            schema["required"] = json!(required);
+            schema
         })
         .boxed()
 }

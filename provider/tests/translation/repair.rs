@@ -4,6 +4,8 @@
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{Provider, strip_nulls, translate};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 use crate::{generator, tool};
@@ -129,6 +131,19 @@ proptest! {
             None => prop_assert_eq!(strip_nulls(&schema, said.clone()), said),
         }
     }
+}
+
+/// The property above says little where few schemas are strict.
+#[test]
+fn enough_generated_schemas_are_strict() {
+    let mut runner = TestRunner::deterministic();
+    let generated = generator::plain_parameters();
+    let mut strict = 0;
+    for _ in 0..300 {
+        let parameters = generated.new_tree(&mut runner).expect("generates").current();
+        strict += usize::from(is_strict(&tool("t", &parameters)).is_some());
+    }
+    assert!(strict > 100, "{strict} of 300");
 }
 
 #[test]

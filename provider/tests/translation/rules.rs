@@ -92,8 +92,14 @@ fn optional_properties_become_nullable_each_in_its_way() {
             json!({ "enum": ["a", 1] }),
             json!({ "type": ["string", "integer", "null"], "enum": ["a", 1, null] }),
         ),
-        (json!({ "const": 1 }), json!({ "anyOf": [{ "type": "integer", "const": 1 }, { "type": "null" }] })),
-        (json!({ "$ref": "#/$defs/d" }), json!({ "anyOf": [{ "$ref": "#/$defs/d" }, { "type": "null" }] })),
+        (
+            json!({ "const": 1 }),
+            json!({ "anyOf": [{ "type": "integer", "const": 1 }, { "type": "null" }] }),
+        ),
+        (
+            json!({ "$ref": "#/$defs/d" }),
+            json!({ "anyOf": [{ "$ref": "#/$defs/d" }, { "type": "null" }] }),
+        ),
         (
             json!({ "$ref": "#/$defs/d", "description": "x" }),
             json!({ "description": "x", "anyOf": [{ "$ref": "#/$defs/d" }, { "type": "null" }] }),
