@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-tools"]),
     // Never on `ikigai-tools`: to the host a standard tool is a tool like any other.
+    ("ikigai-provider", &["ikigai-protocol"]),
     ("ikigai", &["ikigai-assets", "ikigai-protocol"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
