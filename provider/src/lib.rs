@@ -1,12 +1,16 @@
-//! What the vendors of models expect on the wire: how a tool is offered to each, and how the
-//! arguments of its calls come back.
+//! What the vendors of models expect on the wire: how a tool is offered to each, how a
+//! conversation is sent, and how the answer and the arguments of its calls come back.
 //!
-//! This crate knows tools by their schemas only. It does not run them, holds no key and opens
-//! no connection.
+//! This crate knows tools by their schemas only and does not run them. Where a key comes
+//! from, what is said to a model, and what is done with its answer is not decided here.
 
 #![warn(missing_docs)]
 
 mod arguments;
+mod client;
+mod conversation;
+mod failure;
+mod key;
 mod loss;
 mod translate;
 
@@ -16,6 +20,12 @@ use std::str::FromStr;
 use thiserror::Error;
 
 pub use arguments::strip_nulls;
+pub use client::{Client, Endpoint};
+pub use conversation::{
+    Answer, Blob, Call, CallResult, Event, Message, Part, Request, Role, Stop, Usage,
+};
+pub use failure::{Failure, FailureKind};
+pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
 pub use translate::{LeftOut, Tools, Translation, limits, translate, translate_all};
 
