@@ -1,0 +1,265 @@
+//! Gemini: <https://ai.google.dev/api/generate-content>, on calls
+//! <https://ai.google.dev/gemini-api/docs/function-calling>, and on signatures
+//! <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+
+use serde_json::{Value, json};
+
+use super::{list, repeated, text, unknown};
+use crate::issued::Issued;
+use crate::refusal::Refusal;
+
+/// The members of a request.
+const MEMBERS: &[&str] = &[
+    "contents",
+    "tools",
+    "toolConfig",
+    "safetySettings",
+    "systemInstruction",
+    "generationConfig",
+    "cachedContent",
+    "store",
+];
+
+/// What a part can hold, one of them.
+const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse", "fileData"];
+
+pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
+    members(body, MEMBERS, "")?;
+    if let Some(instruction) = body.get("systemInstruction") {
+        members(instruction, &["role", "parts"], " at 'system_instruction'")?;
+        if list(&instruction["parts"]).is_empty() {
+            return fault("* GenerateContentRequest.system_instruction.parts: must not be empty");
+        }
+    }
+    tools(list(&body["tools"]))?;
+    let contents = list(&body["contents"]);
+    if contents.is_empty() {
+        return fault("* GenerateContentRequest.contents: contents is not specified");
+    }
+    for (at, content) in contents.iter().enumerate() {
+        let expected = if at % 2 == 0 { "user" } else { "model" };
+        if content["role"] != expected {
+            return fault(
+                "Please ensure that multiturn requests alternate between user and model.",
+            );
+        }
+        let place = format!("contents[{at}]");
+        members(content, &["role", "parts"], &format!(" at '{place}'"))?;
+        let parts = list(&content["parts"]);
+        if parts.is_empty() {
+            return fault(format!(
+                "* GenerateContentRequest.{place}.parts: contents.parts must not be empty."
+            ));
+        }
+        for (index, part) in parts.iter().enumerate() {
+            self::part(part, expected, &format!("{place}.parts[{index}]"), issued)?;
+        }
+        let before = at.checked_sub(1).map_or(&Value::Null, |before| &contents[before]["parts"]);
+        responses(list(before), parts)?;
+    }
+    if contents.len().is_multiple_of(2) {
+        return fault(
+            "Please ensure that single turn requests end with a user role or the role field is \
+             empty.",
+        );
+    }
+    signatures(contents, issued)
+}
+
+fn fault<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::invalid(message))
+}
+
+fn members(value: &Value, known: &[&str], place: &str) -> Result<(), Refusal> {
+    match unknown(value, known) {
+        Some(name) => fault(format!(
+            "Invalid JSON payload received. Unknown name \"{name}\"{place}: Cannot find field."
+        )),
+        None => Ok(()),
+    }
+}
+
+fn tools(tools: &[Value]) -> Result<(), Refusal> {
+    let mut names = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        members(tool, &["functionDeclarations"], &format!(" at 'tools[{at}]'"))?;
+        for (index, function) in list(&tool["functionDeclarations"]).iter().enumerate() {
+            let place = format!("tools[{at}].function_declarations[{index}]");
+            let known = ["name", "description", "parameters", "parametersJsonSchema"];
+            members(function, &known, &format!(" at '{place}'"))?;
+            let name = text(&function["name"]);
+            if !is_name(name) {
+                return fault(format!(
+                    "* GenerateContentRequest.{place}.name: Invalid function name. Must start \
+                     with a letter or an underscore."
+                ));
+            }
+            names.push(name);
+            if function.get("parameters").is_some()
+                && function.get("parametersJsonSchema").is_some()
+            {
+                return fault(format!(
+                    "{place}: parameters and parameters_json_schema are both set"
+                ));
+            }
+            schema(&function["parameters"], &format!("{place}.parameters"))?;
+        }
+    }
+    match repeated(names) {
+        Some(name) => fault(format!("Duplicate function declaration found: {name}")),
+        None => Ok(()),
+    }
+}
+
+/// A letter or an underscore, then letters, digits, `_`, `.`, `:` and `-`; 64 at most.
+fn is_name(name: &str) -> bool {
+    let is_start = |first: char| first.is_ascii_alphabetic() || first == '_';
+    let is_rest = |next: char| next.is_ascii_alphanumeric() || "_.:-".contains(next);
+    name.starts_with(is_start) && name.chars().all(is_rest) && name.len() <= 64
+}
+
+/// `parameters` is a message of Google's own, which has these members and no others:
+/// <https://ai.google.dev/api/caching#Schema>.
+fn schema(schema: &Value, place: &str) -> Result<(), Refusal> {
+    const KNOWN: &[&str] = &[
+        "type",
+        "format",
+        "title",
+        "description",
+        "nullable",
+        "enum",
+        "maxItems",
+        "minItems",
+        "properties",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "example",
+        "anyOf",
+        "propertyOrdering",
+        "default",
+        "items",
+        "minimum",
+        "maximum",
+    ];
+    members(schema, KNOWN, &format!(" at '{place}'"))?;
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    for (name, property) in properties {
+        self::schema(property, &format!("{place}.properties[{name}]"))?;
+    }
+    for inner in list(&schema["anyOf"]).iter().chain([&schema["items"]]) {
+        self::schema(inner, &format!("{place}.items"))?;
+    }
+    Ok(())
+}
+
+fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Refusal> {
+    let known: Vec<&str> = DATA.iter().copied().chain(["thought", "thoughtSignature"]).collect();
+    members(part, &known, &format!(" at '{place}'"))?;
+    let held: Vec<&str> = DATA.iter().copied().filter(|data| part.get(data).is_some()).collect();
+    let signature = part["thoughtSignature"].as_str();
+    match held.as_slice() {
+        ["text"] if text(&part["text"]).is_empty() && signature.is_none() => {
+            return fault("Unable to submit request because it must have a text parameter.");
+        }
+        ["text"] => {}
+        ["functionCall"] if role == "model" => {
+            let call = &part["functionCall"];
+            members(call, &["id", "name", "args"], &format!(" at '{place}.function_call'"))?;
+            if !matches!(call["args"], Value::Null | Value::Object(_)) {
+                return fault(format!("Invalid value at '{place}.function_call.args'"));
+            }
+        }
+        ["functionResponse"] if role == "user" => {
+            let response = &part["functionResponse"];
+            let known = ["id", "name", "response"];
+            members(response, &known, &format!(" at '{place}.function_response'"))?;
+            if text(&response["name"]).is_empty() {
+                return fault(format!(
+                    "* GenerateContentRequest.{place}.function_response.name: Name cannot be \
+                     empty."
+                ));
+            }
+            if !response["response"].is_object() {
+                return fault(format!("Invalid value at '{place}.function_response.response'"));
+            }
+        }
+        _ => {
+            return fault(format!(
+                "* GenerateContentRequest.{place}.data: required oneof field 'data' must have \
+                 one initialized field"
+            ));
+        }
+    }
+    match signature {
+        Some(signature) if issued.signed(signature).is_none() => {
+            fault("Thought signature is not valid.")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The content after one with calls has their results, all of them and nothing else's.
+fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
+    let names = |parts: &[Value], kind: &str| {
+        let mut all: Vec<(String, String)> = parts
+            .iter()
+            .filter_map(|part| part.get(kind))
+            .map(|held| (text(&held["name"]).to_owned(), text(&held["id"]).to_owned()))
+            .collect();
+        all.sort();
+        all
+    };
+    let calls = names(before, "functionCall");
+    let answered = names(now, "functionResponse");
+    if calls.len() != answered.len() {
+        return fault(
+            "Please ensure that the number of function response parts is equal to the number of \
+             function call parts of the function call turn.",
+        );
+    }
+    if calls != answered {
+        return fault(format!(
+            "the function responses {answered:?} do not match the function calls {calls:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// In the turn that goes on, the first call of each step has the signature that it came
+/// with; and a signature stands with what it was given for.
+fn signatures(contents: &[Value], issued: &Issued) -> Result<(), Refusal> {
+    let is_prompt = |content: &Value| {
+        let parts = list(&content["parts"]);
+        content["role"] == "user" && parts.iter().all(|part| part["functionResponse"].is_null())
+    };
+    let begin = contents.iter().rposition(is_prompt).unwrap_or_default();
+    for (at, content) in contents.iter().enumerate() {
+        let calls = list(&content["parts"]).iter().filter(|part| part["functionCall"].is_object());
+        for (index, part) in calls.enumerate() {
+            let call = &part["functionCall"];
+            let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
+            let signed = json!({ "name": call["name"], "args": args });
+            match part["thoughtSignature"].as_str() {
+                Some(signature) if issued.signed(signature) != Some(&signed) => {
+                    return fault("Thought signature is not valid.");
+                }
+                None if index == 0 && at > begin && issued.signature_of(&signed).is_some() => {
+                    return fault(format!(
+                        "Function call is missing a thought_signature in functionCall parts. \
+                         This is required for tools to work correctly, and missing \
+                         thought_signature may lead to degraded model performance. Additional \
+                         data, function call `default_api:{}`, position {}.",
+                        text(&call["name"]),
+                        at + 1
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

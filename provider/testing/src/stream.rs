@@ -1,0 +1,107 @@
+//! An answer as the bytes that a vendor streams. Each vendor's format is a module of its
+//! own; here is what they share: server-sent events, and what a request asked to be told.
+
+mod anthropic;
+mod google;
+mod openai;
+mod openai_chat;
+
+use serde_json::{Value, json};
+
+use crate::issued::Issued;
+use crate::reply::Answer;
+use crate::{Gate, Received, Vendor};
+
+/// A part of what is sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// These bytes, as one event.
+    Bytes(Vec<u8>),
+    /// Nothing further until the gate opens.
+    Stall(Gate),
+}
+
+/// What a stream depends on besides the answer.
+pub(crate) struct Asked<'a> {
+    pub(crate) model: String,
+    pub(crate) request: &'a Received,
+    pub(crate) issued: &'a mut Issued,
+}
+
+/// Everything that is sent for an answer, in its order.
+pub(crate) fn render(vendor: Vendor, answer: &Answer, asked: &mut Asked<'_>) -> Vec<Step> {
+    match vendor {
+        Vendor::OpenAi => openai::render(answer, asked),
+        Vendor::OpenAiChat => openai_chat::render(answer, asked),
+        Vendor::Anthropic => anthropic::render(answer, asked),
+        Vendor::Google => google::render(answer, asked),
+    }
+}
+
+/// Server-sent events, one step each:
+/// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+struct Events {
+    steps: Vec<Step>,
+    end_of_line: &'static str,
+}
+
+impl Events {
+    fn new(end_of_line: &'static str) -> Self {
+        Self { steps: Vec::new(), end_of_line }
+    }
+
+    /// An event without a name.
+    fn data(&mut self, data: &str) {
+        let end = self.end_of_line;
+        self.bytes(format!("data: {data}{end}{end}").into_bytes());
+    }
+
+    /// An event that has its name from the member `type` of its data.
+    fn typed(&mut self, data: &Value) {
+        let (name, end) = (data["type"].as_str().unwrap_or("message"), self.end_of_line);
+        self.bytes(format!("event: {name}{end}data: {data}{end}{end}").into_bytes());
+    }
+
+    fn comment(&mut self) {
+        let end = self.end_of_line;
+        self.bytes(format!(": keep-alive{end}{end}").into_bytes());
+    }
+
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        self.steps.push(Step::Bytes(bytes));
+    }
+
+    fn stall(&mut self, gate: &Gate) {
+        self.steps.push(Step::Stall(gate.clone()));
+    }
+
+    /// Puts bytes that are no UTF-8 where the last event has [`MARK`].
+    fn spoil(&mut self) {
+        let Some(Step::Bytes(bytes)) = self.steps.last_mut() else { return };
+        let mark = MARK.as_bytes();
+        if let Some(at) = bytes.windows(mark.len()).position(|window| window == mark) {
+            bytes.splice(at..at + mark.len(), *b"\xff\xc3\x28");
+        }
+    }
+}
+
+/// What [`Events::spoil`] replaces.
+const MARK: &str = "BROKEN-UTF-8";
+
+/// When every answer was made: 2026-01-01.
+const CREATED: u64 = 1_767_225_600;
+
+/// A text in fragments of so many characters; one empty fragment for an empty text.
+fn fragments(text: &str, characters: usize) -> Vec<String> {
+    let text: Vec<char> = text.chars().collect();
+    if text.is_empty() {
+        return vec![String::new()];
+    }
+    text.chunks(characters).map(|chunk| chunk.iter().collect()).collect()
+}
+
+/// What the providers of OpenAI's formats put beside each delta, against listeners who
+/// count bytes.
+fn obfuscation() -> Value {
+    json!("aBcDeFgH")
+}

@@ -1,0 +1,82 @@
+//! The four interfaces, and where each is found.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::Received;
+
+/// An interface of a vendor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vendor {
+    /// The Responses API of OpenAI.
+    OpenAi,
+    /// Chat Completions, of OpenAI and of many local servers.
+    OpenAiChat,
+    /// The Messages API of Anthropic.
+    Anthropic,
+    /// The Gemini API of Google, `v1beta`.
+    Google,
+}
+
+impl Vendor {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiChat, Self::Anthropic, Self::Google];
+
+    /// The name by which ikigai's configuration calls it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiChat => "openai-chat",
+            Self::Anthropic => "anthropic",
+            Self::Google => "google",
+        }
+    }
+
+    /// What a base URL has after the host.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiChat => "/v1",
+            Self::Anthropic | Self::Google => "",
+        }
+    }
+
+    /// The model that a request is for, if its path is that of a streamed answer.
+    pub(crate) fn model(self, request: &Received) -> Option<String> {
+        let named = || Some(request.body["model"].as_str().unwrap_or_default().to_owned());
+        match self {
+            Self::OpenAi => (request.path == "/v1/responses").then(named)?,
+            Self::OpenAiChat => (request.path == "/v1/chat/completions").then(named)?,
+            Self::Anthropic => (request.path == "/v1/messages").then(named)?,
+            Self::Google => {
+                let rest = request.path.strip_prefix("/v1beta/models/")?;
+                let model = rest.strip_suffix(":streamGenerateContent?alt=sse")?;
+                Some(model.to_owned())
+            }
+        }
+    }
+
+    /// The key that a request brings.
+    pub(crate) fn key(self, request: &Received) -> Option<&str> {
+        match self {
+            Self::OpenAi | Self::OpenAiChat => {
+                request.header("authorization")?.strip_prefix("Bearer ")
+            }
+            Self::Anthropic => request.header("x-api-key"),
+            Self::Google => request.header("x-goog-api-key"),
+        }
+    }
+
+    /// Whether a stream is asked for.
+    pub(crate) fn is_streamed(self, request: &Received) -> bool {
+        // Google's path says it.
+        self == Self::Google || request.body["stream"] == Value::Bool(true)
+    }
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

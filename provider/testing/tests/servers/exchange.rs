@@ -1,0 +1,154 @@
+//! One request over a connection of its own, and everything that comes back.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use ikigai_provider_testing::{FakeServer, Vendor};
+use serde_json::{Value, json};
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+    /// Whether the body came to its own end.
+    pub(crate) is_whole: bool,
+}
+
+impl Response {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("UTF-8")
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The data of each event, with the name where it has one.
+    pub(crate) fn events(&self) -> Vec<(String, Value)> {
+        let text = self.text().replace("\r\n", "\n");
+        let blocks = text.split("\n\n").filter(|block| !block.is_empty());
+        blocks.filter(|block| !block.starts_with(':')).map(event).collect()
+    }
+
+    /// The data of the events that have this name.
+    pub(crate) fn named(&self, name: &str) -> Vec<Value> {
+        let events = self.events().into_iter().filter(|(known, _)| known == name);
+        events.map(|(_, data)| data).collect()
+    }
+}
+
+fn event(block: &str) -> (String, Value) {
+    let field = |name: &str| {
+        let mut lines = block.lines();
+        lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+    };
+    let data = field("data: ");
+    let data = if data == "[DONE]" { json!("[DONE]") } else { parse(&data) };
+    (field("event: "), data)
+}
+
+fn parse(data: &str) -> Value {
+    serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))
+}
+
+/// The path of a streamed answer.
+pub(crate) fn path(vendor: Vendor) -> &'static str {
+    match vendor {
+        Vendor::OpenAi => "/v1/responses",
+        Vendor::OpenAiChat => "/v1/chat/completions",
+        Vendor::Anthropic => "/v1/messages",
+        Vendor::Google => "/v1beta/models/m:streamGenerateContent?alt=sse",
+    }
+}
+
+/// A question in the vendor's words, which it would answer.
+pub(crate) fn question(vendor: Vendor) -> Value {
+    let message = json!({ "role": "user", "content": "how?" });
+    match vendor {
+        Vendor::OpenAi => json!({
+            "model": "m", "stream": true, "store": false,
+            "include": ["reasoning.encrypted_content"], "input": [message],
+        }),
+        Vendor::OpenAiChat => json!({
+            "model": "m", "stream": true, "stream_options": { "include_usage": true },
+            "messages": [message],
+        }),
+        Vendor::Anthropic => {
+            json!({ "model": "m", "stream": true, "max_tokens": 9, "messages": [message] })
+        }
+        Vendor::Google => {
+            json!({ "contents": [{ "role": "user", "parts": [{ "text": "how?" }] }] })
+        }
+    }
+}
+
+/// Asks the question.
+pub(crate) fn ask(server: &FakeServer) -> Response {
+    send(server, &question(server.vendor()))
+}
+
+/// Sends a body as that vendor wants it sent.
+pub(crate) fn send(server: &FakeServer, body: &Value) -> Response {
+    let key = match server.vendor() {
+        Vendor::OpenAi | Vendor::OpenAiChat => "Authorization: Bearer key",
+        Vendor::Anthropic => "X-Api-Key: key",
+        Vendor::Google => "X-Goog-Api-Key: key",
+    };
+    send_with(server, body, key)
+}
+
+/// Sends a body with a header of the test's choice in place of the key.
+pub(crate) fn send_with(server: &FakeServer, body: &Value, key: &str) -> Response {
+    let body = body.to_string();
+    let path = path(server.vendor());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{key}\r\nanthropic-version: 2023-06-01\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(server.address()).expect("a connection");
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+    // The server sees that nothing further comes, and closes once it has replied.
+    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).expect("read");
+    response(&came)
+}
+
+fn response(came: &[u8]) -> Response {
+    let end = came.windows(4).position(|window| window == b"\r\n\r\n");
+    let Some(end) = end else {
+        let head = String::from_utf8_lossy(came).into_owned();
+        return Response { status: 0, head, body: Vec::new(), is_whole: false };
+    };
+    let head = String::from_utf8_lossy(&came[..end]).into_owned();
+    let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+    let rest = &came[end + 4..];
+    let (body, is_whole) = if head.contains("transfer-encoding: chunked") {
+        chunks(rest)
+    } else {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.expect("a length").parse().expect("a number");
+        (rest.to_vec(), rest.len() == length)
+    };
+    Response { status, head, body, is_whole }
+}
+
+fn chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = rest.windows(2).position(|window| window == b"\r\n") else {
+            return (body, false);
+        };
+        let length = std::str::from_utf8(&rest[..end]).expect("a length");
+        let length = usize::from_str_radix(length, 16).expect("a length");
+        if length == 0 {
+            return (body, true);
+        }
+        body.extend_from_slice(&rest[end + 2..end + 2 + length]);
+        rest = &rest[end + 4 + length..];
+    }
+}
