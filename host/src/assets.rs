@@ -4,6 +4,9 @@
 //! answers become those of a tool. What holds for documents is `ikigai-assets`'; whether
 //! a tool may ask has been decided before.
 
+mod named;
+pub mod told;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +16,9 @@ use ikigai_assets::{
 };
 use ikigai_protocol::{DocumentError, ToolCode};
 use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+pub use named::{NotNamed, named};
 
 use crate::exec::documents::{Answer, Caller, Documents, Entry, Listing, MAX_ENTRIES, Window};
 
@@ -25,6 +31,12 @@ const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// How long the removal of what is old may hold up a write.
 const PRUNING: Duration = Duration::from_secs(1);
+
+/// Where long results of tools are.
+const OUTPUTS: &str = "ikigai:///outputs";
+
+/// The most characters of a call's id in the name of its output.
+const MAX_ID: usize = 100;
 
 /// One more than a listing holds, to see whether there are more.
 const ENOUGH: u32 = MAX_ENTRIES as u32 + 1;
@@ -70,6 +82,47 @@ impl AssetStore {
     pub async fn open(&self) -> Result<&Store, Error> {
         let url = self.url()?;
         self.store.get_or_try_init(|| Store::open(url, &self.options)).await
+    }
+
+    /// Whether a store is there or can only be asked; a file that was never made holds
+    /// nothing, and need not be made to say so.
+    #[must_use]
+    pub fn may_hold_documents(&self) -> bool {
+        let file = self.url.as_ref().ok().and_then(StoreUrl::file);
+        self.store.initialized() || file.is_none_or(std::path::Path::exists)
+    }
+
+    /// Keeps a long result of a tool as a document of its own: `outputs/ID.txt`, or, where
+    /// an earlier call had the same id, a name that begins with it.
+    ///
+    /// # Errors
+    ///
+    /// It is not kept; the message is one for a model.
+    pub async fn keep_output(
+        &self,
+        agent: &Agent,
+        id: &str,
+        text: &str,
+    ) -> Result<AssetPath, DocumentError> {
+        // Ids are the provider's: anything.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let id: String = id.chars().take(MAX_ID).map(plain).collect();
+        let unique = || format!("outputs/{id}-{}.txt", Uuid::now_v7().simple());
+        let author = Author { agent: agent.clone(), cause: Cause::Write };
+        answered(OUTPUTS, async {
+            let store = self.open().await?;
+            let mut path = AssetPath::parse(&format!("outputs/{id}.txt"))?;
+            let written = store.write(&path, text.as_bytes(), &author, Expected::Absent).await;
+            if let Err(Error::Changed { .. }) = written {
+                path = AssetPath::parse(&unique())?;
+                store.write(&path, text.as_bytes(), &author, Expected::Absent).await?;
+            } else {
+                written?;
+            }
+            self.prune(store).await;
+            Ok(path)
+        })
+        .await
     }
 
     /// Removes what has grown old, once in the life of a process: whoever writes outputs

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution, thousands};
+use ikigai_assets::{Error, Metadata, Store};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::error::CliError;
 use super::options::Options;
 use super::print;
+use crate::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -85,37 +86,19 @@ impl From<Error> for CliError {
     }
 }
 
-/// The document that a person means: as it is named, else `X.md`, `blocks/X` or
-/// `blocks/X.md`.
-async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
-    for path in resolution(name).map_err(Error::from)? {
-        match store.metadata(&path).await {
-            Err(Error::NotFound(_)) => {}
-            found => return Ok(found?),
+impl From<NotNamed> for CliError {
+    fn from(missing: NotNamed) -> Self {
+        let error = Self::from(missing.error);
+        match missing.nearest {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
         }
     }
-    let missing = AssetPath::parse(name).map_err(Error::from)?;
-    let near = nearest(store, &missing).await?;
-    let error = CliError::from(Error::NotFound(missing));
-    Err(match near {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error,
-    })
 }
 
-async fn nearest(store: &Store, missing: &AssetPath) -> Result<Option<String>, CliError> {
-    let all = store.list("", None).await?;
-    let names = all.iter().map(|metadata| metadata.path.as_str());
-    Ok(crate::nearest::nearest(missing.as_str(), names).map(str::to_owned))
-}
-
-/// Tokens as people read them.
-fn counted(tokens: u64) -> String {
-    match tokens {
-        0 => "no tokens".to_owned(),
-        1 => "1 token".to_owned(),
-        _ => format!("{} tokens", thousands(tokens)),
-    }
+/// The document that a person means.
+async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
+    Ok(crate::assets::named(store, name).await?)
 }
 
 /// JSON, indented, and a newline.

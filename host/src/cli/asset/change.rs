@@ -11,8 +11,9 @@ use ikigai_assets::{
 };
 use serde_json::json;
 
-use super::{counted, named, print_json};
+use super::{named, print_json};
 use crate::assets::AssetStore;
+use crate::assets::told;
 use crate::cli::error::CliError;
 use crate::cli::say;
 
@@ -76,7 +77,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        say(&format!("Wrote {uri}: version {version}, {}\n", counted(written.tokens)));
+        say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }

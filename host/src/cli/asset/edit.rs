@@ -12,7 +12,8 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{counted, named, print_json};
+use super::{named, print_json};
+use crate::assets::told;
 use crate::cli::error::{self, CliError};
 use crate::cli::say;
 
@@ -74,7 +75,7 @@ pub(super) async fn run(
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
-            say(&format!("Wrote {uri}: version {version}, {}\n", counted(written.tokens)));
+            say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
         }
         Err(error) => return Err(kept(file, error.into())),
     }

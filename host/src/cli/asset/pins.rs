@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_assets::{Agent, Pinned, Store, thousands};
+use ikigai_assets::{Agent, Pinned, Store};
 use serde_json::{Value, json};
 
-use super::{as_json, counted, named, print_json, stamp};
+use super::{as_json, named, print_json, stamp};
+use crate::assets::told;
 use crate::cli::error::CliError;
 use crate::cli::print;
 
@@ -29,16 +30,14 @@ pub(super) async fn pin(
         return show(store, agent, arguments.json).await;
     };
     let path = named(store, name).await?.path;
-    let (text, is_new) = match store.pin(agent, &path).await? {
-        Pinned::Now => ("Pinned", true),
-        Pinned::Already => ("Already pinned", false),
-    };
+    let pinned = store.pin(agent, &path).await?;
+    let is_new = pinned == Pinned::Now;
     if arguments.json {
         print_json(&json!({
             "path": path.as_str(), "agent": agent.as_str(), "pinned": true, "changed": is_new,
         }))?;
     } else {
-        print(format!("{text}: {}\n", path.as_str()).as_bytes())?;
+        print(format!("{}\n", told::pinned(&path, pinned)).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,8 +63,7 @@ pub(super) async fn unpin(
             "path": path.as_str(), "agent": agent.as_str(), "pinned": false, "changed": was_pinned,
         }))?;
     } else {
-        let text = if was_pinned { "Unpinned" } else { "Not pinned" };
-        print(format!("{text}: {}\n", path.as_str()).as_bytes())?;
+        print(format!("{}\n", told::unpinned(&path, was_pinned)).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,17 +82,9 @@ async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliE
         }))?;
     } else {
         let lines: String = pins.into_iter().map(|(line, _)| line).collect();
-        print(format!("{}{lines}", heading(&usage)).as_bytes())?;
+        print(format!("{}\n{lines}", told::pins_heading(&usage)).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn heading(usage: &ikigai_assets::Usage) -> String {
-    if usage.pinned_documents == 0 {
-        return "No pinned documents.\n".to_owned();
-    }
-    let (pinned, budget) = (thousands(usage.pinned_tokens), thousands(usage.budget.0));
-    format!("Pinned Blocks ({pinned}/{budget} tokens):\n")
 }
 
 /// A line and a value for each pin.
@@ -103,10 +93,9 @@ async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliE
     Ok(pins
         .iter()
         .map(|pin| {
-            let (path, tokens) = (pin.metadata.path.as_str(), pin.metadata.tokens);
             let mut value = as_json(&pin.metadata);
             value["pinned_at"] = stamp(pin.pinned_at).into();
-            (format!("  {path} ({})\n", counted(tokens)), value)
+            (told::listed(&pin.metadata) + "\n", value)
         })
         .collect())
 }
@@ -141,13 +130,13 @@ pub(super) async fn usage(
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = heading(&usage);
+    let mut text = told::pins_heading(&usage) + "\n";
     pins.into_iter().for_each(|(line, _)| text.push_str(&line));
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    let _ = writeln!(text, "Documents: {}, {}", usage.documents, counted(usage.tokens));
-    let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, counted(usage.output_tokens));
+    let _ = writeln!(text, "Documents: {}, {}", usage.documents, told::tokens(usage.tokens));
+    let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, told::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
