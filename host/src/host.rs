@@ -140,6 +140,20 @@ impl Host {
         Envelope::of(name, &limits, outcome, entry.secrets())
     }
 
+    /// Answers a call that is the host's own and runs no tool, with a record like any other.
+    pub async fn call_own(
+        &self,
+        name: &str,
+        arguments: Bytes,
+        answer: impl Future<Output = Envelope>,
+    ) -> Envelope {
+        let mut entry = self.audit.begin(Via::Call, name);
+        entry.arguments(arguments);
+        let envelope = answer.await;
+        entry.end(envelope.failure());
+        envelope
+    }
+
     /// Runs a program by the bare protocol, with the grant that it has as a tool.
     pub async fn run(
         &self,

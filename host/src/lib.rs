@@ -2,8 +2,9 @@
 //!
 //! docs/architecture.md says who may depend on whom. From low to high: `digest`,
 //! `limits`, `nearest` and `places`, `policy`, `exec`, `audit` and `registry`, `assets`,
-//! `host`, `cli`.
+//! `host`, `agent`, `cli`.
 
+pub mod agent;
 pub mod assets;
 pub mod audit;
 pub mod cli;

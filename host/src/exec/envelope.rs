@@ -99,6 +99,12 @@ impl Envelope {
         Self::failed(error_code, error, outcome, secrets)
     }
 
+    /// What the host itself answers to a call that is its own.
+    #[must_use]
+    pub fn answered(result: Box<RawValue>) -> Self {
+        Self::Success(Success { tool_success: true, result })
+    }
+
     /// A call for which nothing ran.
     #[must_use]
     pub fn refused(error_code: EnvelopeCode, error: impl Into<String>) -> Self {

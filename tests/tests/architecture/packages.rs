@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
     // The vendors as they document themselves, for tests; knows no reading of ours.
     ("ikigai-provider-testing", &[]),
-    ("ikigai", &["ikigai-assets", "ikigai-protocol"]),
+    ("ikigai", &["ikigai-assets", "ikigai-protocol", "ikigai-provider"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),

@@ -1,0 +1,162 @@
+//! The calls of one answer: run at once where they may, their results in their order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use ikigai_protocol::EnvelopeCode;
+use ikigai_provider::{Call, CallResult, strip_nulls};
+use tokio_util::sync::CancellationToken;
+
+use super::excerpt::{self, Shown};
+use super::{Calling, Event, SLASH_COMMAND, Session, Tell, order, slash};
+use crate::exec::envelope::Envelope;
+use crate::registry::Snapshot;
+
+/// Calls that run at once. As many as the host has places for components, where further ones
+/// would wait; of native tools, each of which is a few processes, more would only be slower.
+const AT_ONCE: usize = 16;
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+pub struct Called {
+    /// Unique in the conversation.
+    pub id: String,
+    /// The tool, as the model named it.
+    pub name: String,
+    /// As the model wrote them: JSON as a rule.
+    pub arguments: String,
+    /// What the model reads: an envelope in JSON, shortened if it was long.
+    pub content: String,
+    /// Whether the call failed as a call: `tool_success` is false.
+    pub is_error: bool,
+    /// What the envelope, or the tool in its answer, says went wrong.
+    pub error: Option<String>,
+    /// From the call to its end, with waiting for a place and compiling.
+    pub duration: Duration,
+    /// Characters of the whole result, of which `content` may have fewer.
+    pub characters: usize,
+}
+
+impl Called {
+    /// A call of an answer whose calls are not run.
+    pub(super) fn not_run(call: &Call) -> Self {
+        let reason = "the answer was cut off, so the call was not run";
+        let envelope = Envelope::refused(EnvelopeCode::InvalidParams, reason);
+        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
+    }
+
+    fn cancelled(call: &Call) -> Self {
+        let text = format!("Tool '{}' was cancelled", call.name);
+        let envelope = Envelope::refused(EnvelopeCode::ToolCrashed, text);
+        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
+    }
+
+    fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
+        Self {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            content: shown.text,
+            is_error: !envelope.is_success(),
+            error: excerpt::error(envelope),
+            duration,
+            characters: shown.characters,
+        }
+    }
+
+    /// What goes into the conversation.
+    pub(super) fn result(&self) -> CallResult {
+        CallResult {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            content: self.content.clone(),
+            is_error: self.is_error,
+        }
+    }
+}
+
+impl Session {
+    /// Runs the calls of one answer and gives what came of each, in the order of the calls.
+    /// Returns when nothing that they started is left running, also where it is cancelled.
+    pub(super) async fn run_calls(
+        &self,
+        snapshot: Option<&Arc<Snapshot>>,
+        calls: &[Call],
+        cancel: &CancellationToken,
+        tell: Tell<'_>,
+    ) -> Vec<Called> {
+        for Call { id, name, arguments, .. } in calls {
+            tell(Event::Calling(Calling { id, name, arguments }));
+        }
+        let empty = Arc::default();
+        let snapshot = snapshot.unwrap_or(&empty);
+        let mut ended: Vec<Option<Called>> = calls.iter().map(|_| None).collect();
+        let mut waiting = VecDeque::from(order::lanes(calls, &self.workspace));
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < AT_ONCE
+                && !cancel.is_cancelled()
+                && let Some(mut lane) = waiting.pop_front()
+            {
+                let Some(place) = lane.pop_front() else { continue };
+                running.push(async move {
+                    (lane, place, self.run_call(snapshot, &calls[place], cancel).await)
+                });
+            }
+            let Some((lane, place, called)) = running.next().await else { break };
+            tell(Event::Called(&called));
+            ended[place] = Some(called);
+            // Before the others: what waits in a lane has waited the longest.
+            waiting.push_front(lane);
+        }
+        let ended = calls.iter().zip(ended);
+        let ended = ended.map(|(call, called)| {
+            called.unwrap_or_else(|| {
+                let called = Called::cancelled(call);
+                tell(Event::Called(&called));
+                called
+            })
+        });
+        ended.collect()
+    }
+
+    async fn run_call(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        call: &Call,
+        cancel: &CancellationToken,
+    ) -> Called {
+        let begun = Instant::now();
+        let arguments = self.arguments(snapshot, call);
+        let envelope = if call.name == SLASH_COMMAND {
+            let answer = slash::answer(self, &arguments, snapshot, cancel);
+            self.host.call_own(SLASH_COMMAND, arguments.clone(), answer).await
+        } else {
+            self.host.call(snapshot, &call.name, arguments, cancel.clone()).await
+        };
+        let duration = begun.elapsed();
+        let shown = excerpt::shown(&envelope, &call.id, self.documents.as_ref()).await;
+        Called::of(call, shown, &envelope, duration)
+    }
+
+    /// What the tool is given: what the model wrote, without the nulls that stand for
+    /// arguments left out. What is no JSON goes on as it is, to be refused by the one path
+    /// of a call.
+    fn arguments(&self, snapshot: &Snapshot, call: &Call) -> Bytes {
+        if call.arguments.trim().is_empty() {
+            // How some servers write a call without arguments.
+            return Bytes::from_static(b"{}");
+        }
+        let written = || Bytes::copy_from_slice(call.arguments.as_bytes());
+        let is_strict = self.model.as_ref().is_some_and(|it| it.client.provider().is_strict());
+        let (true, Some(tool)) = (is_strict, snapshot.get(&call.name)) else { return written() };
+        match serde_json::from_str(&call.arguments) {
+            Ok(value) => strip_nulls(&tool.schema, value).to_string().into(),
+            Err(_) => written(),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Where a prompt mentions files and documents. Reads the text and nothing else.
+
+use std::ops::Range;
+
+/// What kind of thing is mentioned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `@path`
+    File,
+    /// `@@path`
+    Document,
+}
+
+/// A piece of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// What stays as it is.
+    Plain(&'a str),
+    /// A mention.
+    Mention(Mention<'a>),
+}
+
+/// A mention of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention<'a> {
+    /// Of what.
+    pub kind: Kind,
+    /// As it is written, with its signs.
+    pub written: &'a str,
+    /// The name.
+    pub name: &'a str,
+    /// How much of the end of `name` may be the sentence's punctuation: so many bytes. None
+    /// of a quoted name.
+    pub punctuation: usize,
+}
+
+/// The pieces of a prompt in their order; together they are all of it, but for the backslash
+/// of `\@`.
+///
+/// A mention stands at the start of a word: at the start of the text, after white space or
+/// after an opening bracket. Its name goes on to the next white space, or stands between
+/// quotation marks. A lone `@` is one.
+#[must_use]
+pub fn parse(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut plain_from = 0;
+    let mut at = 0;
+    while let Some(found) = text[at..].find('@') {
+        let sign = at + found;
+        at = sign + 1;
+        if text[..sign].ends_with('\\') && is_start(text, sign - 1) {
+            // The backslash goes, and neither of `\@@x` is a sign.
+            push_plain(&mut pieces, &text[plain_from..sign - 1]);
+            plain_from = sign;
+            at = word_end(text, sign);
+            continue;
+        }
+        if !is_start(text, sign) {
+            continue;
+        }
+        if let Some((mention, range)) = mention(text, sign) {
+            push_plain(&mut pieces, &text[plain_from..range.start]);
+            (plain_from, at) = (range.end, range.end);
+            pieces.push(Piece::Mention(mention));
+        }
+    }
+    push_plain(&mut pieces, &text[plain_from..]);
+    pieces
+}
+
+fn push_plain<'a>(pieces: &mut Vec<Piece<'a>>, text: &'a str) {
+    if !text.is_empty() {
+        pieces.push(Piece::Plain(text));
+    }
+}
+
+fn is_start(text: &str, at: usize) -> bool {
+    let before = text[..at].chars().next_back();
+    before.is_none_or(|c| c.is_whitespace() || matches!(c, '(' | '[' | '{'))
+}
+
+fn word_end(text: &str, from: usize) -> usize {
+    text[from..].find(char::is_whitespace).map_or(text.len(), |end| from + end)
+}
+
+fn mention(text: &str, sign: usize) -> Option<(Mention<'_>, Range<usize>)> {
+    let (kind, start) = match text[sign..].starts_with("@@") {
+        true => (Kind::Document, sign + 2),
+        false => (Kind::File, sign + 1),
+    };
+    if let Some(quoted) = text[start..].strip_prefix('"') {
+        // A name has no newline; without this a lone quotation mark would take everything.
+        let end = quoted.find(['"', '\n'])?;
+        let name = &quoted[..end];
+        let range = sign..start + 1 + end + 1;
+        let is_name = quoted[end..].starts_with('"') && !name.trim().is_empty();
+        let mention = Mention { kind, written: &text[range.clone()], name, punctuation: 0 };
+        return is_name.then_some((mention, range));
+    }
+    let range = sign..word_end(text, start);
+    let name = &text[start..range.end];
+    let bare = name.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '\'', '"']);
+    if bare.is_empty() || name.starts_with('@') {
+        return None;
+    }
+    let punctuation = name.len() - bare.len();
+    Some((Mention { kind, written: &text[range.clone()], name, punctuation }, range))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The mentions of a text, each as `kind name punctuation`.
+    fn found(text: &str) -> Vec<String> {
+        let mention = |piece| match piece {
+            Piece::Plain(_) => None,
+            Piece::Mention(Mention { kind: Kind::File, name, punctuation, .. }) => {
+                Some(format!("file {name} {punctuation}"))
+            }
+            Piece::Mention(Mention { kind: Kind::Document, name, punctuation, .. }) => {
+                Some(format!("document {name} {punctuation}"))
+            }
+        };
+        parse(text).into_iter().filter_map(mention).collect()
+    }
+
+    fn plain(text: &str) -> String {
+        let plain = |piece| match piece {
+            Piece::Plain(text) => text,
+            Piece::Mention(mention) => mention.written,
+        };
+        parse(text).into_iter().map(plain).collect()
+    }
+
+    #[test]
+    fn files_and_documents() {
+        let text = "Implement auth following @@auth-patterns and update @src/auth.c";
+        assert_eq!(found(text), ["document auth-patterns 0", "file src/auth.c 0"]);
+        assert_eq!(found("@a\n@b\t(@c)"), ["file a 0", "file b 0", "file c) 1"]);
+        assert_eq!(found(r#"see @"a b.txt", @@"x y""#), ["file a b.txt 0", "document x y 0"]);
+        assert_eq!(found("is it @a.txt?! or @b."), ["file a.txt?! 2", "file b. 1"]);
+        assert_eq!(found("@../x @/etc/hosts"), ["file ../x 0", "file /etc/hosts 0"]);
+    }
+
+    #[test]
+    fn what_is_no_mention() {
+        for text in
+            ["me@example.org", "a@@b", "@", "@@", "@ a", "@.", "@@@x", "@\"", "@\"\"", "@\"a\nb\""]
+        {
+            assert_eq!(found(text), [""; 0], "{text}");
+            assert_eq!(plain(text), text);
+        }
+    }
+
+    #[test]
+    fn a_backslash_at_the_start_of_a_word_goes() {
+        assert_eq!(parse(r"\@a"), [Piece::Plain("@a")]);
+        assert_eq!(plain(r"a \@b (\@@c d\@e"), r"a @b (@@c d\@e");
+        assert_eq!(found(r"\@@a @b"), ["file b 0"]);
+        assert_eq!(plain(r"\\@a"), r"\\@a");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(text in "[@\\\\\" a(.\n]{0,20}") {
+            let all = plain(&text);
+            prop_assert_eq!(all.replace('\\', ""), text.replace('\\', ""));
+            if !text.contains("\\@") {
+                prop_assert_eq!(all, text);
+            }
+        }
+
+        #[test]
+        fn names_are_what_is_written(text in "(@|@@|\\\\|\"|a| |[(]|\u{e9}|[.]){0,20}") {
+            for piece in parse(&text) {
+                if let Piece::Mention(mention) = piece {
+                    prop_assert!(text.contains(mention.written));
+                    prop_assert!(mention.written.contains(mention.name));
+                    prop_assert!(mention.punctuation < mention.name.len());
+                    prop_assert!(mention.name.is_char_boundary(mention.name.len() - mention.punctuation));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a model is told before the conversation: how the tools of this host are meant to be
+//! used, what the person wants of it, and the documents that are pinned.
+//!
+//! The first two do not change from one request to the next, and the pinned documents only
+//! where somebody changes them, so that a provider finds most of a request in its cache. For
+//! this the base names no time and no date; a model that needs one asks a tool.
+
+use ikigai_assets::{Document, thousands};
+
+use super::{SLASH_COMMAND, Session};
+
+impl Session {
+    /// The system blocks of the next request, each not empty, and what a person should know
+    /// of what is not among them.
+    pub(super) async fn system_blocks(&self, has_tools: bool) -> (Vec<String>, Option<String>) {
+        let mut blocks = vec![self.base(has_tools)];
+        blocks.extend(self.system.clone());
+        match self.pinned().await {
+            Ok(pinned) => {
+                blocks.extend(pinned.iter().map(block));
+                (blocks, None)
+            }
+            Err(error) => {
+                (blocks, Some(format!("pinned documents are not in the context: {error}")))
+            }
+        }
+    }
+
+    /// The pinned documents as they are now, in the order of pinning.
+    async fn pinned(&self) -> Result<Vec<Document>, ikigai_assets::Error> {
+        let Some(documents) = self.documents.as_ref().filter(|it| it.store.may_hold_documents())
+        else {
+            return Ok(Vec::new());
+        };
+        documents.store.open().await?.pinned(&documents.agent).await
+    }
+
+    fn base(&self, has_tools: bool) -> String {
+        let workspace = self.workspace.display();
+        let mut text = format!(
+            "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \
+             relative paths start there. Answer in Markdown, briefly."
+        );
+        if !has_tools {
+            return text;
+        }
+        text.push_str(
+            "\n\nTools answer in JSON. `tool_success: false` means that the call itself failed; \
+             read `error` and do something else. Where a tool says that something must be set up \
+             first, pass its steps on to the user. Calls that do not depend on each other may be \
+             made at once.",
+        );
+        if let Some(documents) = &self.documents {
+            text.push_str(&documents_told(documents.budget));
+        }
+        text
+    }
+}
+
+/// How documents are used, for a model.
+fn documents_told(budget: u64) -> String {
+    format!(
+        "\n\nfile_read, file_write and file_edit take paths of files (`src/main.c`) and URIs of \
+         stored documents (`ikigai:///blocks/decisions.md`) alike. Use documents for what \
+         outlives a project or is to stay in your context: patterns, preferences, decisions. Use \
+         files for code and documentation of the project, and for what other programs read. When \
+         in doubt, ask the user where to save.\n\
+         Pinned documents are in your context, below. Together they may have {} tokens; a write \
+         beyond that fails. Then free space with {SLASH_COMMAND}: `/compact PATH [TOKENS]` \
+         rewrites a document shorter, `/unpin PATH` takes it out of your context and keeps it. A \
+         new document is not pinned: suggest it, or use `/pin PATH`. `/pinned` lists what is.",
+        thousands(budget)
+    )
+}
+
+/// A pinned document, with the name by which it is read and changed.
+fn block(document: &Document) -> String {
+    let uri = document.metadata.path.to_uri();
+    format!("Pinned document {uri}:\n\n{}", String::from_utf8_lossy(&document.content))
+}
