@@ -1,39 +1,99 @@
-//! One provider at one address: sends a request, and reads the stream that answers it.
+//! One provider at one address: sends a request, again where that may help, and reads the
+//! stream that answers it.
+//!
+//! Nothing of what is sent or comes back is logged here.
+
+mod address;
+mod answering;
+mod retry;
+mod transport;
 
 use std::time::Duration;
 
-use crate::{Answer, Event, Failure, Key, Provider, Request};
+use bytes::Bytes;
+use http::HeaderMap;
+use hyper_util::client::proxy::matcher::Matcher;
+use tokio::time::sleep;
+use url::Url;
+
+use self::address::Address;
+use self::answering::Answering;
+use self::transport::{Received, Transport};
+use crate::wire::{Flow, Tell, outgoing, reading};
+use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
 
 /// Where requests go, and how long they may take.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Whose interface is spoken there.
     pub provider: Provider,
-    /// Where, if not at the provider's own address: ending in `/v1` for OpenAI's two
-    /// interfaces, without a version for the others.
+    /// Where, if not at [`Provider::own_base_url`]: ending in `/v1` for OpenAI's two
+    /// interfaces, without a version for the others. A slash at the end makes no difference.
     pub base_url: Option<String>,
     /// What opens it; local servers want none.
     pub key: Option<Key>,
-    /// How long a connection may take to be made.
+    /// How long a connection may take to be made, through a proxy and with TLS.
     pub connect_timeout: Duration,
-    /// How long nothing may come once it is made.
+    /// How long nothing may come once it is made, before the answer begins and within it.
     pub silence: Duration,
+    /// How long to wait before the second attempt, where the server does not say. Each further
+    /// wait is twice as long, up to 8 seconds, and each varies by a quarter.
+    pub first_wait: Duration,
 }
 
-/// Sends requests to one endpoint.
+impl Endpoint {
+    /// A provider at its own address and without a key. A connection may take 10 s. Nothing
+    /// may come for 300 s: models that think say nothing meanwhile. The first wait is 500 ms.
+    #[must_use]
+    pub fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            base_url: None,
+            key: None,
+            connect_timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(300),
+            first_wait: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Sends requests to one endpoint. Connections are kept for the next request.
 #[derive(Debug)]
 pub struct Client {
     endpoint: Endpoint,
+    address: Address,
+    transport: Transport,
+}
+
+/// What is the same in each attempt.
+struct Sending<'a> {
+    request: &'a Request<'a>,
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
 }
 
 impl Client {
     /// A client of an endpoint. No connection is opened yet.
     ///
+    /// `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read here, and the
+    /// certificates that this machine trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+    ///
     /// # Errors
     ///
-    /// [`crate::FailureKind::Address`]: the base URL is none.
+    /// [`FailureKind::Address`]: the base URL is none. [`FailureKind::Key`]: the key has
+    /// characters that no key has.
     pub fn new(endpoint: Endpoint) -> Result<Self, Failure> {
-        Ok(Self { endpoint })
+        Self::through(endpoint, &Matcher::from_env())
+    }
+
+    /// A client that goes through one of these proxies.
+    fn through(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
+        let address = Address::of(&endpoint)?;
+        let transport = Transport::new(&endpoint, &address, proxies)?;
+        let client = Self { endpoint, address, transport };
+        client.headers()?;
+        Ok(client)
     }
 
     /// Whose interface is spoken.
@@ -46,7 +106,8 @@ impl Client {
     /// the request.
     ///
     /// Failures that pass are tried again, at most 4 times, unless something was shown:
-    /// a text or a call that was told of.
+    /// a text or a call that was told of. A server that asks for more than 60 s of patience is
+    /// not waited for; [`Failure::retry_after`] says for how long it asked.
     ///
     /// # Errors
     ///
@@ -56,7 +117,66 @@ impl Client {
         request: &Request<'_>,
         tell: &mut (dyn for<'e> FnMut(Event<'e>) + Send),
     ) -> Result<Answer, Failure> {
-        let _ = (request, tell);
-        unimplemented!("written next")
+        let provider = self.endpoint.provider;
+        if self.endpoint.key.is_none() && self.address.is_own() {
+            return Err(Failure::new(provider, FailureKind::NoKey { provider }));
+        }
+        let outgoing = outgoing(provider, request, self.address.is_own());
+        let sending = Sending {
+            request,
+            url: self.address.join(&outgoing),
+            headers: self.headers()?,
+            body: outgoing.body.into(),
+        };
+        let mut attempt = 1;
+        loop {
+            let mut is_shown = false;
+            let mut watched = |event: Event<'_>| {
+                is_shown |= matches!(event, Event::Text(_) | Event::Call(_));
+                tell(event);
+            };
+            let failure = match self.attempt(&sending, &mut watched).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => self.presentable(failure, request),
+            };
+            let wait = retry::wait(&failure, attempt, self.endpoint.first_wait);
+            let Some(wait) = wait.filter(|_| !is_shown) else { return Err(failure) };
+            tell(Event::Retry { attempt, wait, failure: &failure });
+            sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&self, sending: &Sending<'_>, tell: Tell<'_>) -> Result<Answer, Failure> {
+        let provider = self.endpoint.provider;
+        let sent = self.transport.post(&sending.url, &sending.headers, &sending.body);
+        let mut response = match sent.await? {
+            Received::Stream(response) => response,
+            Received::Document(document) => {
+                return Err(document.failure(provider, sending.request.model));
+            }
+        };
+        let mut answering = Answering::new(provider, reading(provider, sending.request));
+        while let Some(bytes) = self.transport.next(&mut response).await? {
+            if answering.feed(&bytes, tell)? == Flow::Done {
+                break;
+            }
+        }
+        answering.finish()
+    }
+
+    /// A failure as it may be shown, with what only this client knows.
+    fn presentable(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
+        if let FailureKind::UnknownModel { model } = &mut failure.kind {
+            request.model.clone_into(model);
+        }
+        let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
+        let mut secrets = vec![key];
+        secrets.extend(self.transport.secrets());
+        failure.presentable(&secrets)
+    }
+
+    fn headers(&self) -> Result<HeaderMap, Failure> {
+        address::headers(self.endpoint.provider, self.endpoint.key.as_ref())
     }
 }

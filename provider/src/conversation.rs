@@ -129,12 +129,23 @@ pub enum Event<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// What the model said and asks for. Where the answer was cut off by the limit on its
-    /// length ([`Stop::Length`]) no call is among them: none is known to be whole.
+    /// length ([`Stop::Length`]) or refused ([`Stop::Refused`]) no call is among them: none is
+    /// known to be whole.
     pub parts: Vec<Part>,
     /// Why it ended.
     pub stop: Stop,
     /// What it cost.
     pub usage: Usage,
+}
+
+impl Answer {
+    /// Without the calls of an answer that ended before the model had ended it.
+    pub(crate) fn without_broken_calls(mut self) -> Self {
+        if self.stop != Stop::Finished {
+            self.parts.retain(|part| !matches!(part, Part::Call(_)));
+        }
+        self
+    }
 }
 
 /// Why an answer ended.

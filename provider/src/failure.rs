@@ -5,18 +5,144 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::Provider;
+
+/// The most of a server's words that is kept, in characters.
+const MAX_SAID: usize = 300;
+
 /// A request without an answer. Shown as one line; [`Failure::hint`] says what to do.
 ///
 /// Neither a key nor a password of a proxy is ever in it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{kind}{}", Said(.said))]
 pub struct Failure {
+    /// Whose interface was spoken.
+    pub provider: Provider,
     /// What kind of failure it is.
     pub kind: FailureKind,
     /// What the server said, short, without control characters; empty where it said nothing.
     pub said: String,
     /// How long the server asked to wait.
     pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure of which nothing else is known.
+    #[must_use]
+    pub fn new(provider: Provider, kind: FailureKind) -> Self {
+        Self { provider, kind, said: String::new(), retry_after: None }
+    }
+
+    /// With what was said about it, as it came; [`Failure::presentable`] makes it short.
+    #[must_use]
+    pub(crate) fn saying(self, said: impl Into<String>) -> Self {
+        Self { said: said.into(), ..self }
+    }
+
+    /// With what was said made fit for a terminal and a log: without these secrets, without
+    /// characters that no one sees, on one line, and short.
+    pub(crate) fn presentable(mut self, secrets: &[&str]) -> Self {
+        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+            self.said = self.said.replace(secret, "…");
+        }
+        let mut said = String::new();
+        for word in self.said.split(|c: char| c.is_whitespace() || is_unseen(c)) {
+            if !said.is_empty() && !word.is_empty() {
+                said.push(' ');
+            }
+            said.push_str(word);
+        }
+        if let Some((end, _)) = said.char_indices().nth(MAX_SAID) {
+            said.truncate(end);
+            said.push('…');
+        }
+        self.said = said;
+        self
+    }
+
+    /// What to do next, as a sentence without a full stop.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let key = self.provider.key_variable();
+        let base_url = self.provider.base_url_variable();
+        let certificates = "if a proxy of your company replaces certificates, name a file with \
+                            its authority in SSL_CERT_FILE; without any certificates, install \
+                            the package ca-certificates";
+        Some(match &self.kind {
+            FailureKind::NoKey { .. } => {
+                format!("set {key}, or {base_url} for a server that wants no key")
+            }
+            FailureKind::Key => format!("check {key}: it may be of another provider or revoked"),
+            FailureKind::Forbidden => {
+                "check what the account may use, or choose another model with --model".to_owned()
+            }
+            FailureKind::Quota => {
+                "check the plan and the billing of the account; waiting does not help".to_owned()
+            }
+            FailureKind::UnknownModel { .. } => {
+                format!("choose another with --model, and check {base_url} if it is set")
+            }
+            FailureKind::TooLong => {
+                "free context with /compact or /unpin, or begin anew with /clear".to_owned()
+            }
+            FailureKind::RateLimited | FailureKind::Overloaded => match self.retry_after {
+                Some(wait) => format!("try again in {} s", wait.as_secs().max(1)),
+                None => "try again later, or choose another model with --model".to_owned(),
+            },
+            FailureKind::Server { .. } | FailureKind::Cut => "try again".to_owned(),
+            FailureKind::Network { .. } => {
+                format!("check the network, and {base_url} if it is set")
+            }
+            FailureKind::Tls { .. } => {
+                format!("{certificates}; for a server without TLS write http:// in {base_url}")
+            }
+            FailureKind::Proxy { .. } => {
+                "check HTTPS_PROXY and HTTP_PROXY, and name hosts without a proxy in NO_PROXY"
+                    .to_owned()
+            }
+            FailureKind::ConnectTimeout(_) => {
+                format!("check the network, whether a proxy is needed, and {base_url} if it is set")
+            }
+            FailureKind::Silence(_) => {
+                "try again, or allow more time in the configuration".to_owned()
+            }
+            FailureKind::Malformed => format!(
+                "check {base_url} if it is set: the provider's own is `{}`",
+                self.provider.own_base_url()
+            ),
+            FailureKind::Address => format!(
+                "write it as `{}`, in {base_url} or the configuration",
+                self.provider.own_base_url()
+            ),
+            FailureKind::Refused { status: 300..400 } => {
+                format!("set {base_url} to where it moved, if you trust that address")
+            }
+            FailureKind::Refused { .. } | FailureKind::TooLarge { .. } => return None,
+        })
+    }
+
+    /// Whether another try may do, and how many more.
+    pub(crate) fn retries(&self) -> u32 {
+        match self.kind {
+            FailureKind::RateLimited
+            | FailureKind::Overloaded
+            | FailureKind::Server { .. }
+            | FailureKind::Network { .. }
+            | FailureKind::Cut => 4,
+            // Each took its time already.
+            FailureKind::ConnectTimeout(_)
+            | FailureKind::Silence(_)
+            | FailureKind::Proxy { .. } => 1,
+            _ => 0,
+        }
+    }
+}
+
+/// Control characters, and those that turn the direction of a text or have no width: what a
+/// server says must not move the cursor, nor hide itself.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// What the server said, after a colon.

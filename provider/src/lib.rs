@@ -12,7 +12,9 @@ mod conversation;
 mod failure;
 mod key;
 mod loss;
+mod sse;
 mod translate;
+mod wire;
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,6 +64,37 @@ impl Provider {
             Self::OpenAiChat => "openai-chat",
             Self::Anthropic => "anthropic",
             Self::Google => "google",
+        }
+    }
+
+    /// The environment variable with the key of an account.
+    #[must_use]
+    pub const fn key_variable(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiChat => "OPENAI_API_KEY",
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::Google => "GEMINI_API_KEY",
+        }
+    }
+
+    /// The environment variable with another address than the provider's own.
+    #[must_use]
+    pub const fn base_url_variable(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiChat => "OPENAI_BASE_URL",
+            Self::Anthropic => "ANTHROPIC_BASE_URL",
+            Self::Google => "GEMINI_BASE_URL",
+        }
+    }
+
+    /// The provider's own address: with the version for OpenAI, as its libraries have it, and
+    /// without for the others.
+    #[must_use]
+    pub const fn own_base_url(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiChat => "https://api.openai.com/v1",
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::Google => "https://generativelanguage.googleapis.com",
         }
     }
 

@@ -1,0 +1,184 @@
+//! Where a request goes, and what is written on it.
+
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use super::Endpoint;
+use crate::wire::Outgoing;
+use crate::{Failure, FailureKind, Key, Provider};
+
+/// The version of the Messages API: <https://docs.anthropic.com/en/api/versioning>.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The base URL of an endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    base: Url,
+    is_own: bool,
+}
+
+impl Address {
+    /// That of an endpoint.
+    pub(super) fn of(endpoint: &Endpoint) -> Result<Self, Failure> {
+        let own = endpoint.provider.own_base_url();
+        let given = endpoint.base_url.as_deref().unwrap_or(own).trim();
+        let failed = |said: &str| {
+            Err(Failure::new(endpoint.provider, FailureKind::Address).saying(said).presentable(&[]))
+        };
+        let base = match Url::parse(given) {
+            Ok(base) => base,
+            Err(error) => return failed(&format!("`{given}`: {error}")),
+        };
+        if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+            return failed(&format!("`{}` is neither http nor https", base.scheme()));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return failed("a user and a password have no place in it; set the key instead");
+        }
+        let is_own = base.as_str().trim_end_matches('/') == own;
+        Ok(Self { base, is_own })
+    }
+
+    /// Whether it is the provider's own and not that of another server.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// The address itself.
+    pub(super) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// Its host and port, as they are shown.
+    pub(super) fn host(&self) -> String {
+        let host = self.base.host_str().unwrap_or_default();
+        match self.base.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
+    /// Where a request goes. What the base has for a query stays; some gateways want one.
+    pub(super) fn join(&self, outgoing: &Outgoing) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(&outgoing.path);
+        }
+        if let Some(query) = outgoing.query {
+            let joined = match url.query() {
+                Some(given) if !given.is_empty() => format!("{given}&{query}"),
+                _ => query.to_owned(),
+            };
+            url.set_query(Some(&joined));
+        }
+        url
+    }
+}
+
+/// The headers of each request.
+pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (ACCEPT, HeaderValue::from_static("text/event-stream")),
+        (USER_AGENT, HeaderValue::from_static(concat!("ikigai/", env!("CARGO_PKG_VERSION")))),
+    ]);
+    if provider == Provider::Anthropic {
+        let version = HeaderValue::from_static(ANTHROPIC_VERSION);
+        headers.insert(HeaderName::from_static("anthropic-version"), version);
+    }
+    let Some(key) = key else { return Ok(headers) };
+    let (name, value) = match provider {
+        Provider::OpenAi | Provider::OpenAiChat => {
+            (AUTHORIZATION, format!("Bearer {}", key.reveal()))
+        }
+        Provider::Anthropic => (HeaderName::from_static("x-api-key"), key.reveal().to_owned()),
+        Provider::Google => (HeaderName::from_static("x-goog-api-key"), key.reveal().to_owned()),
+    };
+    let mut value = HeaderValue::try_from(value).map_err(|_| {
+        Failure::new(provider, FailureKind::Key).saying("it has characters that no key has")
+    })?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(provider: Provider, base: Option<&str>) -> Result<Address, Failure> {
+        Address::of(&Endpoint { base_url: base.map(str::to_owned), ..Endpoint::new(provider) })
+    }
+
+    fn joined(provider: Provider, base: Option<&str>, path: &[&str]) -> String {
+        let path = path.iter().map(|&segment| segment.to_owned()).collect();
+        let outgoing = Outgoing { path, query: None, body: Vec::new() };
+        address(provider, base).expect("an address").join(&outgoing).to_string()
+    }
+
+    #[test]
+    fn a_slash_at_the_end_makes_no_difference() {
+        let own = "https://api.openai.com/v1/responses";
+        assert_eq!(joined(Provider::OpenAi, None, &["responses"]), own);
+        for base in [
+            "http://localhost:11434/v1",
+            "http://localhost:11434/v1/",
+            " http://localhost:11434/v1 ",
+        ] {
+            let url = joined(Provider::OpenAiChat, Some(base), &["chat", "completions"]);
+            assert_eq!(url, "http://localhost:11434/v1/chat/completions", "{base}");
+        }
+        let bare = joined(Provider::Anthropic, Some("https://gateway.test"), &["v1", "messages"]);
+        assert_eq!(bare, "https://gateway.test/v1/messages");
+        assert!(address(Provider::OpenAi, Some("https://api.openai.com/v1/")).unwrap().is_own());
+        assert!(!address(Provider::OpenAi, Some("https://api.openai.com/v2")).unwrap().is_own());
+    }
+
+    #[test]
+    fn a_model_cannot_leave_its_segment() {
+        let url = joined(
+            Provider::Google,
+            None,
+            &["v1beta", "models", "../a?b#c/d:streamGenerateContent"],
+        );
+        assert_eq!(
+            url,
+            "https://generativelanguage.googleapis.com/v1beta/models/..%2Fa%3Fb%23c%2Fd:streamGenerateContent"
+        );
+    }
+
+    #[test]
+    fn a_query_of_the_base_stays() {
+        let outgoing =
+            Outgoing { path: vec!["m".into()], query: Some("alt=sse"), body: Vec::new() };
+        let base = address(Provider::Google, Some("https://g.test/x/?v=1")).unwrap();
+        assert_eq!(base.join(&outgoing).as_str(), "https://g.test/x/m?v=1&alt=sse");
+    }
+
+    #[test]
+    fn what_is_no_address_is_said_to_be_none() {
+        for base in
+            ["", "localhost:11434/v1", "file:///etc", "api.openai.com", "https://u:hidden@a.test"]
+        {
+            let failure = address(Provider::OpenAi, Some(base)).expect_err(base);
+            assert_eq!(failure.kind, FailureKind::Address, "{base}");
+            assert!(!failure.to_string().contains("hidden"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_in_a_header_that_is_not_shown() {
+        for provider in Provider::ALL {
+            let headers = headers(provider, Some(&Key::new("sk-secret"))).unwrap();
+            let shown = format!("{headers:?}");
+            assert!(!shown.contains("sk-secret"), "{shown}");
+            assert_eq!(headers.values().filter(|value| value.is_sensitive()).count(), 1);
+            assert!(
+                super::headers(provider, None).unwrap().values().all(|value| !value.is_sensitive())
+            );
+        }
+        let failure = headers(Provider::OpenAi, Some(&Key::new("a\nb"))).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Key);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether to try again, and when.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+
+use crate::Failure;
+
+/// The longest wait that a server may ask for; what is longer is told instead.
+const MAX_ASKED: Duration = Duration::from_secs(60);
+
+/// The longest wait of our own.
+const MAX_WAIT: Duration = Duration::from_secs(8);
+
+/// How long to wait after this attempt, counted from 1; nothing where no other follows.
+pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
+    if attempt > failure.retries() {
+        return None;
+    }
+    match failure.retry_after {
+        Some(asked) => (asked <= MAX_ASKED).then_some(asked),
+        None => {
+            let doubled = first.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_WAIT);
+            // Clients that failed together would otherwise come back together.
+            Some(doubled.mul_f64(0.75 + 0.5 * fastrand::f64()))
+        }
+    }
+}
+
+/// How long a server asks to wait: <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>,
+/// and OpenAI's own in milliseconds.
+pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |value: &http::HeaderValue| value.to_str().ok().map(|text| text.trim().to_owned());
+    if let Some(text) = headers.get("retry-after-ms").and_then(text)
+        && let Ok(milliseconds) = text.parse::<f64>()
+    {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    let text = headers.get(RETRY_AFTER).and_then(text)?;
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    // A date that is over asks for no wait at all.
+    let date = httpdate::parse_http_date(&text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::{FailureKind, Provider};
+
+    #[test]
+    fn seconds_dates_and_milliseconds() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let one = |name: &'static str, value: &str| {
+            let value = HeaderValue::from_str(value).unwrap();
+            asked(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
+        };
+        assert_eq!(one("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(one("retry-after", " 0.5 "), Some(Duration::from_millis(500)));
+        assert_eq!(
+            one("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT"),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(one("retry-after", "Sun, 06 Nov 1994 08:49:07 GMT"), Some(Duration::ZERO));
+        assert_eq!(one("retry-after-ms", "250"), Some(Duration::from_millis(250)));
+        for none in ["", "-1", "soon", "inf", "NaN"] {
+            assert_eq!(one("retry-after", none), None, "{none}");
+        }
+        assert_eq!(asked(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn waits_double_and_end() {
+        let failure = Failure::new(Provider::OpenAi, FailureKind::Overloaded);
+        let first = Duration::from_millis(400);
+        for (attempt, middle) in [(1, 400), (2, 800), (3, 1600), (4, 3200)] {
+            let wait = wait(&failure, attempt, first).expect("another attempt").as_millis();
+            assert!((middle * 3 / 4..=middle * 5 / 4).contains(&wait), "{attempt}: {wait}");
+        }
+        assert_eq!(wait(&failure, 5, first), None);
+        assert!(wait(&failure, 1, Duration::MAX).unwrap() <= Duration::from_secs(10));
+        let unheard = Failure::new(Provider::OpenAi, FailureKind::Key);
+        assert_eq!(wait(&unheard, 1, first), None);
+        let silence = Failure::new(Provider::OpenAi, FailureKind::Silence(first));
+        assert!(wait(&silence, 1, first).is_some());
+        assert_eq!(wait(&silence, 2, first), None);
+    }
+
+    #[test]
+    fn a_server_is_waited_for_as_it_asks_up_to_a_minute() {
+        let asks = |seconds| Failure {
+            retry_after: Some(Duration::from_secs(seconds)),
+            ..Failure::new(Provider::OpenAi, FailureKind::RateLimited)
+        };
+        let first = Duration::from_millis(1);
+        assert_eq!(wait(&asks(0), 1, first), Some(Duration::ZERO));
+        assert_eq!(wait(&asks(60), 1, first), Some(Duration::from_secs(60)));
+        assert_eq!(wait(&asks(61), 1, first), None);
+        assert_eq!(asks(61).hint().as_deref(), Some("try again in 61 s"));
+    }
+}

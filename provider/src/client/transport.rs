@@ -1,0 +1,286 @@
+//! HTTP: connections, proxies, certificates and the bytes of responses. Knows no provider's
+//! format, only whether what came is a stream.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, StatusCode};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use reqwest::Response;
+use reqwest::redirect::Policy;
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::timeout;
+use url::Url;
+
+use super::address::Address;
+use super::answering::HTML;
+use super::{Endpoint, retry};
+use crate::wire::refusal::Told;
+use crate::{Failure, FailureKind, Provider};
+
+/// The most of a document that is read to find out what it says.
+const MAX_DOCUMENT: usize = 64 << 10;
+
+/// How requests get to one host.
+#[derive(Debug)]
+pub(super) struct Transport {
+    provider: Provider,
+    http: reqwest::Client,
+    host: String,
+    proxy: Option<Proxy>,
+    connect_timeout: Duration,
+    silence: Duration,
+}
+
+/// The proxy on the way.
+#[derive(Debug)]
+struct Proxy {
+    /// Its address, without user and password.
+    shown: String,
+    /// The password, which must be in no message.
+    password: Option<String>,
+}
+
+/// What came.
+pub(super) enum Received {
+    /// The beginning of an answer.
+    Stream(Response),
+    /// Something else, which was read.
+    Document(Document),
+}
+
+/// What came instead of an answer.
+pub(super) struct Document {
+    status: StatusCode,
+    is_html: bool,
+    text: String,
+    retry_after: Option<Duration>,
+    proxy: Option<String>,
+    moved_to: Option<String>,
+}
+
+impl Transport {
+    /// To this address, through whichever of the proxies is for it.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        address: &Address,
+        proxies: &Matcher,
+    ) -> Result<Self, Failure> {
+        let provider = endpoint.provider;
+        let failed = |kind: FailureKind, said: String| Failure::new(provider, kind).saying(said);
+        let uri: http::Uri =
+            address.base().as_str().parse().map_err(|error: http::uri::InvalidUri| {
+                failed(FailureKind::Address, error.to_string())
+            })?;
+        let tls =
+            tls().map_err(|error| failed(FailureKind::Tls { host: address.host() }, error))?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            // The key goes to nobody else.
+            .redirect(Policy::none())
+            // A proxy is chosen here and not by the library, so that a failure can name it.
+            .no_proxy()
+            .connect_timeout(endpoint.connect_timeout);
+        let mut proxy = None;
+        if let Some(intercept) = proxies.intercept(&uri) {
+            let found = Proxy::of(&intercept);
+            let unusable = |error: reqwest::Error| {
+                let kind = FailureKind::Proxy { proxy: found.shown.clone() };
+                failed(kind, root(&error.without_url()))
+            };
+            builder = builder.proxy(through(&intercept).map_err(unusable)?);
+            proxy = Some(found);
+        }
+        let http = builder.build().map_err(|error| failed(FailureKind::Address, root(&error)))?;
+        Ok(Self {
+            provider,
+            http,
+            host: address.host(),
+            proxy,
+            connect_timeout: endpoint.connect_timeout,
+            silence: endpoint.silence,
+        })
+    }
+
+    /// What must be in no message.
+    pub(super) fn secrets(&self) -> Option<&str> {
+        self.proxy.as_ref()?.password.as_deref()
+    }
+
+    /// Sends a body and waits until an answer begins.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, Failure> {
+        let request = self.http.post(url.clone()).headers(headers.clone()).body(body.clone());
+        let longest = self.connect_timeout.saturating_add(self.silence);
+        let response = match timeout(longest, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.not_sent(&error.without_url())),
+            Err(_) => return Err(self.failure(FailureKind::Silence(self.silence))),
+        };
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
+        let is_document = kind.starts_with("text/html") || kind.starts_with("application/json");
+        if response.status().is_success() && !is_document {
+            return Ok(Received::Stream(response));
+        }
+        self.document(response, kind.starts_with("text/html")).await.map(Received::Document)
+    }
+
+    /// The next bytes of a response; none at its end.
+    pub(super) async fn next(&self, response: &mut Response) -> Result<Option<Bytes>, Failure> {
+        match timeout(self.silence, response.chunk()).await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(error)) => {
+                Err(self.failure(FailureKind::Cut).saying(root(&error.without_url())))
+            }
+            Err(_) => Err(self.failure(FailureKind::Silence(self.silence))),
+        }
+    }
+
+    async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
+        let mut text = Vec::new();
+        while text.len() < MAX_DOCUMENT {
+            match self.next(&mut response).await {
+                Ok(Some(bytes)) => text.extend_from_slice(&bytes),
+                Ok(None) => break,
+                // The status says enough of a failure, and nothing of a success.
+                Err(_) if !response.status().is_success() => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        let headers = response.headers();
+        let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+        Ok(Document {
+            status: response.status(),
+            is_html: is_html || text.trim_ascii_start().starts_with(b"<"),
+            text: String::from_utf8_lossy(&text).into_owned(),
+            retry_after: retry::asked(headers, SystemTime::now()),
+            proxy: self.proxy.as_ref().map(|proxy| proxy.shown.clone()),
+            moved_to: location.filter(|_| response.status().is_redirection()).map(str::to_owned),
+        })
+    }
+
+    /// Why a request did not get through.
+    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+        let host = self.host.clone();
+        if let Some(said) = of_tls(error) {
+            return self.failure(FailureKind::Tls { host }).saying(said);
+        }
+        let timed_out =
+            error.is_timeout().then(|| format!("nothing within {:?}", self.connect_timeout));
+        match &self.proxy {
+            Some(proxy) if error.is_connect() => self
+                .failure(FailureKind::Proxy { proxy: proxy.shown.clone() })
+                .saying(timed_out.unwrap_or_else(|| root(error))),
+            _ if error.is_timeout() => {
+                self.failure(FailureKind::ConnectTimeout(self.connect_timeout))
+            }
+            _ => self.failure(FailureKind::Network { host }).saying(root(error)),
+        }
+    }
+
+    fn failure(&self, kind: FailureKind) -> Failure {
+        Failure::new(self.provider, kind)
+    }
+}
+
+impl Document {
+    /// What it says.
+    pub(super) fn failure(self, provider: Provider, model: &str) -> Failure {
+        let status = self.status.as_u16();
+        let failure = |kind: FailureKind| Failure::new(provider, kind);
+        if status == 407
+            && let Some(proxy) = self.proxy
+        {
+            return failure(FailureKind::Proxy { proxy }).saying("it wants a user and a password");
+        }
+        if let Some(to) = self.moved_to {
+            return failure(FailureKind::Refused { status }).saying(format!("moved to {to}"));
+        }
+        let told = serde_json::from_str(&self.text).ok().as_ref().and_then(Told::of);
+        let mut found = match told {
+            Some(told) => told.failure(provider, model, status),
+            None if self.status.is_success() => {
+                let document = "a single document came instead of a stream";
+                failure(FailureKind::Malformed).saying(if self.is_html { HTML } else { document })
+            }
+            None => {
+                let said = if self.is_html { HTML.to_owned() } else { self.text };
+                Told::new(None, Some(said)).failure(provider, model, status)
+            }
+        };
+        found.retry_after = self.retry_after.or(found.retry_after);
+        found
+    }
+}
+
+impl Proxy {
+    fn of(intercept: &Intercept) -> Self {
+        let password = intercept.raw_auth().map(|(_, password)| password.to_owned());
+        Self { shown: intercept.uri().to_string(), password }
+    }
+}
+
+fn through(intercept: &Intercept) -> Result<reqwest::Proxy, reqwest::Error> {
+    let mut proxy = reqwest::Proxy::all(intercept.uri().to_string())?;
+    if let Some((user, password)) = intercept.raw_auth() {
+        proxy = proxy.basic_auth(user, password);
+    }
+    if let Some(basic) = intercept.basic_auth() {
+        proxy = proxy.custom_http_auth(basic.clone());
+    }
+    Ok(proxy)
+}
+
+/// TLS against the certificates that this machine trusts. A machine without any can still
+/// reach servers that need none.
+fn tls() -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// What went wrong with TLS, if it was that.
+fn of_tls(error: &reqwest::Error) -> Option<String> {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Some(error.to_string());
+        }
+        // `source` of such an error is that of the one within it, which would be skipped.
+        let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(error) = within.and_then(|within| within.downcast_ref::<rustls::Error>()) {
+            return Some(error.to_string());
+        }
+        let is_handshake = error.to_string() == "tls handshake eof";
+        if is_handshake {
+            return Some("the connection was closed during the handshake".to_owned());
+        }
+        source = error.source();
+    }
+    None
+}
+
+/// The innermost reason; those around it only say that there is one.
+fn root(error: &reqwest::Error) -> String {
+    let mut root: &dyn std::error::Error = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
+}

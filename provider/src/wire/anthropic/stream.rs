@@ -1,0 +1,350 @@
+//! The events of an answer of the Messages API: blocks that begin, grow and end, each with an
+//! index, then why the answer ended, then that it did.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::sse::SseEvent;
+use crate::wire::ids::Ids;
+use crate::wire::refusal::Told;
+use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+
+const PROVIDER: Provider = Provider::Anthropic;
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Incoming {
+    MessageStart {
+        message: Started,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Beginning,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    ContentBlockStop {
+        index: u64,
+    },
+    MessageDelta {
+        delta: Ending,
+        #[serde(default)]
+        usage: Tokens,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    /// `ping`, and what the documentation asks to expect: events that are added later.
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Started {
+    #[serde(default)]
+    usage: Tokens,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Beginning {
+    Text {
+        #[serde(default)]
+        text: String,
+    },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+        #[serde(default)]
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Option<Value>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "these are the names on the wire")]
+enum Delta {
+    TextDelta {
+        text: String,
+    },
+    ThinkingDelta {
+        thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    #[serde(other)]
+    OtherDelta,
+}
+
+#[derive(Deserialize)]
+struct Ending {
+    stop_reason: Option<String>,
+    stop_details: Option<Details>,
+}
+
+/// Why a model refused: <https://docs.anthropic.com/en/api/messages#response-stop-details>.
+#[derive(Deserialize)]
+struct Details {
+    category: Option<String>,
+    explanation: Option<String>,
+}
+
+/// The start of a block once more, for input that is given at once: as it was written.
+#[derive(Deserialize)]
+struct Whole {
+    content_block: WholeBlock,
+}
+
+#[derive(Deserialize)]
+struct WholeBlock {
+    input: Box<RawValue>,
+}
+
+/// A block on its way.
+struct Block {
+    content: Content,
+    is_open: bool,
+}
+
+enum Content {
+    Text(String),
+    Thinking { thinking: String, signature: String },
+    Redacted(String),
+    Call { id: String, name: String, given: Option<String>, arguments: String },
+    Other,
+}
+
+/// The answer so far.
+pub(in crate::wire) struct Stream {
+    ids: Ids,
+    blocks: BTreeMap<u64, Block>,
+    usage: Tokens,
+    stop: Option<Stop>,
+    is_begun: bool,
+    is_done: bool,
+}
+
+impl Stream {
+    pub(in crate::wire) fn new(ids: Ids) -> Self {
+        Self {
+            ids,
+            blocks: BTreeMap::new(),
+            usage: Tokens::default(),
+            stop: None,
+            is_begun: false,
+            is_done: false,
+        }
+    }
+
+    fn begin(
+        &mut self,
+        index: u64,
+        block: Beginning,
+        data: &str,
+        tell: Tell<'_>,
+    ) -> Result<(), Failure> {
+        if !self.is_begun || self.stop.is_some() {
+            return Err(malformed(PROVIDER, "a block outside of the message"));
+        }
+        let content = match block {
+            Beginning::Text { text } => {
+                told(&text, tell);
+                Content::Text(text)
+            }
+            Beginning::Thinking { thinking, signature } => {
+                tell(Event::Thinking);
+                Content::Thinking { thinking, signature }
+            }
+            Beginning::RedactedThinking { data } => {
+                tell(Event::Thinking);
+                Content::Redacted(data)
+            }
+            Beginning::ToolUse { id, name, input } => {
+                tell(Event::Call(&name));
+                // The empty object stands for input that follows.
+                let is_given = |input: &Value| input.as_object().is_none_or(|map| !map.is_empty());
+                let given = match input.as_ref().is_some_and(is_given) {
+                    true => Some(from_json::<Whole>(PROVIDER, data)?.content_block.input),
+                    false => None,
+                };
+                let given = given.map(|input| input.get().to_owned());
+                Content::Call { id, name, given, arguments: String::new() }
+            }
+            Beginning::Other => Content::Other,
+        };
+        match self.blocks.insert(index, Block { content, is_open: true }) {
+            None => Ok(()),
+            Some(_) => Err(malformed(PROVIDER, format!("block {index} began twice"))),
+        }
+    }
+
+    fn open(&mut self, index: u64) -> Result<&mut Block, Failure> {
+        self.blocks
+            .get_mut(&index)
+            .filter(|block| block.is_open)
+            .ok_or_else(|| malformed(PROVIDER, format!("block {index} is not open")))
+    }
+
+    fn grow(&mut self, index: u64, delta: Delta, tell: Tell<'_>) -> Result<(), Failure> {
+        match (&mut self.open(index)?.content, delta) {
+            (_, Delta::OtherDelta) | (Content::Other, _) => {}
+            (Content::Text(text), Delta::TextDelta { text: more }) => {
+                told(&more, tell);
+                text.push_str(&more);
+            }
+            (Content::Thinking { thinking, .. }, Delta::ThinkingDelta { thinking: more }) => {
+                thinking.push_str(&more);
+            }
+            (Content::Thinking { signature, .. }, Delta::SignatureDelta { signature: more }) => {
+                signature.push_str(&more);
+            }
+            (Content::Call { arguments, .. }, Delta::InputJsonDelta { partial_json }) => {
+                arguments.push_str(&partial_json);
+            }
+            _ => return Err(malformed(PROVIDER, format!("block {index} changed its kind"))),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, ending: Ending) {
+        let Some(reason) = ending.stop_reason else { return };
+        self.stop = Some(match reason.as_str() {
+            "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+            "refusal" => {
+                let details = ending.stop_details;
+                let why = details.and_then(|details| details.explanation.or(details.category));
+                Stop::Refused(why.unwrap_or_default())
+            }
+            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`, and what is added later.
+            _ => Stop::Finished,
+        });
+    }
+}
+
+/// Text goes to whoever reads along as soon as there is any.
+fn told(text: &str, tell: Tell<'_>) {
+    if !text.is_empty() {
+        tell(Event::Text(text));
+    }
+}
+
+impl Reading for Stream {
+    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+        match from_json(PROVIDER, &event.data)? {
+            Incoming::MessageStart { .. } if self.is_begun => {
+                return Err(malformed(PROVIDER, "the message began twice"));
+            }
+            Incoming::MessageStart { message } => {
+                self.is_begun = true;
+                self.usage.update(message.usage);
+            }
+            Incoming::ContentBlockStart { index, content_block } => {
+                self.begin(index, content_block, &event.data, tell)?;
+            }
+            Incoming::ContentBlockDelta { index, delta } => self.grow(index, delta, tell)?,
+            Incoming::ContentBlockStop { index } => self.open(index)?.is_open = false,
+            Incoming::MessageDelta { delta, usage } => {
+                self.usage.update(usage);
+                self.end(delta);
+            }
+            Incoming::MessageStop => {
+                let is_open = self.blocks.values().any(|block| block.is_open);
+                if is_open || self.stop.is_none() {
+                    return Err(malformed(PROVIDER, "the message stopped before it had ended"));
+                }
+                self.is_done = true;
+                return Ok(Flow::Done);
+            }
+            Incoming::Error { error } => {
+                return Err(Told::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+            }
+            Incoming::Other => {}
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+        let Self { mut ids, blocks, usage, stop, is_done, .. } = *self;
+        let (Some(stop), true) = (stop, is_done) else {
+            return Err(Failure::new(PROVIDER, FailureKind::Cut));
+        };
+        let parts = blocks.into_values().filter_map(|block| part(block.content, &mut ids));
+        Ok(Answer { parts: parts.collect(), stop, usage: usage.total() }.without_broken_calls())
+    }
+}
+
+fn part(content: Content, ids: &mut Ids) -> Option<Part> {
+    match content {
+        Content::Text(text) => (!text.is_empty()).then(|| Part::text(text)),
+        // Without its signature a thought is refused when it is sent back.
+        Content::Thinking { signature, .. } if signature.is_empty() => None,
+        Content::Thinking { thinking, signature } => {
+            Some(blob(json!({ "type": "thinking", "thinking": thinking, "signature": signature })))
+        }
+        Content::Redacted(data) => Some(blob(json!({ "type": "redacted_thinking", "data": data }))),
+        Content::Call { id, name, given, arguments } => {
+            let arguments = match given {
+                _ if !arguments.is_empty() => arguments,
+                Some(given) => given,
+                None => "{}".to_owned(),
+            };
+            Some(Part::Call(Call { id: ids.take(&id), name, arguments, blob: None }))
+        }
+        Content::Other => None,
+    }
+}
+
+fn blob(value: Value) -> Part {
+    Part::Blob(Blob { provider: PROVIDER, value })
+}
+
+impl Tokens {
+    /// Later counts replace earlier ones; they are sums already.
+    fn update(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+    }
+
+    /// `input_tokens` counts neither what was read from the cache nor what was written to it.
+    fn total(&self) -> Usage {
+        let cache = [self.cache_creation_input_tokens, self.cache_read_input_tokens];
+        let input = self
+            .input_tokens
+            .map(|fresh| cache.into_iter().flatten().fold(fresh, u64::saturating_add));
+        Usage { input, output: self.output_tokens, cached: self.cache_read_input_tokens }
+    }
+}

@@ -1,0 +1,188 @@
+//! The events of an answer of the Gemini API: each a response with the next parts. There is no
+//! terminal event; the last response says why the answer ended, and the stream ends with it.
+//! Some models say so in every response, so what counts is that it was said at all.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::blob;
+use crate::sse::SseEvent;
+use crate::wire::ids::Ids;
+use crate::wire::refusal::Told;
+use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+
+const PROVIDER: Provider = Provider::Google;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Incoming {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    #[serde(default)]
+    index: u64,
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Received>,
+}
+
+/// A part; the kinds that nobody asks for (images, code that was run) have none of these.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Received {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    thought_signature: Option<String>,
+    function_call: Option<FunctionCall>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall {
+    id: Option<String>,
+    name: String,
+    args: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tokens {
+    prompt_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+}
+
+/// The answer so far.
+pub(in crate::wire) struct Stream {
+    ids: Ids,
+    parts: Vec<Part>,
+    stop: Option<Stop>,
+    usage: Option<Tokens>,
+}
+
+impl Stream {
+    pub(in crate::wire) fn new(ids: Ids) -> Self {
+        Self { ids, parts: Vec::new(), stop: None, usage: None }
+    }
+
+    fn part(&mut self, part: Received, tell: Tell<'_>) {
+        let signature = part.thought_signature.filter(|signature| !signature.is_empty());
+        if let Some(call) = part.function_call {
+            tell(Event::Call(&call.name));
+            let arguments = call.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
+            let came = call.id.filter(|id| !id.is_empty());
+            let id = self.ids.take(came.as_deref().unwrap_or_default());
+            let members = [(blob::ID, came), (blob::SIGNATURE, signature)];
+            self.parts.push(Part::Call(Call {
+                id,
+                name: call.name,
+                arguments,
+                blob: own(members),
+            }));
+            return;
+        }
+        let Some(text) = part.text else { return };
+        if part.thought {
+            tell(Event::Thinking);
+            return;
+        }
+        if !text.is_empty() {
+            tell(Event::Text(&text));
+        }
+        match (self.parts.last_mut(), signature) {
+            // A part that is signed stays by itself: the signature is that of its own text.
+            (_, Some(signature)) => {
+                let blob = own([(blob::SIGNATURE, Some(signature))]);
+                self.parts.push(Part::Text { text, blob });
+            }
+            (Some(Part::Text { text: last, blob: None }), None) => last.push_str(&text),
+            (_, None) if text.is_empty() => {}
+            (_, None) => self.parts.push(Part::text(text)),
+        }
+    }
+}
+
+/// What goes back to Google, if there is anything.
+fn own<const N: usize>(members: [(&str, Option<String>); N]) -> Option<Blob> {
+    let members = members.into_iter();
+    let value: Map<String, Value> =
+        members.filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
+    (!value.is_empty()).then(|| Blob { provider: PROVIDER, value: value.into() })
+}
+
+/// Why an answer ended: <https://ai.google.dev/api/generate-content#FinishReason>.
+fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
+    Ok(match reason.as_str() {
+        "STOP" => Stop::Finished,
+        "MAX_TOKENS" => Stop::Length,
+        // The model wrote a call that its own provider could not read. Another try may do.
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
+            let said = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
+            return Err(Failure::new(PROVIDER, FailureKind::Server { status: 200 }).saying(said));
+        }
+        _ => Stop::Refused(message.unwrap_or(reason)),
+    })
+}
+
+impl Reading for Stream {
+    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+        let incoming: Incoming = from_json(PROVIDER, &event.data)?;
+        if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
+            return Err(Told::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+        }
+        self.usage = incoming.usage_metadata.or(self.usage);
+        if let Some(Feedback { block_reason: Some(reason), block_reason_message }) =
+            incoming.prompt_feedback
+        {
+            self.stop = Some(Stop::Refused(block_reason_message.unwrap_or(reason)));
+        }
+        for candidate in incoming.candidates.into_iter().filter(|candidate| candidate.index == 0) {
+            for part in candidate.content.into_iter().flat_map(|content| content.parts) {
+                if self.stop.as_ref().is_some_and(|stop| *stop != Stop::Finished) {
+                    return Err(malformed(PROVIDER, "the answer went on after its end"));
+                }
+                self.part(part, tell);
+            }
+            if let Some(reason) = candidate.finish_reason {
+                self.stop = Some(stop(reason, candidate.finish_message)?);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+        let stop = self.stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
+        let usage = self.usage.map_or_else(Usage::default, |tokens| {
+            let counts = [tokens.candidates_token_count, tokens.thoughts_token_count];
+            Usage {
+                input: tokens.prompt_token_count,
+                output: counts.into_iter().flatten().reduce(u64::saturating_add),
+                cached: tokens.cached_content_token_count,
+            }
+        });
+        Ok(Answer { parts: self.parts, stop, usage }.without_broken_calls())
+    }
+}

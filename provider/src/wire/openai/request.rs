@@ -1,0 +1,127 @@
+//! A request of the Responses API.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::wire::ids::SentIds;
+use crate::wire::{Outgoing, has_tools, to_json};
+use crate::{Blob, Part, Provider, Request, Role};
+
+/// Without this the thoughts of an answer that is not stored cannot come back:
+/// <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+
+/// How the names of models begin that do not reason; they refuse [`ENCRYPTED_REASONING`]
+/// ("Encrypted content is not supported with this model").
+const NOT_REASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat"];
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+    input: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'static [&'static str],
+    store: bool,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item<'a> {
+    Message {
+        role: &'static str,
+        content: Vec<Content<'a>>,
+        /// Whether a text is on the way to an answer or the answer; newer models want it back.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a Value>,
+    },
+    FunctionCall {
+        call_id: String,
+        name: &'a str,
+        arguments: Cow<'a, str>,
+    },
+    FunctionCallOutput {
+        call_id: String,
+        output: &'a str,
+    },
+    #[serde(untagged)]
+    Blob(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    InputText { text: &'a str },
+    OutputText { text: &'a str },
+}
+
+pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
+    let ids = SentIds::of(request.messages);
+    let mut input = Vec::new();
+    for message in request.messages {
+        input.extend(message.parts.iter().filter_map(|part| item(message.role, part, &ids)));
+        // Thoughts that led to nothing: "provided without its required following item".
+        if message.role == Role::Model {
+            while input.pop_if(|item| matches!(item, Item::Blob(_))).is_some() {}
+        }
+    }
+    let body = Body {
+        model: request.model,
+        instructions: (!request.system.is_empty()).then(|| request.system.join("\n\n")),
+        input,
+        tools: Some(request.tools).filter(|tools| has_tools(tools)),
+        max_output_tokens: request.max_output,
+        include: if reasons(request.model) { &[ENCRYPTED_REASONING] } else { &[] },
+        store: false,
+        stream: true,
+    };
+    Outgoing { path: vec!["responses".into()], query: None, body: to_json(&body) }
+}
+
+fn reasons(model: &str) -> bool {
+    let base = model.strip_prefix("ft:").unwrap_or(model);
+    !NOT_REASONING.iter().any(|start| base.starts_with(start))
+}
+
+fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>) -> Option<Item<'a>> {
+    match part {
+        Part::Text { text, .. } if text.is_empty() => None,
+        Part::Text { text, blob } => Some(match role {
+            Role::User => Item::Message {
+                role: "user",
+                content: vec![Content::InputText { text }],
+                phase: None,
+            },
+            Role::Model => Item::Message {
+                role: "assistant",
+                content: vec![Content::OutputText { text }],
+                phase: own(blob.as_ref()).and_then(|members| members.get(super::PHASE)),
+            },
+        }),
+        Part::Call(call) => Some(Item::FunctionCall {
+            call_id: ids.get(&call.id),
+            name: &call.name,
+            arguments: if call.arguments.is_empty() {
+                "{}".into()
+            } else {
+                (&call.arguments).into()
+            },
+        }),
+        Part::Result(result) => {
+            Some(Item::FunctionCallOutput { call_id: ids.get(&result.id), output: &result.content })
+        }
+        Part::Blob(blob) => (blob.provider == Provider::OpenAi).then_some(Item::Blob(&blob.value)),
+    }
+}
+
+fn own(blob: Option<&Blob>) -> Option<&Map<String, Value>> {
+    blob.filter(|blob| blob.provider == Provider::OpenAi)?.value.as_object()
+}

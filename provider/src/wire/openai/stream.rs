@@ -1,0 +1,311 @@
+//! The events of an answer of the Responses API: items that are added, grow and are done, each
+//! at an index of the output, then the response as a whole.
+//!
+//! What counts is each item as it is when it is done. The pieces before it are shown, and what
+//! was written of arguments must be what they are in the end.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::sse::SseEvent;
+use crate::wire::ids::Ids;
+use crate::wire::refusal::Told;
+use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+
+const PROVIDER: Provider = Provider::OpenAi;
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Incoming {
+    #[serde(rename = "response.output_item.added")]
+    Added { output_index: u64, item: Item },
+    #[serde(rename = "response.output_item.done")]
+    Done { output_index: u64, item: Item },
+    #[serde(rename = "response.output_text.delta")]
+    Text { output_index: u64, delta: String },
+    #[serde(rename = "response.refusal.delta")]
+    Refusal { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    Arguments { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone { output_index: u64, arguments: String },
+    #[serde(
+        rename = "response.completed",
+        alias = "response.incomplete",
+        alias = "response.failed"
+    )]
+    Ended { response: Response },
+    #[serde(rename = "error")]
+    Error {
+        code: Option<String>,
+        message: Option<String>,
+        /// Where the error is within another `error`, as some servers send it.
+        error: Option<Value>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item {
+    Message {
+        #[serde(default)]
+        content: Vec<Content>,
+        phase: Option<Value>,
+    },
+    FunctionCall {
+        call_id: Option<String>,
+        name: String,
+        #[serde(default)]
+        arguments: String,
+    },
+    Reasoning {
+        id: Option<Value>,
+        #[serde(default)]
+        summary: Value,
+        content: Option<Value>,
+        encrypted_content: Option<Value>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content {
+    OutputText {
+        text: String,
+    },
+    Refusal {
+        refusal: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    status: Option<String>,
+    error: Option<Value>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    input_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+/// What is known of one item of the output.
+#[derive(Default)]
+struct Slot {
+    is_added: bool,
+    text: String,
+    refusal: String,
+    arguments: String,
+    done: Option<Item>,
+}
+
+/// The answer so far.
+pub(in crate::wire) struct Stream {
+    ids: Ids,
+    slots: BTreeMap<u64, Slot>,
+    end: Option<Response>,
+}
+
+impl Stream {
+    pub(in crate::wire) fn new(ids: Ids) -> Self {
+        Self { ids, slots: BTreeMap::new(), end: None }
+    }
+
+    fn add(&mut self, index: u64, item: &Item, tell: Tell<'_>) -> Result<(), Failure> {
+        let slot = self.slots.entry(index).or_default();
+        if std::mem::replace(&mut slot.is_added, true) {
+            return Err(malformed(PROVIDER, format!("item {index} was added twice")));
+        }
+        announce(item, tell);
+        Ok(())
+    }
+
+    /// The item, which was added and is not done.
+    fn open(&mut self, index: u64) -> Result<&mut Slot, Failure> {
+        self.slots
+            .get_mut(&index)
+            .filter(|slot| slot.is_added && slot.done.is_none())
+            .ok_or_else(|| malformed(PROVIDER, format!("item {index} is not open")))
+    }
+
+    fn done(&mut self, index: u64, item: Item, tell: Tell<'_>) -> Result<(), Failure> {
+        let slot = self.slots.entry(index).or_default();
+        if slot.done.is_some() {
+            return Err(malformed(PROVIDER, format!("item {index} was done twice")));
+        }
+        if !std::mem::replace(&mut slot.is_added, true) {
+            announce(&item, tell);
+        }
+        match &item {
+            Item::FunctionCall { arguments, .. } => slot.is_same(index, arguments)?,
+            Item::Message { content, .. } if slot.text.is_empty() => {
+                for piece in content {
+                    if let Content::OutputText { text } = piece
+                        && !text.is_empty()
+                    {
+                        tell(Event::Text(text));
+                    }
+                }
+            }
+            _ => {}
+        }
+        slot.done = Some(item);
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Whether the pieces of the arguments are the arguments.
+    fn is_same(&self, index: u64, arguments: &str) -> Result<(), Failure> {
+        if self.arguments.is_empty() || self.arguments == arguments {
+            Ok(())
+        } else {
+            Err(malformed(PROVIDER, format!("the arguments of item {index} changed")))
+        }
+    }
+}
+
+fn announce(item: &Item, tell: Tell<'_>) {
+    match item {
+        Item::FunctionCall { name, .. } => tell(Event::Call(name)),
+        Item::Reasoning { .. } => tell(Event::Thinking),
+        Item::Message { .. } | Item::Other => {}
+    }
+}
+
+impl Reading for Stream {
+    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+        match from_json(PROVIDER, &event.data)? {
+            Incoming::Added { output_index, item } => self.add(output_index, &item, tell)?,
+            Incoming::Done { output_index, item } => self.done(output_index, item, tell)?,
+            Incoming::Text { output_index, delta } => {
+                let slot = self.open(output_index)?;
+                slot.text.push_str(&delta);
+                if !delta.is_empty() {
+                    tell(Event::Text(&delta));
+                }
+            }
+            Incoming::Refusal { output_index, delta } => {
+                self.open(output_index)?.refusal.push_str(&delta);
+            }
+            Incoming::Arguments { output_index, delta } => {
+                self.open(output_index)?.arguments.push_str(&delta);
+            }
+            Incoming::ArgumentsDone { output_index, arguments } => {
+                self.open(output_index)?.is_same(output_index, &arguments)?;
+            }
+            Incoming::Ended { response } => {
+                let is_failed = response.status.as_deref() == Some("failed");
+                if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
+                    return Err(Told::of(error).unwrap_or_default().failure(PROVIDER, "", 200));
+                } else if is_failed {
+                    return Err(Told::default().failure(PROVIDER, "", 200));
+                }
+                self.end = Some(response);
+                return Ok(Flow::Done);
+            }
+            Incoming::Error { code, message, error } => {
+                let told = error.as_ref().and_then(Told::of);
+                let told = told.unwrap_or_else(|| Told::new(code, message));
+                return Err(told.failure(PROVIDER, "", 200));
+            }
+            Incoming::Other => {}
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+        let Self { mut ids, slots, end } = *self;
+        let end = end.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
+        let reason = end.incomplete_details.and_then(|details| details.reason);
+        let is_incomplete = reason.is_some() || end.status.as_deref() == Some("incomplete");
+        let mut stop = match reason.as_deref() {
+            Some("content_filter") => Stop::Refused("content_filter".to_owned()),
+            _ if is_incomplete => Stop::Length,
+            _ => Stop::Finished,
+        };
+        let mut parts = Vec::new();
+        for (index, slot) in slots {
+            match slot.done {
+                Some(item) => take(item, &mut ids, &mut parts, &mut stop),
+                None if !is_incomplete => {
+                    return Err(malformed(PROVIDER, format!("item {index} was never done")));
+                }
+                None if !slot.text.is_empty() => parts.push(Part::text(slot.text)),
+                None => {}
+            }
+        }
+        let usage = end.usage.map_or_else(Usage::default, |tokens| Usage {
+            input: tokens.input_tokens,
+            output: tokens.output_tokens,
+            cached: tokens.input_tokens_details.and_then(|details| details.cached_tokens),
+        });
+        Ok(Answer { parts, stop, usage }.without_broken_calls())
+    }
+}
+
+/// An item that is done, as parts of the answer.
+fn take(item: Item, ids: &mut Ids, parts: &mut Vec<Part>, stop: &mut Stop) {
+    match item {
+        Item::Message { content, phase } => {
+            for piece in content {
+                match piece {
+                    Content::OutputText { text } if !text.is_empty() => {
+                        let blob = phase.as_ref().filter(|phase| !phase.is_null()).map(|phase| {
+                            Blob { provider: PROVIDER, value: json!({ super::PHASE: phase }) }
+                        });
+                        parts.push(Part::Text { text, blob });
+                    }
+                    Content::Refusal { refusal } => *stop = Stop::Refused(refusal),
+                    Content::OutputText { .. } | Content::Other => {}
+                }
+            }
+        }
+        Item::FunctionCall { call_id, name, arguments } => parts.push(Part::Call(Call {
+            id: ids.take(call_id.as_deref().unwrap_or_default()),
+            name,
+            arguments: if arguments.is_empty() { "{}".to_owned() } else { arguments },
+            blob: None,
+        })),
+        // Without its content the provider looks for the item among what it stored, and fails.
+        Item::Reasoning { encrypted_content: None, .. } | Item::Other => {}
+        Item::Reasoning { id, summary, content, encrypted_content } => {
+            let mut value = json!({ "type": "reasoning" });
+            let members = [
+                ("id", id),
+                ("summary", Some(if summary.is_null() { json!([]) } else { summary })),
+                ("content", content),
+                ("encrypted_content", encrypted_content),
+            ];
+            for (name, member) in members {
+                if let Some(member) = member {
+                    value[name] = member;
+                }
+            }
+            parts.push(Part::Blob(Blob { provider: PROVIDER, value }));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A request of Chat Completions, in the form that most servers take: one system message,
+//! and contents that are plain text.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::wire::arguments::Object;
+use crate::wire::ids::SentIds;
+use crate::wire::{Outgoing, has_tools, to_json};
+use crate::{Message, Part, Provider, Request, Role};
+
+/// What stands between texts that become one.
+const BETWEEN: &str = "\n\n";
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Sent<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a Value>,
+    /// OpenAI's own name; its newer models refuse the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    /// The name that every other server knows; Ollama knows no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Sent<'a> {
+    System {
+        content: String,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall<'a>>,
+        /// What the model thought, under the name that its server gave it.
+        #[serde(flatten)]
+        thoughts: Map<String, Value>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+struct ToolCall<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    /// Text, but of an object: vLLM and llama.cpp parse it, and fail where it is none.
+    #[serde(serialize_with = "as_text")]
+    arguments: Object,
+}
+
+fn as_text<S: Serializer>(object: &Object, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(object.get())
+}
+
+pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Outgoing {
+    let ids = SentIds::of(request.messages);
+    let mut messages = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(Sent::System { content: request.system.join(BETWEEN) });
+    }
+    // Thoughts go back as long as the calls that they led to are going on, which DeepSeek asks
+    // for; older ones would only fill the context.
+    let asked = |message: &Message| {
+        let mut parts = message.parts.iter();
+        message.role == Role::User && parts.any(|part| matches!(part, Part::Text { .. }))
+    };
+    let turn = request.messages.iter().rposition(asked).unwrap_or_default();
+    for (index, message) in request.messages.iter().enumerate() {
+        match message.role {
+            Role::User => user(message, &ids, &mut messages),
+            Role::Model => messages.extend(assistant(message, &ids, index > turn)),
+        }
+    }
+    let body = Body {
+        model: request.model,
+        messages,
+        tools: Some(request.tools).filter(|tools| has_tools(tools)),
+        max_completion_tokens: request.max_output.filter(|_| is_own_site),
+        max_tokens: request.max_output.filter(|_| !is_own_site),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+    };
+    Outgoing { path: vec!["chat".into(), "completions".into()], query: None, body: to_json(&body) }
+}
+
+/// Results first: they must follow the calls directly.
+fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>>) {
+    for part in &message.parts {
+        if let Part::Result(result) = part {
+            messages
+                .push(Sent::Tool { tool_call_id: ids.get(&result.id), content: &result.content });
+        }
+    }
+    if let Some(content) = text(message) {
+        messages.push(Sent::User { content });
+    }
+}
+
+fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, is_thinking: bool) -> Option<Sent<'a>> {
+    let mut tool_calls = Vec::new();
+    let mut thoughts = Map::new();
+    for part in &message.parts {
+        match part {
+            Part::Call(call) => tool_calls.push(ToolCall {
+                id: ids.get(&call.id),
+                kind: "function",
+                function: Function {
+                    name: &call.name,
+                    arguments: Object::of_arguments(&call.arguments),
+                },
+            }),
+            Part::Blob(blob) if is_thinking && blob.provider == Provider::OpenAiChat => {
+                thoughts.extend(blob.value.as_object().cloned().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    let content = text(message);
+    (content.is_some() || !tool_calls.is_empty()).then_some(Sent::Assistant {
+        content,
+        tool_calls,
+        thoughts,
+    })
+}
+
+/// The texts of a message as one.
+fn text(message: &Message) -> Option<String> {
+    let texts: Vec<&str> = message
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text { text, .. } if !text.is_empty() => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(BETWEEN))
+}

@@ -1,0 +1,189 @@
+//! The events of an answer of Chat Completions: deltas of one message, why it ended, what it
+//! cost, and `[DONE]`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::calls::{Calls, Fragment};
+use crate::sse::SseEvent;
+use crate::wire::ids::Ids;
+use crate::wire::refusal::Told;
+use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+
+const PROVIDER: Provider = Provider::OpenAiChat;
+
+/// The data of the terminal event, which is no JSON.
+const DONE: &str = "[DONE]";
+
+#[derive(Deserialize)]
+struct Incoming {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<Fragment>>,
+    /// DeepSeek, llama.cpp, older vLLM.
+    reasoning_content: Option<String>,
+    /// vLLM, Ollama, OpenRouter.
+    reasoning: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Tokens {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+/// The answer so far.
+pub(in crate::wire) struct Stream {
+    ids: Ids,
+    text: String,
+    refusal: String,
+    /// What the model thought, and the name under which it came.
+    thoughts: Option<(&'static str, String)>,
+    calls: Calls,
+    stop: Option<Stop>,
+    usage: Option<Tokens>,
+    is_done: bool,
+}
+
+impl Stream {
+    pub(in crate::wire) fn new(ids: Ids) -> Self {
+        Self {
+            ids,
+            text: String::new(),
+            refusal: String::new(),
+            thoughts: None,
+            calls: Calls::default(),
+            stop: None,
+            usage: None,
+            is_done: false,
+        }
+    }
+
+    fn grow(&mut self, delta: Delta, tell: Tell<'_>) -> Result<(), Failure> {
+        let fragments = delta.tool_calls.unwrap_or_default();
+        let text = delta.content.filter(|text| !text.is_empty());
+        if self.stop.is_some() && (text.is_some() || !fragments.is_empty()) {
+            return Err(malformed(PROVIDER, "the answer went on after its end"));
+        }
+        for (name, thought) in
+            [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
+        {
+            self.think(name, &thought.unwrap_or_default(), tell);
+        }
+        if let Some(text) = text {
+            tell(Event::Text(&text));
+            self.text.push_str(&text);
+        }
+        self.refusal.push_str(&delta.refusal.unwrap_or_default());
+        for fragment in fragments {
+            match self.calls.add(fragment) {
+                Ok(Some(name)) => tell(Event::Call(name)),
+                Ok(None) => {}
+                Err(said) => return Err(malformed(PROVIDER, said)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where both names come they say the same; the first one counts.
+    fn think(&mut self, name: &'static str, thought: &str, tell: Tell<'_>) {
+        if thought.is_empty() {
+            return;
+        }
+        let (known, thoughts) = self.thoughts.get_or_insert_with(|| {
+            tell(Event::Thinking);
+            (name, String::new())
+        });
+        if *known == name {
+            thoughts.push_str(thought);
+        }
+    }
+}
+
+impl Reading for Stream {
+    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+        if event.data.trim() == DONE {
+            self.is_done = true;
+            return Ok(Flow::Done);
+        }
+        let incoming: Incoming = from_json(PROVIDER, &event.data)?;
+        if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
+            let told = match error {
+                Value::String(message) => Told::new(None, Some(message)),
+                error => Told::of(&error).unwrap_or_default(),
+            };
+            return Err(told.failure(PROVIDER, "", 200));
+        }
+        self.usage = incoming.usage.or(self.usage);
+        let choices = incoming.choices.unwrap_or_default();
+        for choice in choices.into_iter().filter(|choice| choice.index == 0) {
+            if let Some(delta) = choice.delta {
+                self.grow(delta, tell)?;
+            }
+            match choice.finish_reason.as_deref() {
+                None | Some("") => {}
+                Some("length") => self.stop = Some(Stop::Length),
+                Some("content_filter") => {
+                    self.stop = Some(Stop::Refused("content_filter".to_owned()));
+                }
+                // `stop`, `tool_calls`, `function_call`, and what servers name otherwise.
+                Some(_) => self.stop = Some(Stop::Finished),
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+        let Self { mut ids, text, refusal, thoughts, calls, stop, usage, is_done } = *self;
+        let (Some(mut stop), true) = (stop, is_done) else {
+            return Err(Failure::new(PROVIDER, FailureKind::Cut));
+        };
+        if !refusal.is_empty() {
+            stop = Stop::Refused(refusal);
+        }
+        let mut parts = Vec::new();
+        if let Some((name, thoughts)) = thoughts.filter(|_| !calls.is_empty()) {
+            parts.push(Part::Blob(Blob { provider: PROVIDER, value: json!({ name: thoughts }) }));
+        }
+        if !text.is_empty() {
+            parts.push(Part::text(text));
+        }
+        for call in calls.into_all() {
+            if call.name.is_empty() && stop == Stop::Finished {
+                return Err(malformed(PROVIDER, "a call without a name"));
+            }
+            let arguments =
+                if call.arguments.is_empty() { "{}".to_owned() } else { call.arguments };
+            let id = ids.take(&call.id);
+            parts.push(Part::Call(Call { id, name: call.name, arguments, blob: None }));
+        }
+        let usage = usage.map_or_else(Usage::default, |tokens| Usage {
+            input: tokens.prompt_tokens,
+            output: tokens.completion_tokens,
+            cached: tokens.prompt_tokens_details.and_then(|details| details.cached_tokens),
+        });
+        Ok(Answer { parts, stop, usage }.without_broken_calls())
+    }
+}
