@@ -120,10 +120,10 @@ mod tests {
                       data: never ended\n";
         let expected =
             [pair("a", "one\ntwo"), pair("", ""), pair("", " kept space"), pair("", "x: y")];
-        assert_eq!(events(&[stream.as_bytes()]).unwrap(), expected);
+        assert_eq!(events(&[stream.as_bytes()]).expect("text"), expected);
         for size in 1..stream.len() {
             let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
-            assert_eq!(events(&pieces).unwrap(), expected, "in pieces of {size}");
+            assert_eq!(events(&pieces).expect("text"), expected, "in pieces of {size}");
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn a_character_may_arrive_in_two_pieces() {
         let stream = "data: 👍é\n\n".as_bytes();
         for cut in 0..stream.len() {
-            let found = events(&[&stream[..cut], &[], &stream[cut..]]).unwrap();
+            let found = events(&[&stream[..cut], &[], &stream[cut..]]).expect("text");
             assert_eq!(found, [pair("", "👍é")], "cut at {cut}");
         }
     }
@@ -147,6 +147,6 @@ mod tests {
 
     #[test]
     fn a_blank_line_without_data_is_no_event() {
-        assert_eq!(events(&[b"event: ping\n\n\n\n: c\n\n"]).unwrap(), []);
+        assert_eq!(events(&[b"event: ping\n\n\n\n: c\n\n"]).expect("text"), []);
     }
 }

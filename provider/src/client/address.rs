@@ -131,8 +131,16 @@ mod tests {
         }
         let bare = joined(Provider::Anthropic, Some("https://gateway.test"), &["v1", "messages"]);
         assert_eq!(bare, "https://gateway.test/v1/messages");
-        assert!(address(Provider::OpenAi, Some("https://api.openai.com/v1/")).unwrap().is_own());
-        assert!(!address(Provider::OpenAi, Some("https://api.openai.com/v2")).unwrap().is_own());
+        assert!(
+            address(Provider::OpenAi, Some("https://api.openai.com/v1/"))
+                .expect("an address")
+                .is_own()
+        );
+        assert!(
+            !address(Provider::OpenAi, Some("https://api.openai.com/v2"))
+                .expect("an address")
+                .is_own()
+        );
     }
 
     #[test]
@@ -152,7 +160,7 @@ mod tests {
     fn a_query_of_the_base_stays() {
         let outgoing =
             Outgoing { path: vec!["m".into()], query: Some("alt=sse"), body: Vec::new() };
-        let base = address(Provider::Google, Some("https://g.test/x/?v=1")).unwrap();
+        let base = address(Provider::Google, Some("https://g.test/x/?v=1")).expect("an address");
         assert_eq!(base.join(&outgoing).as_str(), "https://g.test/x/m?v=1&alt=sse");
     }
 
@@ -170,15 +178,18 @@ mod tests {
     #[test]
     fn the_key_is_in_a_header_that_is_not_shown() {
         for provider in Provider::ALL {
-            let headers = headers(provider, Some(&Key::new("sk-secret"))).unwrap();
+            let headers = headers(provider, Some(&Key::new("sk-secret"))).expect("headers");
             let shown = format!("{headers:?}");
             assert!(!shown.contains("sk-secret"), "{shown}");
             assert_eq!(headers.values().filter(|value| value.is_sensitive()).count(), 1);
             assert!(
-                super::headers(provider, None).unwrap().values().all(|value| !value.is_sensitive())
+                super::headers(provider, None)
+                    .expect("headers")
+                    .values()
+                    .all(|value| !value.is_sensitive())
             );
         }
-        let failure = headers(Provider::OpenAi, Some(&Key::new("a\nb"))).unwrap_err();
+        let failure = headers(Provider::OpenAi, Some(&Key::new("a\nb"))).expect_err("no header");
         assert_eq!(failure.kind, FailureKind::Key);
     }
 }

@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn seconds_dates_and_milliseconds() {
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
         let one = |name: &'static str, value: &str| {
-            let value = HeaderValue::from_str(value).unwrap();
+            let value = HeaderValue::from_str(value).expect("a value");
             asked(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
         };
         assert_eq!(one("retry-after", "7"), Some(Duration::from_secs(7)));
@@ -83,7 +83,7 @@ mod tests {
             assert!((middle * 3 / 4..=middle * 5 / 4).contains(&wait), "{attempt}: {wait}");
         }
         assert_eq!(wait(&failure, 5, first), None);
-        assert!(wait(&failure, 1, Duration::MAX).unwrap() <= Duration::from_secs(10));
+        assert!(wait(&failure, 1, Duration::MAX).expect("a wait") <= Duration::from_secs(10));
         let unheard = Failure::new(Provider::OpenAi, FailureKind::Key);
         assert_eq!(wait(&unheard, 1, first), None);
         let silence = Failure::new(Provider::OpenAi, FailureKind::Silence(first));
