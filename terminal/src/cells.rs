@@ -1,0 +1,54 @@
+//! How many cells of a screen a text takes.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// The cells that `text` takes on any terminal: some draw joined emoji as one, some
+/// as their parts, and the larger number is the one that always fits.
+pub(crate) fn width(text: &str) -> usize {
+    let parts = text.chars().filter_map(|c| c.width()).sum();
+    text.width().max(parts)
+}
+
+/// `text`, or as much of its beginning as fits `room` cells together with `…`.
+pub(crate) fn truncated(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut taken = 1;
+    for grapheme in text.graphemes(true) {
+        taken += width(grapheme);
+        if taken > room {
+            break;
+        }
+        kept.push_str(grapheme);
+    }
+    if room > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn whole_characters_are_kept() {
+        assert_eq!(truncated("世界地図", 8), "世界地図");
+        assert_eq!(truncated("世界地図", 7), "世界地…");
+        assert_eq!(truncated("世界地図", 6), "世界…");
+        assert_eq!(truncated("e\u{301}e\u{301}e\u{301}", 2), "e\u{301}…");
+        assert_eq!(truncated("a", 0), "");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_truncated_fits(text in "\\PC*", room in 0_usize..40) {
+            prop_assert!(width(&truncated(&text, room)) <= room);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! x
+#[derive(Debug)]
+pub struct Editor;
+#[derive(Debug)]
+pub struct Input;

@@ -1,0 +1,377 @@
+//! Markdown that arrives in arbitrary pieces, rendered for a terminal as it arrives.
+//!
+//! What has been written is never taken back: output is only ever appended, so that
+//! scrollback stays whole and a resize cannot disturb it. Each character is looked at
+//! once, in order, so that the same text gives the same bytes however it was cut.
+//! What is not yet decided is held: a word until it ends, emphasis until it is closed
+//! or hopeless, a line of a table until the table ends.
+//!
+//! A line break of the source is a line break on the screen. Blocks are recognised
+//! here line by line; the inlines of what is complete are `pulldown-cmark`'s.
+
+mod block;
+mod inline;
+mod table;
+mod wrap;
+
+use anstyle::{AnsiColor, Style};
+
+use self::block::{Fence, Start};
+use self::wrap::{Token, Wrap};
+use crate::harmless::harmless;
+
+const HEADING: Style = Style::new().bold();
+const TITLE: Style = HEADING.underline();
+const CODE: Style = AnsiColor::Cyan.on_default();
+const FAINT: Style = Style::new().dimmed();
+
+/// A renderer for one text after another.
+#[derive(Debug)]
+pub struct Markdown {
+    wrap: Wrap,
+    at: At,
+    /// The beginning of a line, while what it begins is not decided.
+    head: String,
+    /// Inline text that is not written yet.
+    segment: String,
+    style: Style,
+    /// A paragraph or a heading that further lines may belong to.
+    is_open: bool,
+    blank_before: bool,
+    wrote_any: bool,
+    quotes: usize,
+    lists: Vec<Level>,
+    /// Whether the line being begun has its list marker already.
+    has_marker: bool,
+    fence: Option<Fence>,
+    table: Vec<String>,
+}
+
+/// Where in a line the next character is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum At {
+    Start,
+    Inline,
+    Heading,
+    /// In a line that is written as it comes.
+    Verbatim,
+}
+
+/// A list that the current line is in.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// The column of its markers in the source.
+    indent: usize,
+    /// The cells that its markers take on the screen.
+    width: usize,
+}
+
+impl Markdown {
+    /// A renderer for lines of `width` cells.
+    #[must_use]
+    pub fn new(width: usize) -> Self {
+        Self {
+            wrap: Wrap::new(width),
+            at: At::Start,
+            head: String::new(),
+            segment: String::new(),
+            style: Style::new(),
+            is_open: false,
+            blank_before: false,
+            wrote_any: false,
+            quotes: 0,
+            lists: Vec::new(),
+            has_marker: false,
+            fence: None,
+            table: Vec::new(),
+        }
+    }
+
+    /// Wraps at another width from here on.
+    pub fn set_width(&mut self, width: usize) {
+        self.wrap.set_width(width);
+    }
+
+    /// Takes the next piece and says what can be written now.
+    pub fn push(&mut self, piece: &str) -> String {
+        for c in harmless(piece).chars() {
+            self.take(c);
+        }
+        self.wrap.take()
+    }
+
+    /// Ends the text: what was held is written, and the cursor is at the start of a
+    /// line. The next piece begins a new text.
+    pub fn finish(&mut self) -> String {
+        if self.at == At::Start && !self.head.is_empty() {
+            self.begin(true);
+        }
+        self.end_paragraph();
+        self.end_table();
+        self.wrap.end_line();
+        let written = self.wrap.take();
+        *self = Self::new(self.wrap.width());
+        written
+    }
+
+    /// Whether what was written so far ends in the middle of a line.
+    #[must_use]
+    pub fn is_mid_line(&self) -> bool {
+        self.wrap.is_mid_line()
+    }
+
+    fn take(&mut self, c: char) {
+        match self.at {
+            At::Start if c == '\n' => {
+                self.begin(true);
+                match self.at {
+                    At::Start => {}
+                    At::Verbatim => self.end_verbatim(),
+                    At::Inline | At::Heading => self.end_inline_line(),
+                }
+            }
+            At::Start => {
+                self.head.push(c);
+                self.begin(false);
+            }
+            At::Verbatim if c == '\n' => self.end_verbatim(),
+            At::Verbatim => self.wrap.verbatim(c),
+            At::Inline | At::Heading if c == '\n' => self.end_inline_line(),
+            At::Inline | At::Heading => self.inline(c),
+        }
+    }
+
+    /// Looks whether the head of a line says by now what the line is; a `complete`
+    /// one always does. Afterwards the state is that of the line's next character,
+    /// or of the next line if the whole of it was dealt with.
+    fn begin(&mut self, complete: bool) {
+        if let Some(fence) = self.fence {
+            return self.begin_in_fence(fence, complete);
+        }
+        let head = std::mem::take(&mut self.head);
+        let Some((line, start)) = block::start(&head, complete, self.is_open, self.has_marker)
+        else {
+            self.head = head;
+            return;
+        };
+        if !matches!(start, Start::Row) {
+            self.end_table();
+        }
+        if line.quotes != self.quotes && !self.has_marker {
+            self.end_paragraph();
+            self.lists.clear();
+            if !matches!(start, Start::Blank) || line.quotes > 0 {
+                self.quotes = line.quotes;
+            }
+        }
+        let rest = &head[line.rest..];
+        match start {
+            Start::Blank => self.blank(),
+            Start::Text => self.text(line.indent, rest),
+            Start::Heading { level, text } => self.heading(level, &rest[text..]),
+            Start::Item { marker, text } => self.item(line.indent, &rest[..marker], &rest[text..]),
+            Start::Rule => {
+                self.new_block();
+                self.wrap.rule(FAINT);
+            }
+            Start::Row => {
+                self.interrupt();
+                self.table.push(rest.to_owned());
+                self.has_marker = false;
+            }
+            Start::Fence(fence) => {
+                self.new_block();
+                self.fence = Some(fence);
+                self.wrap.line(&" ".repeat(line.indent), rest.trim_end(), FAINT);
+            }
+            Start::Verbatim => {
+                self.new_block();
+                self.at = At::Verbatim;
+                self.wrap.begin_verbatim(&" ".repeat(line.indent));
+                self.all_verbatim(rest);
+            }
+        }
+    }
+
+    fn begin_in_fence(&mut self, fence: Fence, complete: bool) {
+        let head = std::mem::take(&mut self.head);
+        match fence.closes(&head, self.quotes, complete) {
+            None => self.head = head,
+            Some(true) => {
+                self.fence = None;
+                let line = block::without_quotes(&head, self.quotes);
+                self.wrap.line("", line.trim_end(), FAINT);
+            }
+            Some(false) => {
+                self.at = At::Verbatim;
+                self.wrap.begin_verbatim("");
+                self.all_verbatim(block::without_quotes(&head, self.quotes));
+            }
+        }
+    }
+
+    fn blank(&mut self) {
+        self.end_paragraph();
+        self.blank_before = true;
+        self.has_marker = false;
+    }
+
+    fn text(&mut self, indent: usize, rest: &str) {
+        if !self.is_open {
+            if self.blank_before && !self.has_marker {
+                while self.lists.last().is_some_and(|level| indent <= level.indent) {
+                    self.lists.pop();
+                }
+            }
+            self.new_block();
+            self.is_open = true;
+        }
+        self.at = At::Inline;
+        self.all_inline(rest);
+    }
+
+    fn heading(&mut self, level: usize, rest: &str) {
+        if !self.has_marker {
+            self.interrupt();
+            self.lists.clear();
+        }
+        self.new_block();
+        self.style = if level == 1 { TITLE } else { HEADING };
+        self.at = At::Heading;
+        self.all_inline(rest);
+    }
+
+    /// A list item; what follows its marker is looked at as if it began a line.
+    fn item(&mut self, indent: usize, marker: &str, rest: &str) {
+        self.interrupt();
+        // Lists are written with an indentation of 2, 3 or 4 for one level, whatever
+        // their markers' width; a single column is taken for an oversight.
+        let indent = indent
+            + if self.has_marker { self.lists.last().map_or(0, |l| l.indent + 2) } else { 0 };
+        while self.lists.last().is_some_and(|level| indent <= level.indent + 1) {
+            self.lists.pop();
+        }
+        let shown = match marker {
+            "-" | "*" | "+" => ["• ", "◦ ", "▪ "][self.lists.len().min(2)].to_owned(),
+            number => format!("{number} "),
+        };
+        self.lists.push(Level { indent, width: shown.chars().count() });
+        self.new_block();
+        self.wrap.set_marker(shown);
+        self.has_marker = true;
+        self.head.push_str(rest);
+        if !self.head.is_empty() {
+            self.begin(false);
+        }
+    }
+
+    /// Begins what does not continue a paragraph: separates it and sets its margin.
+    fn new_block(&mut self) {
+        self.interrupt();
+        if self.blank_before && self.wrote_any {
+            self.wrap.blank_line();
+        }
+        self.blank_before = false;
+        self.wrote_any = true;
+        self.has_marker = false;
+        let outer = self.lists.iter().map(|level| level.width).sum();
+        self.wrap.set_margin(self.quotes, outer);
+    }
+
+    /// Ends the paragraph before this line. A line that has only its marker yet goes on.
+    fn interrupt(&mut self) {
+        if !self.has_marker {
+            self.end_paragraph();
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        while self.segment.ends_with(char::is_whitespace) {
+            self.segment.pop();
+        }
+        self.flush();
+        self.wrap.end_line();
+        self.is_open = false;
+        self.style = Style::new();
+    }
+
+    fn end_table(&mut self) {
+        let rows = std::mem::take(&mut self.table);
+        if rows.is_empty() {
+            return;
+        }
+        self.new_block();
+        match table::render(&rows, self.wrap.room()) {
+            Some(lines) => {
+                for line in lines {
+                    self.wrap.raw_line(&line);
+                }
+            }
+            None => {
+                for row in rows {
+                    self.segment = row;
+                    self.flush();
+                    self.wrap.end_line();
+                }
+            }
+        }
+    }
+
+    fn all_inline(&mut self, text: &str) {
+        for c in text.chars() {
+            self.inline(c);
+        }
+    }
+
+    fn all_verbatim(&mut self, text: &str) {
+        for c in text.chars() {
+            self.wrap.verbatim(c);
+        }
+    }
+
+    fn inline(&mut self, c: char) {
+        let may_break = c.is_whitespace()
+            || self.segment.ends_with(wrap::is_ideograph) && wrap::is_ideograph(c);
+        if may_break && inline::is_settled(&self.segment) {
+            self.flush();
+        }
+        self.segment.push(c);
+    }
+
+    fn end_inline_line(&mut self) {
+        // A backslash at the end of a line is a hard break, which every break is here.
+        if self.segment.ends_with('\\') && !self.segment.ends_with("\\\\") {
+            self.segment.pop();
+        }
+        if self.at == At::Heading {
+            self.end_paragraph();
+        } else if inline::is_settled(&self.segment) {
+            self.flush();
+            self.wrap.end_line();
+        } else {
+            self.segment.push('\n');
+        }
+        self.at = At::Start;
+    }
+
+    fn end_verbatim(&mut self) {
+        self.wrap.end_verbatim();
+        self.at = At::Start;
+    }
+
+    /// Writes the inline text that was held.
+    fn flush(&mut self) {
+        let segment = std::mem::take(&mut self.segment);
+        for token in inline::tokens(&segment, self.style) {
+            match token {
+                Token::Space => self.wrap.space(),
+                Token::Break => self.wrap.end_line(),
+                Token::Word(spans) => self.wrap.word(&spans),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "markdown/tests.rs"]
+mod tests;

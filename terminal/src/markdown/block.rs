@@ -1,0 +1,194 @@
+//! What a line of Markdown begins with: quotation marks, a list marker, a heading, a
+//! fence, or nothing of the kind.
+//!
+//! Answers as early as the line's head allows, and the same for every longer head.
+//! Keeps no state.
+
+/// Where the content of a line begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Line {
+    /// How many `>` stand before it.
+    pub(super) quotes: usize,
+    /// Columns of white space after those.
+    pub(super) indent: usize,
+    /// The byte at which the content begins.
+    pub(super) rest: usize,
+}
+
+/// What the content of a line is. Positions are bytes from the content's beginning.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Start {
+    Blank,
+    Text,
+    Heading {
+        level: usize,
+        text: usize,
+    },
+    Item {
+        /// The end of the marker.
+        marker: usize,
+        text: usize,
+    },
+    Rule,
+    /// The line is a row of what may be a table.
+    Row,
+    Fence(Fence),
+    /// Indented code.
+    Verbatim,
+}
+
+/// An open block of code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Fence {
+    mark: char,
+    length: usize,
+}
+
+impl Fence {
+    /// Whether a line of the block that begins with `head` is its end; `None` while
+    /// that depends on what follows.
+    pub(super) fn closes(self, head: &str, quotes: usize, complete: bool) -> Option<bool> {
+        let line = without_quotes(head, quotes);
+        let rest = line.trim_start();
+        let marks = run(rest, self.mark);
+        let only_marks = rest[marks..].trim_start().is_empty();
+        if complete {
+            return Some(only_marks && marks >= self.length);
+        }
+        (!only_marks).then_some(false)
+    }
+}
+
+/// A line's content without up to `quotes` quotation marks.
+pub(super) fn without_quotes(line: &str, quotes: usize) -> &str {
+    let mut rest = line;
+    for _ in 0..quotes {
+        let Some(inner) = rest.trim_start_matches(' ').strip_prefix('>') else { break };
+        rest = inner.strip_prefix(' ').unwrap_or(inner);
+    }
+    rest
+}
+
+/// What `head` begins, if that is certain; it is for a `complete` line.
+///
+/// `is_open` says that a paragraph may be continued, `has_marker` that the head stands
+/// behind a list marker on the same line.
+pub(super) fn start(
+    head: &str,
+    complete: bool,
+    is_open: bool,
+    has_marker: bool,
+) -> Option<(Line, Start)> {
+    let line = line(head, has_marker);
+    let rest = &head[line.rest..];
+    if rest.is_empty() {
+        return complete.then_some((line, Start::Blank));
+    }
+    let found = content(rest, complete, is_open)?;
+    /// The indentation of code, from <https://spec.commonmark.org/0.31.2/#indented-code-blocks>.
+    /// Deeper inside lists it is too often a continuation that was indented by eye.
+    const CODE: usize = 4;
+    let is_code = line.indent >= CODE && !is_open && !has_marker && found == Start::Text;
+    Some((line, if is_code { Start::Verbatim } else { found }))
+}
+
+fn line(head: &str, has_marker: bool) -> Line {
+    let mut line = Line { quotes: 0, indent: 0, rest: 0 };
+    for (at, c) in head.char_indices() {
+        match c {
+            ' ' => line.indent += 1,
+            '\t' => line.indent += 4 - line.indent % 4,
+            '>' if !has_marker => {
+                line.quotes += 1;
+                line.indent = 0;
+            }
+            _ => {
+                line.rest = at;
+                // The space behind a quotation mark belongs to it.
+                line.indent -= usize::from(line.quotes > 0 && line.indent > 0);
+                return line;
+            }
+        }
+    }
+    line.rest = head.len();
+    line
+}
+
+fn content(rest: &str, complete: bool, is_open: bool) -> Option<Start> {
+    match rest.chars().next()? {
+        '#' => heading(rest, complete),
+        mark @ ('-' | '*' | '_' | '+') => marked(rest, mark, complete),
+        '0'..='9' => numbered(rest, complete),
+        mark @ ('`' | '~') => fence(rest, mark, complete),
+        '|' => complete.then_some(Start::Row),
+        '=' if is_open => {
+            let is_line = rest.trim_end().chars().all(|c| c == '=');
+            match (is_line, complete) {
+                (true, false) => None,
+                (true, true) => Some(Start::Rule),
+                (false, _) => Some(Start::Text),
+            }
+        }
+        _ => Some(Start::Text),
+    }
+}
+
+fn heading(rest: &str, complete: bool) -> Option<Start> {
+    let level = run(rest, '#');
+    match rest[level..].chars().next() {
+        None => complete.then_some(Start::Text),
+        Some(' ') if level <= 6 => Some(Start::Heading { level, text: level + 1 }),
+        Some(_) => Some(Start::Text),
+    }
+}
+
+/// A rule, an item of a list, or text that begins with emphasis.
+fn marked(rest: &str, mark: char, complete: bool) -> Option<Start> {
+    if mark != '+' && rest.chars().all(|c| c == mark || c == ' ') {
+        if !complete {
+            return None;
+        }
+        if rest.matches(mark).count() >= 3 {
+            return Some(Start::Rule);
+        }
+    }
+    if mark == '_' {
+        return Some(Start::Text);
+    }
+    match rest[1..].chars().next() {
+        None if !complete => None,
+        None => Some(Start::Item { marker: 1, text: 1 }),
+        Some(' ') => Some(Start::Item { marker: 1, text: 2 }),
+        Some(_) => Some(Start::Text),
+    }
+}
+
+fn numbered(rest: &str, complete: bool) -> Option<Start> {
+    /// <https://spec.commonmark.org/0.31.2/#ordered-list-marker>
+    const DIGITS: usize = 9;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let mut after = rest[digits..].chars();
+    match (after.next(), after.next()) {
+        _ if digits > DIGITS => Some(Start::Text),
+        (None, _) | (Some('.' | ')'), None) => complete.then_some(Start::Text),
+        (Some('.' | ')'), Some(' ')) => Some(Start::Item { marker: digits + 1, text: digits + 2 }),
+        _ => Some(Start::Text),
+    }
+}
+
+fn fence(rest: &str, mark: char, complete: bool) -> Option<Start> {
+    let length = run(rest, mark);
+    let info = &rest[length..];
+    match (length >= 3, complete) {
+        (false, false) if info.is_empty() => None,
+        (false, _) => Some(Start::Text),
+        (true, _) if mark == '`' && info.contains('`') => Some(Start::Text),
+        (true, false) => None,
+        (true, true) => Some(Start::Fence(Fence { mark, length })),
+    }
+}
+
+/// How many times `text` begins with `mark`, which is ASCII: also that many bytes.
+fn run(text: &str, mark: char) -> usize {
+    text.len() - text.trim_start_matches(mark).len()
+}

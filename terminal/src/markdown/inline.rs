@@ -1,0 +1,167 @@
+//! The inlines of a piece of a paragraph: emphasis, code, links.
+//!
+//! Parsing is `pulldown-cmark`'s. What is here decides when a piece can be parsed
+//! without what follows it, and what its parts look like.
+
+use anstyle::Style;
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+use super::wrap::{Span, Token};
+use super::{CODE, FAINT};
+use crate::harmless::harmless;
+
+/// Stand at both ends of what is parsed, and for a line break inside. Neither occurs in
+/// harmless text.
+const END: char = '\x1f';
+const BREAK: char = '\x1e';
+
+/// How many bytes an opening mark may hold up what follows, before it is taken to be
+/// an ordinary character.
+const PATIENCE: usize = 600;
+
+/// Whether what follows cannot change how `segment` looks.
+///
+/// It may be wrong where marks are used in an unusual way; those then remain visible.
+pub(super) fn is_settled(segment: &str) -> bool {
+    if segment.len() > PATIENCE || !segment.contains(['*', '_', '~', '`', '[']) {
+        return true;
+    }
+    let text = framed(segment);
+    let mut events = parse(&text).into_offset_iter();
+    !events.any(|(event, range)| {
+        let is_text = matches!(event, Event::Text(_));
+        is_text
+            && text[range.clone()]
+                .char_indices()
+                .any(|(at, c)| is_opening(&text, range.start + at, c))
+    })
+}
+
+/// Whether the character at `at`, which the parser took for text, may begin something.
+fn is_opening(text: &str, at: usize, c: char) -> bool {
+    let before = text[..at].chars().next_back();
+    let after = &text[at + c.len_utf8()..];
+    let touches = !after.starts_with([' ', BREAK, END]);
+    if before == Some('\\') {
+        return false;
+    }
+    match c {
+        '`' => true,
+        '*' | '_' => touches && before.is_none_or(|c| c == '*' || c == '_' || !c.is_alphanumeric()),
+        '~' => touches && after.starts_with('~'),
+        '[' => match after.split_once(']') {
+            None => true,
+            Some((_, after)) => after.starts_with('(') && !after.contains(')'),
+        },
+        _ => false,
+    }
+}
+
+/// The words, spaces and line breaks of `segment`.
+pub(super) fn tokens(segment: &str, style: Style) -> Vec<Token> {
+    let mut tokens = Tokens::default();
+    let text = framed(segment);
+    let mut styles = vec![style];
+    let mut links = Vec::new();
+    let mut shown = String::new();
+    for event in parse(&text) {
+        let style = styles.last().copied().unwrap_or(style);
+        match event {
+            Event::Start(Tag::Emphasis) => styles.push(style.italic()),
+            Event::Start(Tag::Strong) => styles.push(style.bold()),
+            Event::Start(Tag::Strikethrough) => styles.push(style.strikethrough()),
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                styles.push(style.underline());
+                links.push(dest_url);
+                shown.clear();
+            }
+            Event::End(TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough) => {
+                styles.pop();
+            }
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                styles.pop();
+                // The address is shown, because what is shown instead may be another.
+                if let Some(to) = links.pop().filter(|to| to.trim_start_matches("mailto:") != shown)
+                {
+                    tokens.push(Token::Space);
+                    tokens.text(&format!("({to})"), FAINT);
+                }
+            }
+            Event::Code(code) => tokens.text(&code, CODE.effects(style.get_effects())),
+            Event::Text(text) | Event::InlineHtml(text) => {
+                shown.push_str(&text);
+                tokens.text(&text, style);
+            }
+            _ => {}
+        }
+    }
+    tokens.without_frame(segment.starts_with(char::is_whitespace))
+}
+
+/// As a heading, `segment` is inlines only: no list, no table, no definition, and no
+/// closing `#` that would vanish.
+fn framed(segment: &str) -> String {
+    let lines = segment.replace('\n', &format!(" {BREAK} "));
+    format!("# {END} {} {END}", lines.trim())
+}
+
+fn parse(text: &str) -> Parser<'_> {
+    Parser::new_ext(text, Options::ENABLE_STRIKETHROUGH)
+}
+
+#[derive(Default)]
+struct Tokens {
+    all: Vec<Token>,
+    /// Whether the next span belongs to the word before it.
+    in_word: bool,
+}
+
+impl Tokens {
+    /// The tokens without the spaces of the frame; `has_space` says whether one stood
+    /// before the text itself.
+    fn without_frame(self, has_space: bool) -> Vec<Token> {
+        let is_space = |token: &Token| *token == Token::Space;
+        let end = self.all.iter().rposition(|token| !is_space(token)).map_or(0, |last| last + 1);
+        let inner = self.all.into_iter().take(end).skip_while(is_space);
+        has_space.then_some(Token::Space).into_iter().chain(inner).collect()
+    }
+
+    fn push(&mut self, token: Token) {
+        self.all.push(token);
+        self.in_word = false;
+    }
+
+    /// Text with the spaces and line breaks in it. Entities have been decoded by now,
+    /// so that it may contain what was harmless before.
+    fn text(&mut self, text: &str, style: Style) {
+        let mut word = String::new();
+        for c in text.chars() {
+            match c {
+                END => {}
+                BREAK => {
+                    self.word(&mut word, style);
+                    self.push(Token::Break);
+                }
+                c if c.is_whitespace() && c != '\u{a0}' => {
+                    self.word(&mut word, style);
+                    self.push(Token::Space);
+                }
+                c => word.push(c),
+            }
+        }
+        self.word(&mut word, style);
+    }
+
+    fn word(&mut self, word: &mut String, style: Style) {
+        if word.is_empty() {
+            return;
+        }
+        let span = Span { text: harmless(word).into_owned(), style };
+        word.clear();
+        match self.all.last_mut() {
+            Some(Token::Word(spans)) if self.in_word => spans.push(span),
+            _ => self.all.push(Token::Word(vec![span])),
+        }
+        self.in_word = true;
+    }
+}
