@@ -1,0 +1,181 @@
+//! The one line that a call has: while it runs, and when it has ended.
+
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+
+use super::Ended;
+use crate::cells;
+
+const RUNNING: Style = AnsiColor::Cyan.on_default();
+const DONE: Style = AnsiColor::Green.on_default();
+const FAILED: Style = AnsiColor::Red.on_default();
+const FAINT: Style = Style::new().dimmed();
+
+/// A line that is not the last word yet.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) id: u64,
+    pub(super) what: What,
+    pub(super) since: Instant,
+}
+
+/// What a line is about. All of it is harmless, on one line.
+#[derive(Debug)]
+pub(super) enum What {
+    Call { id: String, name: String, arguments: String },
+    Wait(String),
+}
+
+impl What {
+    pub(super) fn is_call(&self, wanted: &str) -> bool {
+        matches!(self, Self::Call { id, .. } if id == wanted)
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Call { name, .. } | Self::Wait(name) => name,
+        }
+    }
+
+    fn arguments(&self) -> &str {
+        match self {
+            Self::Call { arguments, .. } => arguments,
+            Self::Wait(_) => "",
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn new(id: u64, what: What) -> Self {
+        Self { id, what, since: Instant::now() }
+    }
+
+    /// The line now, in fewer than `columns` cells: a full row would move the cursor
+    /// to the next on some terminals.
+    pub(super) fn running(&self, turns: usize, columns: usize, styled: bool) -> String {
+        const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+        let elapsed = self.since.elapsed();
+        let tail = if elapsed < Duration::from_secs(1) {
+            None
+        } else {
+            Some(format!("{} s", elapsed.as_secs()))
+        };
+        let mark = (TURNS[turns % TURNS.len()], RUNNING);
+        self.laid_out(mark, tail.into_iter(), columns, styled)
+    }
+
+    /// The line for good.
+    pub(super) fn ended(&self, ended: Ended<'_>, columns: usize, styled: bool) -> String {
+        let duration = duration(ended.duration);
+        let (mark, tail) = match ended.error {
+            None => (("✓", DONE), [duration, size(ended.size)]),
+            Some(error) => (("✗", FAILED), [duration, crate::one_line(error)]),
+        };
+        self.laid_out(mark, tail.into_iter(), columns, styled)
+    }
+
+    /// The mark, the name, as much of the arguments as there is room for, and the tail.
+    fn laid_out(
+        &self,
+        (mark, style): (&str, Style),
+        tail: impl Iterator<Item = String>,
+        columns: usize,
+        styled: bool,
+    ) -> String {
+        let paint = |style: Style, text: &str| {
+            if styled && !text.is_empty() {
+                format!("{style}{text}{style:#}")
+            } else {
+                text.to_owned()
+            }
+        };
+        let tail: String = tail.map(|part| format!(" · {part}")).collect();
+        let room = columns.saturating_sub(1);
+        let name = cells::truncated(self.what.name(), room.saturating_sub(2));
+        let rest = room.saturating_sub(2 + cells::width(&name));
+        let tail = cells::truncated(&tail, rest);
+        let rest = rest - cells::width(&tail);
+        let arguments = match cells::truncated(self.what.arguments(), rest.saturating_sub(1)) {
+            // An ellipsis alone says nothing.
+            short if short.is_empty() || short == "…" => String::new(),
+            short => format!(" {short}"),
+        };
+        let mark = cells::truncated(mark, room);
+        let space = if name.is_empty() { "" } else { " " };
+        format!(
+            "{}{space}{name}{}{}",
+            paint(style, &mark),
+            paint(FAINT, &arguments),
+            paint(FAINT, &tail)
+        )
+    }
+}
+
+fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        1..60 => format!("{:.1} s", duration.as_secs_f64()),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+/// Bytes in the decimal units that disks are sold in.
+fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+    let bytes_f = bytes as f64;
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes_f / 1e3),
+        _ => format!("{:.1} MB", bytes_f / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn call(name: &str, arguments: &str) -> Line {
+        let (name, arguments) = (name.to_owned(), arguments.to_owned());
+        Line::new(1, What::Call { id: "1".to_owned(), name, arguments })
+    }
+
+    const ENDED: Ended<'static> =
+        Ended { duration: Duration::from_millis(12), size: 3_210, error: None };
+
+    #[test]
+    fn the_end_of_a_line_is_kept_and_the_arguments_give_way() {
+        let line = call("file_read", r#"{"file_path":"src/main.rs"}"#);
+        let ended = |columns, ended| line.ended(ended, columns, false);
+        assert_eq!(ended(80, ENDED), r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2 kB"#);
+        assert_eq!(ended(45, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2 kB"#);
+        assert_eq!(ended(30, ENDED), "✓ file_read · 12 ms · 3.2 kB");
+        let failed = Ended { error: Some("TOOL_TIMEOUT"), ..ENDED };
+        assert_eq!(
+            ended(80, failed),
+            r#"✗ file_read {"file_path":"src/main.rs"} · 12 ms · TOOL_TIMEOUT"#
+        );
+    }
+
+    #[test]
+    fn durations_and_sizes_are_short() {
+        let shown = [0, 999, 1_234, 59_949, 61_000].map(|ms| duration(Duration::from_millis(ms)));
+        assert_eq!(shown, ["0 ms", "999 ms", "1.2 s", "59.9 s", "1 min 1 s"]);
+        assert_eq!([7, 1_000, 2_500_000].map(size), ["7 B", "1.0 kB", "2.5 MB"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_is_narrower_than_the_screen(
+            name in "\\PC{0,30}", arguments in "\\PC*", error in proptest::option::of("\\PC*"), columns in 1_usize..120,
+        ) {
+            let line = call(&name, &arguments);
+            let ended = line.ended(Ended { error: error.as_deref(), ..ENDED }, columns, false);
+            prop_assert!(cells::width(&ended) < columns, "{ended:?}");
+            prop_assert!(cells::width(&line.running(3, columns, false)) < columns);
+        }
+    }
+}

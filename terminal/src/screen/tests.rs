@@ -1,0 +1,212 @@
+//! What stands on an emulated terminal after each step.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// A terminal that a screen writes to, with a line discipline before it.
+#[derive(Clone)]
+struct Terminal(Arc<Mutex<vt100::Parser>>, Arc<AtomicUsize>);
+
+impl Terminal {
+    fn new(columns: u16) -> Self {
+        let rows = const { NonZero::new(24).expect("rows") };
+        let columns = NonZero::new(columns).expect("columns");
+        let parser = vt100::Parser::new(rows, columns, 1_000);
+        Self(Arc::new(Mutex::new(parser)), Arc::new(AtomicUsize::new(columns.get().into())))
+    }
+
+    fn screen(&self, look: Look) -> Screen {
+        let columns = Arc::clone(&self.1);
+        let size = move || Size { columns: columns.load(Ordering::SeqCst), rows: 24 };
+        Screen::with_size(self.clone(), look, size)
+    }
+
+    fn resize(&self, columns: u16) {
+        let rows = const { NonZero::new(24).expect("rows") };
+        let mut parser = self.0.lock().expect("the parser");
+        parser.screen_mut().set_size(rows, NonZero::new(columns).expect("columns"));
+        self.1.store(columns.into(), Ordering::SeqCst);
+    }
+
+    /// Its lines, with every spinner at its first turn.
+    fn lines(&self) -> Vec<String> {
+        let contents = self.0.lock().expect("the parser").screen().contents();
+        let still = |c: char| if ('\u{2800}'..='\u{28ff}').contains(&c) { '⠋' } else { c };
+        contents.lines().map(|line| line.chars().map(still).collect()).collect()
+    }
+}
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut parser = self.0.lock().expect("the parser");
+        for byte in bytes {
+            match byte {
+                b'\n' => parser.process(b"\r\n"),
+                byte => parser.process(&[*byte]),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn ended(error: Option<&'static str>) -> Ended<'static> {
+    Ended { duration: Duration::from_millis(12), size: 3_210, error }
+}
+
+#[test]
+fn parallel_calls_end_in_their_own_order() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.text("I will **look**").expect("a screen");
+    screen.begin_call("1", "glob", r#"{"pattern":"*"}"#).expect("a screen");
+    screen.begin_call("2", "bash", r#"{"command":"a\nb"}"#).expect("a screen");
+    assert_eq!(
+        terminal.lines(),
+        ["I will look", r#"⠋ glob {"pattern":"*"}"#, r#"⠋ bash {"command":"a\nb"}"#]
+    );
+    screen.end_call("2", "bash", ended(Some("TOOL_TIMEOUT"))).expect("a screen");
+    assert_eq!(
+        terminal.lines(),
+        [
+            "I will look",
+            r#"✗ bash {"command":"a\nb"} · 12 ms · TOOL_TIMEOUT"#,
+            r#"⠋ glob {"pattern":"*"}"#
+        ]
+    );
+    screen.end_call("1", "glob", ended(None)).expect("a screen");
+    screen.text("Done.").expect("a screen");
+    screen.end_text().expect("a screen");
+    assert_eq!(
+        terminal.lines()[1..],
+        [
+            r#"✗ bash {"command":"a\nb"} · 12 ms · TOOL_TIMEOUT"#,
+            r#"✓ glob {"pattern":"*"} · 12 ms · 3.2 kB"#,
+            "Done."
+        ]
+    );
+}
+
+#[test]
+fn text_that_streams_during_a_call_stands_above_it() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.begin_call("1", "glob", "{}").expect("a screen");
+    screen.text("one two\nthree fo").expect("a screen");
+    assert_eq!(terminal.lines(), ["one two", "⠋ glob {}"]);
+    screen.text("ur\n").expect("a screen");
+    assert_eq!(terminal.lines(), ["one two", "three four", "⠋ glob {}"]);
+    screen.text("five six ").expect("a screen");
+    screen.end_call("1", "glob", ended(None)).expect("a screen");
+    assert_eq!(
+        terminal.lines(),
+        ["one two", "three four", "five six", "✓ glob {} · 12 ms · 3.2 kB"]
+    );
+}
+
+#[test]
+fn waiting_leaves_nothing_behind() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.line("before").expect("a screen");
+    let busy = screen.busy("scanning for tools").expect("a screen");
+    assert_eq!(terminal.lines(), ["before", "⠋ scanning for tools"]);
+    screen.line("Debug: a tool was skipped").expect("a screen");
+    drop(busy);
+    screen.line("after").expect("a screen");
+    assert_eq!(terminal.lines(), ["before", "Debug: a tool was skipped", "after"]);
+}
+
+#[test]
+fn calls_that_were_cancelled_have_an_end() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.begin_call("1", "glob", "{}").expect("a screen");
+    screen.begin_call("2", "bash", "{}").expect("a screen");
+    screen.end_call("1", "glob", ended(None)).expect("a screen");
+    screen.end_calls("cancelled").expect("a screen");
+    let lines = terminal.lines();
+    assert_eq!(lines[0], "✓ glob {} · 12 ms · 3.2 kB");
+    assert!(
+        lines[1].starts_with("✗ bash {} · ") && lines[1].ends_with(" · cancelled"),
+        "{lines:?}"
+    );
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn a_resize_during_a_call_loses_no_text() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.line("the text before").expect("a screen");
+    screen
+        .begin_call("1", "file_read", r#"{"file_path":"some/where/below/main.rs"}"#)
+        .expect("a screen");
+    terminal.resize(24);
+    screen.text("and after it comes more\n").expect("a screen");
+    screen.end_call("1", "file_read", ended(None)).expect("a screen");
+    let lines = terminal.lines();
+    assert_eq!(lines, ["the text before", "and after it comes more", "✓ file_read · 12 ms · …"],);
+    terminal.resize(100);
+    screen.text("wide again\n").expect("a screen");
+    assert_eq!(terminal.lines()[3], "wide again");
+}
+
+#[test]
+fn more_calls_than_rows_are_not_drawn_over_text() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.line("the text before").expect("a screen");
+    for id in 0..40 {
+        screen.begin_call(&id.to_string(), "bash", "{}").expect("a screen");
+    }
+    for id in 0..40 {
+        screen.end_call(&id.to_string(), "bash", ended(None)).expect("a screen");
+    }
+    let mut parser = terminal.0.lock().expect("the parser");
+    parser.screen_mut().set_scrollback(usize::MAX);
+    assert!(parser.screen().contents().starts_with("the text before\n✓ bash"));
+}
+
+#[test]
+fn spinners_turn_by_themselves() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.begin_call("1", "bash", "{}").expect("a screen");
+    let drawn = || terminal.0.lock().expect("the parser").screen().contents();
+    let first = drawn();
+    while drawn() == first {
+        thread::yield_now();
+    }
+    assert!(drawn().ends_with(" bash {}"));
+}
+
+#[test]
+fn without_a_terminal_each_call_is_one_line_and_text_is_as_it_came() {
+    let terminal = Terminal::new(80);
+    let screen = terminal.screen(Look::PLAIN);
+    screen.text("**as it** ca").expect("a screen");
+    screen.text("me\x1b[2J").expect("a screen");
+    screen.begin_call("1", "glob", "{}").expect("a screen");
+    screen.text("more").expect("a screen");
+    screen.end_call("1", "glob", ended(None)).expect("a screen");
+    assert_eq!(terminal.lines(), ["**as it** came␛[2J", "more", "✓ glob {} · 12 ms · 3.2 kB"]);
+}
+
+#[test]
+fn without_colours_lines_change_all_the_same() {
+    let terminal = Terminal::new(80);
+    let screen = terminal.screen(Look { rendered: false, live: true });
+    screen.text("**x**\n").expect("a screen");
+    screen.begin_call("1", "a\x1b[2Jb", "{}").expect("a screen");
+    assert_eq!(terminal.lines(), ["**x**", "⠋ a␛[2Jb {}"]);
+    screen.end_call("1", "a\x1b[2Jb", ended(None)).expect("a screen");
+    assert_eq!(terminal.lines(), ["**x**", "✓ a␛[2Jb {} · 12 ms · 3.2 kB"]);
+    let parser = terminal.0.lock().expect("the parser");
+    assert_eq!(parser.screen().cell(1, 0).map(vt100::Cell::fgcolor), Some(vt100::Color::Default));
+}
