@@ -1,1 +1,148 @@
-//! x
+//! What can be completed at the cursor: commands, files of the workspace, documents.
+//!
+//! `/` at the start of the input begins a command; `@` at the start of a word a file,
+//! `@@` a document. Knows what a name looks like in the input, not what it leads to.
+
+mod files;
+mod ranking;
+mod word;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use reedline::{Completer, CompletionResult, CompletionStatus, Span, Suggestion};
+
+use self::files::Files;
+use self::ranking::{Name, Ranking};
+use self::word::{Wanted, Word};
+
+/// Names that are asked for each time a finder opens.
+pub type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// A command that is typed after `/`.
+#[derive(Clone)]
+pub struct Command {
+    /// Its name, without `/`.
+    pub name: String,
+    /// What it does, in a few words.
+    pub help: String,
+    /// What may stand after it, if that can be listed.
+    pub arguments: Option<Names>,
+}
+
+/// How many names are offered.
+const OFFERED: usize = 50;
+
+/// Finds what may be meant.
+pub struct Finder {
+    commands: Vec<Command>,
+    documents: Names,
+    files: Files,
+    ranking: Ranking,
+    /// What the list of files was when it was last looked at, while somebody looks.
+    seen: Option<u64>,
+}
+
+impl Finder {
+    /// A finder of files below `workspace`, of `commands`, and of what `documents` says
+    /// that there is. Nothing is walked before the first `@`.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, documents: Names) -> Self {
+        let files = Files::new(workspace.into());
+        Self { commands, documents, files, ranking: Ranking::default(), seen: None }
+    }
+
+    fn files(&mut self, word: &Word<'_>) -> CompletionResult {
+        if word.text.is_empty() {
+            self.files.refresh();
+        }
+        let (generation, chunks) = self.files.found();
+        self.seen = Some(generation);
+        let names = chunks.iter().flat_map(|chunk| chunk.iter());
+        let suggestions = self.suggestions(names, word, "@");
+        if suggestions.is_empty() && self.files.is_walking() {
+            return CompletionResult::Pending;
+        }
+        CompletionResult::fresh(suggestions)
+    }
+
+    fn commands(&mut self, word: &Word<'_>) -> CompletionResult {
+        let names: Vec<Name> =
+            self.commands.iter().filter_map(|command| Name::new(command.name.clone())).collect();
+        let mut suggestions = self.suggestions(names.iter(), word, "/");
+        for suggestion in &mut suggestions {
+            let name = suggestion.value.trim_start_matches('/');
+            let command = self.commands.iter().find(|command| command.name == name);
+            suggestion.description = command.map(|command| command.help.clone());
+        }
+        CompletionResult::fresh(suggestions)
+    }
+
+    fn arguments(&mut self, command: &str, word: &Word<'_>) -> CompletionResult {
+        let command = self.commands.iter().find(|known| known.name == command);
+        let Some(arguments) = command.and_then(|command| command.arguments.clone()) else {
+            return none();
+        };
+        let names: Vec<Name> = arguments().into_iter().filter_map(Name::new).collect();
+        CompletionResult::fresh(self.suggestions(names.iter(), word, ""))
+    }
+
+    fn documents(&mut self, word: &Word<'_>) -> CompletionResult {
+        let names: Vec<Name> = (self.documents)().into_iter().filter_map(Name::new).collect();
+        CompletionResult::fresh(self.suggestions(names.iter(), word, "@@"))
+    }
+
+    /// The best of `names`. None if the word is one of them to the letter: then the
+    /// next Enter is meant for the line.
+    fn suggestions<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a Name>,
+        word: &Word<'_>,
+        mark: &str,
+    ) -> Vec<Suggestion> {
+        let best = self.ranking.best(names, word.text, OFFERED);
+        if best.iter().any(|found| found.name.text() == word.text) {
+            return Vec::new();
+        }
+        let span = Span { start: word.start, end: word.end };
+        let suggestion = |found: ranking::Found<'_>| Suggestion {
+            value: format!("{mark}{}", word::quoted(found.name.text())),
+            display_override: Some(found.name.text().to_owned()),
+            match_indices: Some(found.indices),
+            span,
+            append_whitespace: true,
+            ..Suggestion::default()
+        };
+        best.into_iter().map(suggestion).collect()
+    }
+}
+
+impl Completer for Finder {
+    fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
+        self.seen = None;
+        let Some(word) = word::at(line, position) else { return none() };
+        match word.wanted {
+            Wanted::Command => self.commands(&word),
+            Wanted::Argument(command) => self.arguments(command, &word),
+            Wanted::File => self.files(&word),
+            Wanted::Document => self.documents(&word),
+        }
+    }
+
+    fn poll_completion(&mut self) -> CompletionStatus {
+        match self.seen {
+            None => CompletionStatus::Idle,
+            Some(seen) if self.files.found().0 != seen => CompletionStatus::Ready,
+            Some(_) if self.files.is_walking() => CompletionStatus::Pending,
+            Some(_) => CompletionStatus::Idle,
+        }
+    }
+}
+
+fn none() -> CompletionResult {
+    CompletionResult::fresh(Vec::new())
+}
+
+#[cfg(test)]
+#[path = "finder/tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+//! The files of the workspace, walked in a thread of their own.
+//!
+//! What `.gitignore` and its kin name, and what is hidden, is left out. Symbolic links
+//! are not followed.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ignore::{WalkBuilder, WalkState};
+
+use super::ranking::Name;
+
+/// A part of the list. Parts are never changed, so that matching needs no lock.
+type Chunk = Arc<[Name]>;
+
+/// How many files there may be; further ones are left out, so that a walk of a whole
+/// disk ends. About 200 bytes each.
+const MOST: usize = 500_000;
+
+/// How many new files are worth showing.
+const CHUNK: usize = 2_000;
+
+/// A list that is younger is not made again.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// The list, and the walk that makes it.
+pub(super) struct Files {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    root: PathBuf,
+    list: Mutex<List>,
+    /// Ends a walk when nobody wants it any more.
+    stop: AtomicBool,
+}
+
+#[derive(Default)]
+struct List {
+    chunks: Vec<Chunk>,
+    /// Grows with every change.
+    generation: u64,
+    is_walking: bool,
+    walked: Option<Instant>,
+}
+
+impl Files {
+    pub(super) fn new(root: PathBuf) -> Self {
+        let list = Mutex::new(List::default());
+        Self { shared: Arc::new(Shared { root, list, stop: AtomicBool::new(false) }) }
+    }
+
+    /// Begins a walk, unless one runs or the list is fresh. What is known stays until
+    /// the walk has ended; where nothing is known, files are listed as they are found.
+    pub(super) fn refresh(&self) {
+        let mut list = self.shared.lock();
+        if list.is_walking || list.walked.is_some_and(|walked| walked.elapsed() < FRESH) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let walk = move || shared.walk();
+        // Without a thread there is no list, and the next `@` tries again.
+        list.is_walking = thread::Builder::new().name("files".to_owned()).spawn(walk).is_ok();
+    }
+
+    /// What is known, and a number that changes with it.
+    pub(super) fn found(&self) -> (u64, Vec<Chunk>) {
+        let list = self.shared.lock();
+        (list.generation, list.chunks.clone())
+    }
+
+    pub(super) fn is_walking(&self) -> bool {
+        self.shared.lock().is_walking
+    }
+
+    /// As if the last walk had been long ago.
+    #[cfg(test)]
+    pub(super) fn grow_old(&self) {
+        self.shared.lock().walked = None;
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn walk(&self) {
+        let shows_at_once = self.lock().chunks.is_empty();
+        let found = Mutex::new(Vec::new());
+        let walker = WalkBuilder::new(&self.root).require_git(false).build_parallel();
+        walker.run(|| {
+            Box::new(|entry| {
+                // What cannot be read cannot be named either.
+                let Ok(entry) = entry else { return WalkState::Continue };
+                let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+                let Some(name) = is_file.then(|| self.name(entry.path())).flatten() else {
+                    return WalkState::Continue;
+                };
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push(name);
+                if shows_at_once && found.len().is_multiple_of(CHUNK) {
+                    let news = Chunk::from(&found[found.len() - CHUNK..]);
+                    self.show(|list| list.chunks.push(news));
+                }
+                if found.len() >= MOST || self.stop.load(Ordering::Relaxed) {
+                    return WalkState::Quit;
+                }
+                WalkState::Continue
+            })
+        });
+        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Nothing typed offers the first ones: those that lie at the top.
+        found.sort_by_cached_key(|name| (name.text().matches('/').count(), name.text().to_owned()));
+        self.show(|list| {
+            list.chunks = vec![found.into()];
+            list.is_walking = false;
+            list.walked = Some(Instant::now());
+        });
+    }
+
+    fn show(&self, change: impl FnOnce(&mut List)) {
+        let mut list = self.lock();
+        change(&mut list);
+        list.generation += 1;
+    }
+
+    fn name(&self, path: &Path) -> Option<Name> {
+        let relative = path.strip_prefix(&self.root).ok()?;
+        Name::new(relative.to_str()?.to_owned())
+    }
+}

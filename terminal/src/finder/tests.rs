@@ -1,0 +1,118 @@
+//! The finder as the editor uses it.
+
+use std::fs;
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn workspace(files: &[&str]) -> TempDir {
+    let folder = TempDir::new().expect("a temporary directory");
+    for file in files {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, "").expect("a file");
+    }
+    folder
+}
+
+fn finder(workspace: &TempDir) -> Finder {
+    let tools: Names = Arc::new(|| vec!["file_read".to_owned(), "file_edit".to_owned()]);
+    let command = |name: &str, arguments: Option<&Names>| Command {
+        name: name.to_owned(),
+        help: format!("about {name}"),
+        arguments: arguments.cloned(),
+    };
+    let commands = vec![command("help", None), command("tool", Some(&tools)), command("pin", None)];
+    let documents: Names =
+        Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
+    Finder::new(workspace.path(), commands, documents)
+}
+
+/// What is offered at the end of `line`, once the walk has ended.
+fn offered(finder: &mut Finder, line: &str) -> Vec<String> {
+    loop {
+        let result = finder.complete(line, line.len());
+        match finder.poll_completion() {
+            CompletionStatus::Idle => {
+                return result.suggestions().iter().map(|found| found.value.clone()).collect();
+            }
+            CompletionStatus::Pending | CompletionStatus::Ready => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn files_are_found_by_parts_of_their_names() {
+    let files = ["src/main.rs", "src/lib.rs", "a b.txt", ".hidden", "out/x.o", ".gitignore"];
+    let workspace = workspace(&files);
+    fs::write(workspace.path().join(".gitignore"), "out/\n").expect("a file");
+    let mut finder = finder(&workspace);
+    assert_eq!(offered(&mut finder, "@"), ["@\"a b.txt\"", "@src/lib.rs", "@src/main.rs"]);
+    assert_eq!(offered(&mut finder, "look at @smain"), ["@src/main.rs"]);
+    assert_eq!(offered(&mut finder, "@\"a b"), ["@\"a b.txt\""]);
+    assert_eq!(offered(&mut finder, "@src/main.rs"), [""; 0], "it is there to the letter");
+    assert_eq!(offered(&mut finder, "mail@src"), [""; 0]);
+}
+
+#[test]
+fn a_suggestion_replaces_the_word_and_says_why_it_is_there() {
+    let workspace = workspace(&["src/main.rs"]);
+    let mut finder = finder(&workspace);
+    offered(&mut finder, "@");
+    let line = "世 @sma tail";
+    let result = finder.complete(line, "世 @sma".len());
+    let [suggestion] = result.suggestions() else { panic!("one suggestion: {result:?}") };
+    assert_eq!(&line[suggestion.span.start..suggestion.span.end], "@sma");
+    assert_eq!(suggestion.match_indices.as_deref(), Some(&[0, 4, 5][..]));
+    assert!(suggestion.append_whitespace);
+}
+
+#[test]
+fn documents_are_asked_for_when_they_are_wanted() {
+    let workspace = workspace(&[]);
+    let mut finder = finder(&workspace);
+    assert_eq!(offered(&mut finder, "@@"), ["@@blocks/decisions.md", "@@\"my notes\""]);
+    assert_eq!(offered(&mut finder, "x @@dec"), ["@@blocks/decisions.md"]);
+}
+
+#[test]
+fn commands_and_their_arguments_are_offered_at_the_start() {
+    let workspace = workspace(&[]);
+    let mut finder = finder(&workspace);
+    assert_eq!(offered(&mut finder, "/"), ["/help", "/tool", "/pin"]);
+    assert_eq!(offered(&mut finder, "/tl"), ["/tool"]);
+    assert_eq!(offered(&mut finder, "/pin"), [""; 0], "Enter is for the line");
+    assert_eq!(offered(&mut finder, "/tool edit"), ["file_edit"]);
+    assert_eq!(offered(&mut finder, "/help x"), [""; 0]);
+    assert_eq!(offered(&mut finder, "say /"), [""; 0]);
+    let result = finder.complete("/he", 3);
+    assert_eq!(result.suggestions()[0].description.as_deref(), Some("about help"));
+}
+
+#[test]
+fn a_file_that_came_later_is_found_by_a_later_finder() {
+    let workspace = workspace(&["a"]);
+    let files = Files::new(workspace.path().to_owned());
+    let list = |files: &Files| {
+        files.refresh();
+        while files.is_walking() {
+            thread::yield_now();
+        }
+        files.found().1.iter().map(|chunk| chunk.len()).sum::<usize>()
+    };
+    assert_eq!(list(&files), 1);
+    fs::write(workspace.path().join("b"), "").expect("a file");
+    assert_eq!(list(&files), 1, "the list is fresh");
+    files.grow_old();
+    assert_eq!(list(&files), 2);
+}
+
+#[test]
+fn a_workspace_that_is_gone_has_no_files() {
+    let workspace = workspace(&["a"]);
+    let mut finder = finder(&workspace);
+    drop(workspace);
+    assert_eq!(offered(&mut finder, "@"), [""; 0]);
+}

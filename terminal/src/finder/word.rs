@@ -1,0 +1,136 @@
+//! The word at the cursor, if it is one that can be completed.
+
+/// What a word stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wanted<'a> {
+    Command,
+    /// An argument of a command.
+    Argument(&'a str),
+    File,
+    Document,
+}
+
+/// A word that is being typed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Word<'a> {
+    pub(super) wanted: Wanted<'a>,
+    /// What was typed of the name, without marks.
+    pub(super) text: &'a str,
+    /// The bytes of the line that the completed word replaces.
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// The word that ends at byte `position` of `line`.
+pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
+    let line = line.get(..position)?;
+    if let Some(command) = line.strip_prefix('/') {
+        return Some(in_command(line, command));
+    }
+    let start = start_of_mention(line)?;
+    let marked = &line[start..];
+    let (wanted, name) = match marked.strip_prefix("@@") {
+        Some(name) => (Wanted::Document, name),
+        None => (Wanted::File, &marked[1..]),
+    };
+    let text = match name.strip_prefix('"') {
+        Some(quoted) if quoted.contains('"') => return None,
+        Some(quoted) => quoted,
+        None if name.contains(char::is_whitespace) => return None,
+        None => name,
+    };
+    Some(Word { wanted, text, start, end: position })
+}
+
+fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
+    let end = line.len();
+    match command.split_once(char::is_whitespace) {
+        None => Word { wanted: Wanted::Command, text: command, start: 0, end },
+        Some((name, rest)) => {
+            let text = rest.trim_start();
+            Word { wanted: Wanted::Argument(name), text, start: end - text.len(), end }
+        }
+    }
+}
+
+/// Where the last `@` stands that begins a word. Inside quotation marks that a mention
+/// opened, none does.
+fn start_of_mention(line: &str) -> Option<usize> {
+    let mut last = None;
+    let mut before = ' ';
+    let mut is_quoted = false;
+    let mut marks = "";
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' if is_quoted => is_quoted = false,
+            '"' if matches!(marks, "@" | "@@") => is_quoted = true,
+            '@' if !is_quoted && before.is_whitespace() => last = Some(at),
+            _ => {}
+        }
+        marks = match last {
+            Some(start) => &line[start..at + c.len_utf8()],
+            None => "",
+        };
+        before = c;
+    }
+    last
+}
+
+/// A name as it is written behind `@`.
+pub(super) fn quoted(name: &str) -> String {
+    if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(line: &str) -> Option<(Wanted<'_>, &str, usize)> {
+        at(line, line.len()).map(|word| (word.wanted, word.text, word.start))
+    }
+
+    #[test]
+    fn a_mention_begins_a_word() {
+        assert_eq!(found("see @src/ma"), Some((Wanted::File, "src/ma", 4)));
+        assert_eq!(found("@"), Some((Wanted::File, "", 0)));
+        assert_eq!(found("line\n@@de"), Some((Wanted::Document, "de", 5)));
+        assert_eq!(found("世界 @a"), Some((Wanted::File, "a", 7)));
+        assert_eq!(found("me@example.org"), None);
+        assert_eq!(found(r"\@plain"), None);
+        assert_eq!(found("@done then"), None);
+    }
+
+    #[test]
+    fn quotation_marks_hold_spaces() {
+        assert_eq!(found(r#"@"a b.t"#), Some((Wanted::File, "a b.t", 0)));
+        assert_eq!(found(r#"@@"a @b"#), Some((Wanted::Document, "a @b", 0)));
+        assert_eq!(found(r#"@"a b.txt" and @c"#), Some((Wanted::File, "c", 15)));
+        assert_eq!(found(r#"@"a b.txt" "#), None);
+        assert_eq!(quoted("a b.txt"), r#""a b.txt""#);
+    }
+
+    #[test]
+    fn a_command_is_the_first_word_of_the_line() {
+        assert_eq!(found("/to"), Some((Wanted::Command, "to", 0)));
+        assert_eq!(found("/tool  fi"), Some((Wanted::Argument("tool"), "fi", 7)));
+        assert_eq!(found("and /to"), None);
+    }
+
+    #[test]
+    fn what_is_behind_the_cursor_does_not_count() {
+        let word = at("@sr tail", 3).expect("a word");
+        assert_eq!((word.text, word.start, word.end), ("sr", 0, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_lies_in_its_line(line in "[@\"\\\\/ a世\n]{0,20}", position in 0_usize..24) {
+            if let Some(word) = at(&line, position) {
+                prop_assert!(word.start <= word.end && word.end == position);
+                prop_assert!(line[word.start..word.end].ends_with(word.text));
+            }
+        }
+    }
+}
