@@ -124,6 +124,11 @@ impl Screen {
         self.state().end_text()
     }
 
+    /// Says that the cursor is at the start of a line, where something else put it.
+    pub(crate) fn at_line_start(&self) {
+        self.state().is_mid_line = false;
+    }
+
     /// Writes lines of the program's own. Ends the answer before them.
     ///
     /// # Errors

@@ -19,7 +19,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
     // The vendors as they document themselves, for tests; knows no reading of ours.
     ("ikigai-provider-testing", &[]),
-    ("ikigai", &["ikigai-assets", "ikigai-protocol", "ikigai-provider"]),
+    ("ikigai-terminal", &["ikigai-terminal-testing"]),
+    // A terminal for tests, of the package and of the program alike.
+    ("ikigai-terminal-testing", &[]),
+    ("ikigai", &["ikigai-assets", "ikigai-protocol", "ikigai-provider", "ikigai-terminal"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),

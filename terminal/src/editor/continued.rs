@@ -1,0 +1,67 @@
+//! Lines that a backslash at their end continues.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reedline::{ValidationResult, Validator};
+
+/// Remembers after which texts Enter began another line, so that only the backslashes
+/// that were typed for it are taken out: one in a pasted text is part of it.
+#[derive(Clone, Default)]
+pub(super) struct Continued(Arc<Mutex<Vec<String>>>);
+
+impl Validator for Continued {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if !is_continued(line) {
+            return ValidationResult::Complete;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        ValidationResult::Incomplete
+    }
+}
+
+impl Continued {
+    /// `text` without the backslashes that continued its lines.
+    pub(super) fn joined(&self, mut text: String) -> String {
+        let mut before =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        // From the back, so that what stands before each is still as it was.
+        before.sort_unstable_by_key(|line| std::cmp::Reverse(line.len()));
+        before.dedup();
+        for line in before {
+            if text.strip_prefix(&line).is_some_and(|rest| rest.starts_with('\n')) {
+                text.remove(line.len() - 1);
+            }
+        }
+        text
+    }
+}
+
+/// Whether `line` ends in a backslash that is not itself escaped.
+pub(super) fn is_continued(line: &str) -> bool {
+    let backslashes = line.len() - line.trim_end_matches('\\').len();
+    backslashes % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_backslash_that_was_typed_for_it_is_taken_out() {
+        let continued = Continued::default();
+        let enter = |line| matches!(continued.validate(line), ValidationResult::Incomplete);
+        assert!(enter("run \\\nmake\\"), "a pasted text, and a backslash behind it");
+        assert!(enter("run \\\nmake\\\nnow\\"));
+        assert!(!enter("run \\\nmake\\\nnow\\\n!"));
+        assert_eq!(continued.joined("run \\\nmake\\\nnow\\\n!".to_owned()), "run \\\nmake\nnow\n!");
+        assert_eq!(continued.joined("a\\\nb".to_owned()), "a\\\nb", "that was another line");
+    }
+
+    #[test]
+    fn an_escaped_backslash_continues_nothing() {
+        assert_eq!(
+            ["", "a", "a\\", "a\\\\", "\\\\\\"].map(is_continued),
+            [false, false, true, false, true]
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The menu below the cursor.
+
+use reedline::{
+    Completer, Editor, IdeMenu, Menu, MenuBuilder as _, MenuEvent, MenuSettings, Painter,
+    Suggestion,
+};
+
+/// The name that keys call the menu by.
+pub(super) const NAME: &str = "finder";
+
+/// How many rows the menu has at most.
+const ROWS: u16 = 10;
+
+/// reedline's menu, which goes away where there is nothing to offer: it opens with each
+/// `@`, and most of those are followed by text.
+pub(super) struct Popup {
+    menu: IdeMenu,
+    /// The line has changed since the menu was made. Keys come in bursts, and Enter at
+    /// the end of one is not meant for what was offered at its beginning.
+    is_behind: bool,
+}
+
+impl Popup {
+    pub(super) fn new() -> Self {
+        let menu = IdeMenu::default()
+            .with_name(NAME)
+            .with_marker("")
+            .with_max_completion_height(ROWS)
+            .with_max_completion_width(76)
+            .with_max_description_width(60)
+            .with_correct_cursor_pos(true);
+        Self { menu, is_behind: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.menu.get_values().is_empty()
+    }
+}
+
+impl Menu for Popup {
+    fn settings(&self) -> &MenuSettings {
+        self.menu.settings()
+    }
+
+    fn is_active(&self) -> bool {
+        self.menu.is_active()
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.menu.set_active(active);
+    }
+
+    fn clear_input(&mut self) {
+        self.menu.clear_input();
+    }
+
+    fn on_activate(&mut self) {
+        self.menu.on_activate();
+    }
+
+    fn menu_event(&mut self, event: MenuEvent) {
+        self.is_behind |= matches!(event, MenuEvent::Edit(_));
+        self.menu.menu_event(event);
+    }
+
+    fn can_quick_complete(&self) -> bool {
+        self.menu.can_quick_complete()
+    }
+
+    fn can_partially_complete(
+        &mut self,
+        values_updated: bool,
+        editor: &mut Editor,
+        completer: &mut dyn Completer,
+    ) -> bool {
+        self.menu.can_partially_complete(values_updated, editor, completer)
+    }
+
+    fn update_values(&mut self, editor: &mut Editor, completer: &mut dyn Completer) {
+        self.menu.update_values(editor, completer);
+    }
+
+    fn reset_position(&mut self) {
+        self.menu.reset_position();
+    }
+
+    fn update_working_details(
+        &mut self,
+        editor: &mut Editor,
+        completer: &mut dyn Completer,
+        painter: &Painter,
+    ) {
+        self.menu.update_working_details(editor, completer, painter);
+        self.is_behind = false;
+        if self.is_empty() && !self.menu.results_are_provisional() {
+            self.menu.menu_event(MenuEvent::Deactivate);
+        }
+    }
+
+    fn replace_in_buffer(&self, editor: &mut Editor) {
+        self.menu.replace_in_buffer(editor);
+    }
+
+    fn menu_required_lines(&self, terminal_columns: u16) -> u16 {
+        if self.is_empty() { 0 } else { self.menu.menu_required_lines(terminal_columns) }
+    }
+
+    fn menu_string(&self, available_lines: u16, use_ansi_coloring: bool) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        self.menu.menu_string(available_lines, use_ansi_coloring)
+    }
+
+    fn min_rows(&self) -> u16 {
+        if self.is_empty() { 0 } else { self.menu.min_rows().min(ROWS) }
+    }
+
+    fn get_values(&self) -> &[Suggestion] {
+        if self.is_behind { &[] } else { self.menu.get_values() }
+    }
+
+    fn results_are_provisional(&self) -> bool {
+        self.menu.results_are_provisional()
+    }
+
+    fn is_awaiting_first_answer(&self) -> bool {
+        self.menu.is_awaiting_first_answer()
+    }
+
+    fn set_cursor_pos(&mut self, position: (u16, u16)) {
+        self.menu.set_cursor_pos(position);
+    }
+}

@@ -1,0 +1,53 @@
+//! What stands before a line.
+
+use std::borrow::Cow;
+
+use reedline::{Color, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus};
+
+use crate::cells;
+use crate::one_line;
+
+/// A prompt without a right side; further lines are indented to the first.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    text: String,
+    further: String,
+}
+
+impl Prompt {
+    pub(super) fn new(text: String) -> Self {
+        let text = one_line(&text);
+        let width = cells::width(&text);
+        Self { further: format!("{:>width$}", "… "), text }
+    }
+}
+
+impl reedline::Prompt for Prompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.text)
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _mode: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.further)
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        let found = match search.status {
+            PromptHistorySearchStatus::Passing => "",
+            PromptHistorySearchStatus::Failing => "nothing ",
+        };
+        Cow::Owned(format!("({found}earlier: {}) ", search.term))
+    }
+
+    fn get_prompt_color(&self) -> Color {
+        Color::Cyan
+    }
+}

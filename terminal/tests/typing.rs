@@ -1,0 +1,253 @@
+//! The editor in a pseudo-terminal: what a person sees while typing.
+//!
+//! The program in the terminal is this test itself: [`program`] is run again by the
+//! others, with what to be in its environment.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ikigai_terminal::editor::{History, Setup};
+use ikigai_terminal::finder::{self, Finder, Names};
+use ikigai_terminal::{Editor, Ended, Input, Look, Screen};
+use ikigai_terminal_testing::Terminal;
+use tempfile::TempDir;
+
+/// Reads lines and says what they were; some it obeys.
+#[test]
+#[ignore = "the program that the other tests run"]
+fn program() {
+    let setting = |name: &str| env::var(name).ok();
+    let look = Look::of(&std::io::stdout());
+    let screen = Screen::new(std::io::stdout(), look);
+    let tools: Names = Arc::new(|| vec!["file_read".to_owned()]);
+    let command = |name: &str, help: &str, arguments: Option<&Names>| finder::Command {
+        name: name.to_owned(),
+        help: help.to_owned(),
+        arguments: arguments.cloned(),
+    };
+    let commands =
+        vec![command("help", "what can be typed", None), command("tool", "a tool", Some(&tools))];
+    let documents: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
+    let workspace = env::current_dir().expect("a workspace");
+    let history = setting("HISTORY").map(|path| History::open(Path::new(&path), 100));
+    let mut editor = Editor::new(Setup {
+        prompt: setting("PROMPT").unwrap_or_else(|| "> ".to_owned()),
+        look,
+        screen: screen.clone(),
+        history: history.map(|history| history.expect("a history")),
+        unsaved: Some("/env ".to_owned()),
+        finder: Finder::new(workspace, commands, documents),
+    });
+    let printer = editor.printer();
+    let stopper = editor.stopper();
+    loop {
+        match editor.read().expect("a terminal") {
+            Input::Line(line) if line == "print" => {
+                printer.print("first above\nsecond above").expect("a prompt to come");
+            }
+            Input::Line(line) if line == "stop" => stopper.stop(),
+            Input::Line(line) if line == "call" => {
+                screen.text("Some **bold** text").expect("a screen");
+                screen.begin_call("1", "bash", "{}").expect("a screen");
+                let ended = Ended { duration: Duration::from_millis(5), size: 7, error: None };
+                screen.end_call("1", "bash", ended).expect("a screen");
+            }
+            Input::Line(line) => screen.line(&format!("got {line:?}")).expect("a screen"),
+            Input::Interrupted => screen.line("interrupted").expect("a screen"),
+            Input::End => break,
+        }
+    }
+    screen.line("ended").expect("a screen");
+}
+
+/// The program in a workspace of its own.
+struct Typing {
+    terminal: Terminal,
+    _workspace: TempDir,
+}
+
+fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
+    let workspace = TempDir::new().expect("a temporary directory");
+    fs::create_dir(workspace.path().join("src")).expect("a folder");
+    for name in ["src/main.rs", "a b.txt", ".hidden"] {
+        fs::write(workspace.path().join(name), "").expect("a file");
+    }
+    let mut command = Command::new(env::current_exe().expect("this test"));
+    command.args(["program", "--exact", "--ignored", "--nocapture", "--quiet"]);
+    command.current_dir(workspace.path()).envs(env.iter().copied());
+    let terminal = Terminal::start(&command, columns, 24);
+    Typing { terminal, _workspace: workspace }
+}
+
+/// A line of the screen that is a prompt and nothing else.
+fn is_asking(screen: &str, prompt: &str) -> bool {
+    screen.lines().last().is_some_and(|line| line.trim_end() == prompt)
+}
+
+#[test]
+fn lines_are_edited_and_read() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("helo\x1b[Dl\r");
+    terminal.wait_for(r#"got "hello""#);
+    terminal.send("one\\\rtwo\x1b\rthree\r");
+    terminal.wait_for(r#"got "one\ntwo\nthree""#);
+    terminal.send("\x1b[200~a\\\nb\rc\x1b[201~\r");
+    terminal.wait_for(r#"got "a\\\nb\nc""#);
+    terminal.send("\x04");
+    terminal.wait_for("ended");
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn ctrl_c_clears_first_and_is_told_then() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("some text");
+    terminal.wait_for("> some text");
+    terminal.send("\x03");
+    terminal.wait_until("there is another prompt", |screen| is_asking(screen, ">"));
+    assert!(!terminal.screen().contains("interrupted"));
+    terminal.send("\x03");
+    terminal.wait_for("interrupted");
+}
+
+#[test]
+fn files_documents_and_commands_are_offered() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("see @");
+    let screen = terminal.wait_for("src/main.rs");
+    assert!(screen.contains("a b.txt") && !screen.contains(".hidden"), "{screen}");
+    terminal.send("smain");
+    terminal.wait_until("only one is left", |screen| !screen.contains("a b.txt"));
+    terminal.send("\r");
+    terminal.wait_for("> see @src/main.rs");
+    terminal.send("@");
+    terminal.wait_for("a b.txt");
+    terminal.send("b.t");
+    terminal.wait_until("one is left", |screen| screen.matches("src/main.rs").count() == 1);
+    terminal.send("\r@@");
+    terminal.wait_for("blocks/decisions.md");
+    terminal.send("\r");
+    terminal.wait_for(r#"> see @src/main.rs @"a b.txt" @@blocks/decisions.md"#);
+    terminal.send("\r");
+    terminal.wait_for(r#"got "see @src/main.rs @\"a b.txt\" @@blocks/decisions.md "#);
+    terminal.send("/t");
+    terminal.wait_for("a tool");
+    terminal.send("\r");
+    terminal.wait_for("> /tool");
+    terminal.send("\t");
+    terminal.wait_for("file_read");
+    terminal.send("\r");
+    terminal.wait_for("> /tool file_read");
+    terminal.send("\r");
+    terminal.wait_for(r#"got "/tool file_read ""#);
+}
+
+#[test]
+fn nothing_is_offered_where_nothing_begins() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("me@");
+    terminal.send("example.org a/b");
+    let screen = terminal.wait_for("> me@example.org a/b");
+    assert!(!screen.contains("main.rs") && !screen.contains("NO RECORDS"), "{screen}");
+    terminal.send("\r");
+    terminal.wait_for(r#"got "me@example.org a/b""#);
+}
+
+#[test]
+fn what_is_printed_meanwhile_stands_above_the_prompt() {
+    let Typing { terminal, .. } = &mut start(80, &[("PROMPT", "世界> ")]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, "世界>"));
+    terminal.send("print\r");
+    let screen = terminal.wait_for("second above");
+    let screen = if is_asking(&screen, "世界>") {
+        screen
+    } else {
+        terminal.wait_until("the prompt is below", |screen| is_asking(screen, "世界>"))
+    };
+    assert!(screen.contains("first above\nsecond above\n世界>"), "{screen}");
+    terminal.send("ab\x1b[Dé");
+    terminal.wait_for("世界> aéb");
+    assert_eq!(terminal.cursor().0, 8, "the cursor is where the next character goes");
+}
+
+#[test]
+fn an_editor_is_stopped_from_elsewhere() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("stop\r");
+    terminal.wait_for("ended");
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn lines_are_kept_for_the_next_time_but_not_secrets() {
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("history");
+    let env = [("HISTORY", path.to_str().expect("UTF-8"))];
+    let Typing { terminal, .. } = &mut start(80, &env);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("remember me\r");
+    terminal.wait_for(r#"got "remember me""#);
+    terminal.send("/env KEY=secret\r");
+    terminal.wait_for("got \"/env");
+    assert_eq!(fs::read_to_string(&path).expect("a history"), "remember me\n");
+    let Typing { terminal, .. } = &mut start(80, &env);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("\x1b[A");
+    terminal.wait_for("> remember me");
+}
+
+#[test]
+fn a_resize_keeps_what_was_typed() {
+    let Typing { terminal, .. } = &mut start(200, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("some words");
+    terminal.wait_for("> some words");
+    terminal.resize(40, 12);
+    terminal.send(" more\r");
+    terminal.wait_for(r#"got "some words more""#);
+}
+
+#[test]
+fn colours_are_left_out_where_nobody_wants_them() {
+    let Typing { terminal, .. } = &mut start(80, &[("NO_COLOR", "1")]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("/h");
+    terminal.wait_for("what can be typed");
+    terminal.send("\x15call\r");
+    terminal.wait_for("✓ bash {} · 5 ms · 7 B");
+    let written = terminal.written();
+    assert!(written.contains("Some **bold** text"), "{written:?}");
+    let is_colour = |part: &&str| {
+        let (parameters, _) = part.split_once('m').unwrap_or(("", ""));
+        parameters
+            .split(';')
+            .any(|p| matches!(p.parse(), Ok(30..=37_u8 | 40..=47 | 38 | 48 | 90..=97)))
+            && parameters.chars().all(|c| c.is_ascii_digit() || c == ';')
+    };
+    assert_eq!(written.split("\x1b[").find(is_colour), None, "{written:?}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_nothing_but_lines() {
+    let Typing { terminal, .. } = &mut start(80, &[("TERM", "dumb")]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("one\\\r");
+    terminal.send("two\r");
+    terminal.wait_for(r#"got "one\ntwo""#);
+    terminal.send("call\r");
+    terminal.wait_for("✓ bash {} · 5 ms · 7 B");
+    terminal.send("print\r");
+    terminal.wait_for("first above\nsecond above");
+    terminal.send("\x04");
+    terminal.wait_for("ended");
+    assert!(!terminal.written().contains('\x1b'), "{:?}", terminal.written());
+}
