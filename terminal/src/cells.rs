@@ -16,18 +16,19 @@ pub(crate) fn truncated(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     let mut kept = String::new();
-    let mut taken = 1;
     for grapheme in text.graphemes(true) {
-        taken += width(grapheme);
-        if taken > room {
+        let end = kept.len();
+        kept.push_str(grapheme);
+        // Of the whole: what joins with its neighbour may take more than both alone.
+        if width(&kept) + 1 > room {
+            kept.truncate(end);
             break;
         }
-        kept.push_str(grapheme);
     }
     if room > 0 {
         kept.push('…');
     }
-    kept
+    if width(&kept) > room { String::new() } else { kept }
 }
 
 #[cfg(test)]

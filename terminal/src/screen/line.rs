@@ -95,17 +95,21 @@ impl Line {
         let name = cells::truncated(self.what.name(), room.saturating_sub(2));
         let rest = room.saturating_sub(2 + cells::width(&name));
         let tail = cells::truncated(&tail, rest);
-        let rest = rest - cells::width(&tail);
+        let rest = rest.saturating_sub(cells::width(&tail));
         let arguments = match cells::truncated(self.what.arguments(), rest.saturating_sub(1)) {
             // An ellipsis alone says nothing.
             short if short.is_empty() || short == "…" => String::new(),
             short => format!(" {short}"),
         };
-        let mark = cells::truncated(mark, room);
         let space = if name.is_empty() { "" } else { " " };
+        let plain = format!("{mark}{space}{name}{arguments}{tail}");
+        if cells::width(&plain) > room {
+            // Marks that join across the parts, or no room even for the first.
+            return cells::truncated(&plain, room);
+        }
         format!(
             "{}{space}{name}{}{}",
-            paint(style, &mark),
+            paint(style, mark),
             paint(FAINT, &arguments),
             paint(FAINT, &tail)
         )
