@@ -1,6 +1,7 @@
 //! Policy files: those of a workspace are anybody's.
 
-use ikigai::policy::{LayerKind, NewValue, PolicyError, fuzzing};
+use ikigai::policy::{LayerKind, NewValue, fuzzing};
+use ikigai::toml_file::FileError;
 
 /// A tool that no file of the corpus speaks of.
 const TOOL: &str = "granted_here";
@@ -33,7 +34,7 @@ pub(crate) fn run(data: &[u8]) {
     assert!(granted.contains(TOOL) && !revoked.contains(TOOL), "{granted}\n-- revoked:\n{revoked}");
 }
 
-fn check_refusal(error: &PolicyError, data: &[u8]) {
+fn check_refusal(error: &FileError, data: &[u8]) {
     assert!(!error.what.is_empty());
     assert!(!error.line().contains(char::is_control), "{:?}", error.line());
     let shown = error.to_string();

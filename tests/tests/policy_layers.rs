@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use ikigai::digest::Digest;
 use ikigai::policy::{
-    Assets, Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyError,
-    PolicyFiles, Profile, Request, Sandbox, Source,
+    Assets, Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyFiles,
+    Profile, Request, Sandbox, Source,
 };
+use ikigai::toml_file::FileError;
 use ikigai_tests::draw::Draw;
 use tempfile::TempDir;
 
@@ -47,7 +48,7 @@ impl Rig {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).expect("permitted");
     }
 
-    fn authority(&self) -> Result<Authority, PolicyError> {
+    fn authority(&self) -> Result<Authority, FileError> {
         let files = PolicyFiles {
             ceiling: Some(self.path(CEILING)),
             further_ceilings: Vec::new(),

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::policy::{Denial, PolicyError};
+use crate::policy::Denial;
+use crate::toml_file::FileError;
 
 /// The tool or the operation failed.
 pub(super) const FAILED: u8 = 1;
@@ -69,8 +70,8 @@ impl CliError {
     }
 }
 
-impl From<PolicyError> for CliError {
-    fn from(error: PolicyError) -> Self {
+impl From<FileError> for CliError {
+    fn from(error: FileError) -> Self {
         let hint = error.hint.clone();
         let error = Self::usage(error);
         hint.into_iter().fold(error, Self::hint)

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use super::decide;
 use super::decision::{Decision, Denial, Request, Source};
 use super::edit::NewKey;
-use super::error::PolicyError;
 use super::live::{FileInForce, Layers, Live, PolicyFiles};
 use super::propose::Proposal;
 use super::standard::SHELL;
 use super::{BackendChoice, LayerKind, LimitKey, Origin, Profile};
+use crate::toml_file::FileError;
 
 /// What is asked for on the command line, for this run alone. Never passes a
 /// ceiling.
@@ -54,7 +54,7 @@ impl Authority {
     /// # Errors
     ///
     /// A file cannot be used.
-    pub fn open(files: &PolicyFiles, flags: Flags, own: Vec<PathBuf>) -> Result<Self, PolicyError> {
+    pub fn open(files: &PolicyFiles, flags: Flags, own: Vec<PathBuf>) -> Result<Self, FileError> {
         Ok(Self {
             live: Live::open(files)?,
             flags,
@@ -128,7 +128,7 @@ impl Authority {
     /// # Errors
     ///
     /// The file, or what it would become, cannot be used.
-    pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, PolicyError> {
+    pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
         Proposal::grant(self.live.user_file()?, self.live.ground(), name, keys)
     }
 
@@ -138,7 +138,7 @@ impl Authority {
     /// # Errors
     ///
     /// The file cannot be used.
-    pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, PolicyError> {
+    pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
         Proposal::revoke(self.live.user_file()?, self.live.ground(), name)
     }
 

@@ -7,11 +7,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::error::PolicyError;
 use super::rule::LayerKind;
 use super::{Backend, Grant, Origin, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
+use crate::toml_file::FileError;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,7 @@ impl Denial {
         self
     }
 
-    pub(super) fn of_file(problem: &PolicyError) -> Self {
+    pub(super) fn of_file(problem: &FileError) -> Self {
         Self { reason: problem.line(), hint: None, source: None }
     }
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
-use super::error::PolicyError;
 use super::parse::{self, Ground};
 use super::rule::{Layer, LayerKind};
 use crate::places;
+use crate::toml_file::FileError;
 
 /// More than any policy needs, in bytes.
 const MOST: u64 = 1 << 20;
@@ -66,7 +66,7 @@ pub struct FileInForce {
     /// Whether there is one.
     pub exists: bool,
     /// Why it is not in force as it stands; what it said before is.
-    pub problem: Option<PolicyError>,
+    pub problem: Option<FileError>,
 }
 
 /// All layers as they are at one moment.
@@ -101,7 +101,7 @@ struct Seen {
     identity: Option<Identity>,
     layer: Arc<Layer>,
     exists: bool,
-    problem: Option<PolicyError>,
+    problem: Option<FileError>,
 }
 
 /// What changes when a file does, or who may write to it.
@@ -113,7 +113,7 @@ enum Identity {
 
 impl Live {
     /// Reads all files.
-    pub(super) fn open(files: &PolicyFiles) -> Result<Self, PolicyError> {
+    pub(super) fn open(files: &PolicyFiles) -> Result<Self, FileError> {
         let ground = Ground { workspace: files.workspace.clone(), home: files.home.clone() };
         let standing = files
             .ceiling
@@ -149,7 +149,7 @@ impl Live {
     /// # Errors
     ///
     /// A ceiling cannot be used.
-    pub(super) fn current(&self) -> Result<Layers, PolicyError> {
+    pub(super) fn current(&self) -> Result<Layers, FileError> {
         for file in self.files() {
             file.look(&self.ground);
         }
@@ -174,16 +174,16 @@ impl Live {
     }
 
     /// Where the user's file is, or would be.
-    pub(super) fn user_file(&self) -> Result<&Path, PolicyError> {
+    pub(super) fn user_file(&self) -> Result<&Path, FileError> {
         let missing = || {
-            PolicyError::whole(Path::new(places::POLICY), "there is no home to keep a policy in")
+            FileError::whole(Path::new(places::POLICY), "there is no home to keep a policy in")
                 .hint("name a file with --policy")
         };
         Ok(&self.user.as_ref().ok_or_else(missing)?.path)
     }
 
     /// What is wrong with files that are not in force as they stand.
-    pub(super) fn problems(&self) -> Vec<(LayerKind, PolicyError)> {
+    pub(super) fn problems(&self) -> Vec<(LayerKind, FileError)> {
         let problem = |file: &Watched| Some((file.kind, file.seen().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
@@ -247,8 +247,8 @@ impl Watched {
         }
     }
 
-    fn read(&self, ground: &Ground) -> Result<Option<Layer>, PolicyError> {
-        let refused = |what: String| PolicyError::whole(&self.path, what);
+    fn read(&self, ground: &Ground) -> Result<Option<Layer>, FileError> {
+        let refused = |what: String| FileError::whole(&self.path, what);
         let (file, metadata) = match places::open_regular(&self.path) {
             Ok(opened) => opened,
             Err(error) if is_missing(&error) && !self.must_exist => return Ok(None),
@@ -293,14 +293,11 @@ impl Watched {
     }
 
     /// Whoever may write a policy decides what tools may do.
-    fn check_writers(&self, file: &Metadata) -> Result<(), PolicyError> {
+    fn check_writers(&self, file: &Metadata) -> Result<(), FileError> {
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = dir.unwrap_or(Path::new("."));
         let dir_metadata = fs::metadata(dir).map_err(|error| {
-            PolicyError::whole(
-                &self.path,
-                format!("is in a directory that cannot be read: {error}"),
-            )
+            FileError::whole(&self.path, format!("is in a directory that cannot be read: {error}"))
         })?;
         let sticky = dir_metadata.mode() & STICKY != 0;
         for (path, metadata, name) in
@@ -310,13 +307,13 @@ impl Watched {
             if !((self.owner)(metadata.uid()) || (is_dir && sticky)) {
                 let what =
                     format!("is refused: {name} belongs to another user (id {})", metadata.uid());
-                return Err(PolicyError::whole(&self.path, what)
+                return Err(FileError::whole(&self.path, what)
                     .hint("whoever owns a policy decides what tools may do"));
             }
             if metadata.mode() & OTHERS_WRITE != 0 && !(is_dir && sticky) {
                 let mode = metadata.mode() & 0o7777;
                 let what = format!("is refused: others may write to {name} (mode {mode:04o})");
-                return Err(PolicyError::whole(&self.path, what)
+                return Err(FileError::whole(&self.path, what)
                     .hint(format!("chmod go-w {}", quoted(&path.to_string_lossy()))));
             }
         }

@@ -7,16 +7,16 @@ use std::str::FromStr;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{Access, DIRS_VARIABLE};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::error::{Lines, PolicyError, Spot, printable};
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
 use super::standard::STORE_VARIABLE;
 use super::{Assets, BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
 use crate::limits;
-use crate::nearest::nearest;
+use crate::toml_file::{
+    FileError, Item, Pair, TomlFile, article, did_you_mean, kind_of, pairs, printable,
+};
 
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";
@@ -40,65 +40,34 @@ pub(super) fn parse(
     path: &Path,
     text: &[u8],
     ground: &Ground,
-) -> Result<Layer, PolicyError> {
-    let lines = Lines::of(text);
-    let text = std::str::from_utf8(text).map_err(|error| {
-        let at = error.valid_up_to();
-        PolicyError::at(path, &lines, &(at..at + 1), "is not UTF-8")
-    })?;
-    let table = DeTable::parse(text).map_err(|error| {
-        let span = error.span().unwrap_or(text.len()..text.len());
-        PolicyError::at(path, &lines, &span, error.message())
-    })?;
-    Reader { kind, path, lines, ground }.file(table.get_ref())
-}
-
-/// A value and its place.
-type Item<'t> = Spanned<DeValue<'t>>;
-
-/// A key, its place, and its value.
-struct Pair<'a, 't> {
-    key: &'a str,
-    place: Range<usize>,
-    item: &'a Item<'t>,
-}
-
-/// The pairs of a table in the order of the file, so that the first mistake is told
-/// first.
-fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
-    let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
-        let text: &'a std::borrow::Cow<'t, str> = key.get_ref();
-        Pair { key: text, place: key.span(), item }
-    };
-    let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
-    pairs.sort_by_key(|pair| pair.place.start);
-    pairs
+) -> Result<Layer, FileError> {
+    let (file, table) = TomlFile::parse(path, text)?;
+    Reader { kind, file, ground }.file(table.get_ref())
 }
 
 struct Reader<'a> {
     kind: LayerKind,
-    path: &'a Path,
-    lines: Lines<'a>,
+    file: TomlFile<'a>,
     ground: &'a Ground,
 }
 
-type Read<T> = Result<T, PolicyError>;
+type Read<T> = Result<T, FileError>;
 
 impl Reader<'_> {
     fn file(&self, table: &DeTable<'_>) -> Read<Layer> {
-        let mut layer = Layer::silent(self.kind, self.path);
+        let mut layer = Layer::silent(self.kind, self.file.path());
         for Pair { key, place, item } in pairs(table) {
             match key {
                 "profile" => layer.profile = Some(self.word(key, item, &Profile::WORDS)?),
                 "tools" => self.tools(item, &mut layer)?,
-                _ => return Err(self.unknown(&place, key, FILE_KEYS)),
+                _ => return Err(self.file.unknown(&place, key, FILE_KEYS)),
             }
         }
         Ok(layer)
     }
 
     fn tools(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
-        let table = self.table("tools", item)?;
+        let table = self.file.table("tools", item)?;
         for Pair { key: name, place, item } in pairs(table) {
             if name == EVERY {
                 layer.every = Some(self.entry(name, item, place)?);
@@ -107,7 +76,7 @@ impl Reader<'_> {
                 layer.tools.insert(name.to_owned(), entry);
             } else {
                 let what = format!("`{name}` is no name of a tool");
-                let error = self.fail(&place, what);
+                let error = self.file.fail(&place, what);
                 let meant = name.replace('-', "_");
                 return Err(if is_tool_name(&meant) {
                     error.hint(format!("tools are named with underscores: `{meant}`"))
@@ -120,12 +89,12 @@ impl Reader<'_> {
     }
 
     fn entry(&self, name: &str, item: &Item<'_>, place: Range<usize>) -> Read<Entry> {
-        let table = self.table(name, item)?;
-        let mut entry = Entry { spot: self.spot(&place), ..Entry::default() };
+        let table = self.file.table(name, item)?;
+        let mut entry = Entry { spot: self.file.spot(&place), ..Entry::default() };
         for Pair { key, place, item } in pairs(table) {
             if name == EVERY && matches!(key, "backend" | "sha256") {
                 let what = format!("`{key}` is of one tool and cannot be said of every one");
-                return Err(self.fail(&place, what));
+                return Err(self.file.fail(&place, what));
             }
             match key {
                 "backend" => entry.backend = Some(self.word(key, item, &BackendChoice::WORDS)?),
@@ -136,7 +105,7 @@ impl Reader<'_> {
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
                 "assets" => entry.assets = Some(self.word(key, item, &Assets::WORDS)?),
                 "limits" => entry.limits = self.limits(item)?,
-                _ => return Err(self.unknown(&place, key, TOOL_KEYS)),
+                _ => return Err(self.file.unknown(&place, key, TOOL_KEYS)),
             }
         }
         Ok(entry)
@@ -152,7 +121,7 @@ impl Reader<'_> {
         // through when a call is decided.
         let named = rules.iter().map(|rule| (rule.access, rule.path.as_path()));
         if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
-            return Err(self.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
+            return Err(self.file.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
         }
         Ok(At { value: rules, spot })
     }
@@ -163,14 +132,17 @@ impl Reader<'_> {
             Some(("rw", spelled)) => (Access::ReadWrite, spelled),
             _ => {
                 let what = format!("`{text}` begins with neither `ro:` nor `rw:`");
-                return Err(self.fail(span, what).hint(format!("to read it, write `ro:{text}`")));
+                return Err(self
+                    .file
+                    .fail(span, what)
+                    .hint(format!("to read it, write `ro:{text}`")));
             }
         };
         if spelled.is_empty() || spelled.contains(['\n', '\0']) {
-            return Err(self.fail(span, "is no path of a directory that can be granted"));
+            return Err(self.file.fail(span, "is no path of a directory that can be granted"));
         }
         let (path, within) = self.absolute(spelled, span)?;
-        let spot = self.spot(span);
+        let spot = self.file.spot(span);
         Ok(DirRule { access, path, within, spelled: spelled.to_owned(), spot })
     }
 
@@ -178,7 +150,7 @@ impl Reader<'_> {
     fn absolute(&self, spelled: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
         if spelled == "~" || spelled.starts_with("~/") {
             let home = self.ground.home.as_ref();
-            let home = home.ok_or_else(|| self.fail(span, "there is no home for `~`"))?;
+            let home = home.ok_or_else(|| self.file.fail(span, "there is no home for `~`"))?;
             return Ok((home.join(spelled.trim_start_matches(['~', '/'])), false));
         }
         if Path::new(spelled).is_absolute() {
@@ -191,7 +163,10 @@ impl Reader<'_> {
                 Component::Normal(name) => path.push(name),
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
                     let what = format!("`{spelled}` leads out of the workspace");
-                    return Err(self.fail(span, what).hint("write an absolute path, or `~/…`"));
+                    return Err(self
+                        .file
+                        .fail(span, what)
+                        .hint("write an absolute path, or `~/…`"));
                 }
             }
         }
@@ -200,7 +175,7 @@ impl Reader<'_> {
 
     fn net(&self, item: &Item<'_>) -> Read<At<Net>> {
         let one = |reader: &Self, text: &str, span: &Range<usize>| {
-            Net::parse([text]).map_err(|what| reader.fail(span, what))
+            Net::parse([text]).map_err(|what| reader.file.fail(span, what))
         };
         let nets = self.list("net", item, one)?;
         let mut net = Net::default();
@@ -212,24 +187,24 @@ impl Reader<'_> {
     }
 
     fn digest(&self, text: &str, span: &Range<usize>) -> Read<Digest> {
-        Digest::from_str(text).map_err(|error| self.fail(span, error.to_string()))
+        Digest::from_str(text).map_err(|error| self.file.fail(span, error.to_string()))
     }
 
     fn variable(&self, text: &str, span: &Range<usize>) -> Read<String> {
-        check_variable(text).map_err(|what| self.fail(span, what))?;
+        check_variable(text).map_err(|what| self.file.fail(span, what))?;
         Ok(text.to_owned())
     }
 
     fn limits(&self, item: &Item<'_>) -> Read<LimitRules> {
-        let table = self.table("limits", item)?;
+        let table = self.file.table("limits", item)?;
         let mut rules = LimitRules::new();
         for Pair { key: name, place, item } in pairs(table) {
             let Some(key) = LimitKey::ALL.into_iter().find(|key| key.as_str() == name) else {
-                return Err(self.unknown(&place, name, &LimitKey::ALL.map(LimitKey::as_str)));
+                return Err(self.file.unknown(&place, name, &LimitKey::ALL.map(LimitKey::as_str)));
             };
             let span = item.span();
-            let value = self.limit(key, item).map_err(|what| self.fail(&span, what))?;
-            rules.insert(key, At { value, spot: self.spot(&span) });
+            let value = self.limit(key, item).map_err(|what| self.file.fail(&span, what))?;
+            rules.insert(key, At { value, spot: self.file.spot(&span) });
         }
         Ok(rules)
     }
@@ -262,12 +237,12 @@ impl Reader<'_> {
         };
         let Some(text) = item.get_ref().as_str() else {
             let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
-            return Err(self.fail(&span, what));
+            return Err(self.file.fail(&span, what));
         };
         match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => Ok(At { value: *value, spot: self.spot(&span) }),
+            Some((_, value)) => Ok(At { value: *value, spot: self.file.spot(&span) }),
             None => {
-                let error = self.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
+                let error = self.file.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
                 Err(did_you_mean(error, text, words.iter().map(|(word, _)| *word)))
             }
         }
@@ -282,7 +257,7 @@ impl Reader<'_> {
         let span = item.span();
         let list = item.get_ref().as_array().ok_or_else(|| {
             let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
-            let error = self.fail(&span, what);
+            let error = self.file.fail(&span, what);
             match item.get_ref().as_str() {
                 Some(text) => error.hint(format!("write [{text:?}]")),
                 None => error,
@@ -293,34 +268,11 @@ impl Reader<'_> {
             let span = value.span();
             let text = value.get_ref().as_str().ok_or_else(|| {
                 let kind = article(value.get_ref().type_str());
-                self.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
+                self.file.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
             })?;
             values.push(one(self, text, &span)?);
         }
-        Ok(At { value: values, spot: self.spot(&span) })
-    }
-
-    fn table<'a, 't>(&self, key: &str, item: &'a Item<'t>) -> Read<&'a DeTable<'t>> {
-        item.get_ref().as_table().ok_or_else(|| {
-            let what = format!("`{key}` is {} where a table belongs", kind_of(item));
-            self.fail(&item.span(), what)
-        })
-    }
-
-    fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> PolicyError {
-        let error = self.fail(place, format!("unknown key `{key}`"));
-        match nearest(key, known.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint(format!("known here are {}", known.join(", "))),
-        }
-    }
-
-    fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> PolicyError {
-        PolicyError::at(self.path, &self.lines, span, what)
-    }
-
-    fn spot(&self, span: &Range<usize>) -> Spot {
-        self.lines.spot(span.start)
+        Ok(At { value: values, spot: self.file.spot(&span) })
     }
 }
 
@@ -392,24 +344,4 @@ fn is_tool_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(is_start)
         && name.chars().all(|c| is_start(c) || c.is_ascii_digit())
-}
-
-fn did_you_mean<'a>(
-    error: PolicyError,
-    text: &str,
-    words: impl Iterator<Item = &'a str>,
-) -> PolicyError {
-    match nearest(text, words) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error,
-    }
-}
-
-fn kind_of(item: &Item<'_>) -> String {
-    article(item.get_ref().type_str())
-}
-
-fn article(kind: &str) -> String {
-    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
-    format!("{} {kind}", if vowel { "an" } else { "a" })
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 
 use super::edit::{self, NewKey, Unchangeable};
-use super::error::PolicyError;
 use super::parse::{self, Ground};
 use super::rule::{Entry, Layer, LayerKind};
 use crate::places;
+use crate::toml_file::FileError;
 
 /// What the file is to become. Nothing is written yet.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Proposal {
         ground: &Ground,
         name: &str,
         keys: &[NewKey],
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, FileError> {
         Self::new(path, ground, name, |text| edit::set(text, name, keys))
     }
 
@@ -39,7 +39,7 @@ impl Proposal {
         path: &Path,
         ground: &Ground,
         name: &str,
-    ) -> Result<Option<Self>, PolicyError> {
+    ) -> Result<Option<Self>, FileError> {
         let proposal = Self::new(path, ground, name, |text| edit::remove(text, name))?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
@@ -49,9 +49,9 @@ impl Proposal {
         ground: &Ground,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, FileError> {
         let before = read(path)
-            .map_err(|error| PolicyError::whole(path, format!("cannot be read: {error}")))?;
+            .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
         Self::of(before, path, ground, name, edit)
     }
 
@@ -61,16 +61,16 @@ impl Proposal {
         ground: &Ground,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, FileError> {
         let unchangeable = || {
-            PolicyError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
+            FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), ground);
         let old = parse(&before)?;
         let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
         // Where it would have stood is no place in the file.
-        let new = parse(&after).map_err(|error| PolicyError::whole(path, error.what))?;
+        let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
         if words(&old, name) != words(&new, name) {
             return Err(unchangeable());
@@ -118,10 +118,10 @@ pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
     use super::super::edit::{self, NewKey};
-    use super::super::error::PolicyError;
     use super::super::parse::{self, Ground};
     use super::super::rule::LayerKind;
     use super::Proposal;
+    use crate::toml_file::FileError;
 
     fn place() -> (&'static Path, Ground) {
         let ground = Ground { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
@@ -133,7 +133,7 @@ pub mod fuzzing {
     /// # Errors
     ///
     /// It is refused.
-    pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), PolicyError> {
+    pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
         let (path, ground) = place();
         parse::parse(kind, path, text, &ground).map(drop)
     }
@@ -144,7 +144,7 @@ pub mod fuzzing {
     /// # Errors
     ///
     /// It cannot be changed.
-    pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], PolicyError> {
+    pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
         let (path, ground) = place();
         let set = |text: &str| edit::set(text, name, keys);
         let granted = Proposal::of(text.to_owned(), path, &ground, name, set)?.after;

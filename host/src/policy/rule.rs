@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ikigai_protocol::Access;
 
-use super::error::Spot;
 use super::{Assets, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
+use crate::toml_file::Spot;
 
 /// Whose words a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

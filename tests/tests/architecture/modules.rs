@@ -12,6 +12,7 @@ use std::path::Path;
 /// each other; a module may use those of lower rows.
 const LAYERS: &[&[&str]] = &[
     &["digest", "limits", "nearest", "places"],
+    &["toml_file"],
     &["policy"],
     &["exec"],
     &["audit", "registry"],

@@ -1,4 +1,4 @@
-//! What is wrong with a policy file, and where.
+//! What is wrong with a file, and where.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,20 +16,20 @@ pub struct Spot {
 /// Where the lines of a text begin, so that a place in it is found without reading
 /// all that is before.
 #[derive(Clone, Debug)]
-pub(super) struct Lines<'t> {
+pub(crate) struct Lines<'t> {
     text: &'t [u8],
     starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    pub(super) fn of(text: &'t [u8]) -> Self {
+    pub(crate) fn of(text: &'t [u8]) -> Self {
         let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let after = newlines.map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
     /// Where the byte `offset` is; the end of the text if it is beyond.
-    pub(super) fn spot(&self, offset: usize) -> Spot {
+    pub(crate) fn spot(&self, offset: usize) -> Spot {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
@@ -49,11 +49,11 @@ fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// A policy file that cannot be used. Shown with the line that is wrong, a mark
+/// A file that cannot be used. Shown with the line that is wrong, a mark
 /// under it, and never with a control character of the file, which may be
 /// anybody's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyError {
+pub struct FileError {
     /// The file.
     pub path: PathBuf,
     /// Where in it; nothing where the file as a whole is refused.
@@ -65,15 +65,15 @@ pub struct PolicyError {
     excerpt: Option<String>,
 }
 
-impl PolicyError {
+impl FileError {
     /// The file as a whole is refused.
-    pub(super) fn whole(path: &Path, what: impl Into<String>) -> Self {
+    pub(crate) fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
         Self { path: path.to_owned(), spot: None, what, hint: None, excerpt: None }
     }
 
     /// What is wrong stands at `span` of the text.
-    pub(super) fn at(
+    pub(crate) fn at(
         path: &Path,
         lines: &Lines<'_>,
         span: &Range<usize>,
@@ -85,7 +85,7 @@ impl PolicyError {
     }
 
     #[must_use]
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(printable(&hint.into()));
         self
     }
@@ -106,9 +106,9 @@ impl PolicyError {
     }
 }
 
-impl std::error::Error for PolicyError {}
+impl std::error::Error for FileError {}
 
-impl fmt::Display for PolicyError {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = Self { hint: None, ..self.clone() };
         f.write_str(&bare.line())?;
@@ -137,6 +137,6 @@ fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
 }
 
 /// Without what would move the cursor of a terminal.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

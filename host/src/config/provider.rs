@@ -1,0 +1,273 @@
+//! How a provider is reached: its address, its key, its model, and where each was said.
+//!
+//! Owns the variables of the vendors' own programs, which are above the files. A key is
+//! asked for when a request is about to be sent and not before, because a command that
+//! gives it may ask a person.
+
+use std::fmt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ikigai_provider::{Endpoint, Key, Provider};
+use thiserror::Error;
+
+use super::{Config, Setting};
+use crate::limits;
+
+/// How long a connection may take to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a provider may say nothing: models think for minutes before the first word.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Where a value was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// In a variable of this name.
+    Variable(&'static str),
+    /// In a file.
+    File(&'a Setting),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => f.write_str(name),
+            Self::File(Setting { path, spot, .. }) => {
+                write!(f, "{}:{}", path.display(), spot.line)
+            }
+            Self::Nowhere => f.write_str("default"),
+        }
+    }
+}
+
+/// A key that could not be had.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// The command could not be started.
+    #[error("`key_command` of `{provider}` cannot be started")]
+    Start {
+        /// Whose key it gives.
+        provider: Provider,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The command failed.
+    #[error("`key_command` of `{provider}` failed ({status})")]
+    Failed {
+        /// Whose key it gives.
+        provider: Provider,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
+    /// It printed nothing, or more than a key.
+    #[error("`key_command` of `{provider}` printed no key: one line is expected")]
+    NoKey {
+        /// Whose key it gives.
+        provider: Provider,
+    },
+}
+
+/// The variable that holds the key of a provider.
+#[must_use]
+pub const fn key_variable(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi | Provider::OpenAiChat => "OPENAI_API_KEY",
+        Provider::Anthropic => "ANTHROPIC_API_KEY",
+        Provider::Google => "GEMINI_API_KEY",
+    }
+}
+
+/// The variable that holds the address of a provider.
+#[must_use]
+pub const fn base_url_variable(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi | Provider::OpenAiChat => "OPENAI_BASE_URL",
+        Provider::Anthropic => "ANTHROPIC_BASE_URL",
+        Provider::Google => "GEMINI_BASE_URL",
+    }
+}
+
+/// What the environment says.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The environment of this process; an empty variable says nothing.
+#[must_use]
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Config {
+    /// The address of a provider, where another than its own was said.
+    #[must_use]
+    pub fn base_url(
+        &self,
+        provider: Provider,
+        environment: Environment<'_>,
+    ) -> (Option<String>, Said<'_>) {
+        let variable = base_url_variable(provider);
+        match (environment(variable), self.of_provider(provider, "base_url")) {
+            (Some(value), _) => (Some(value), Said::Variable(variable)),
+            (None, Some(setting)) => (Some(setting.value.clone()), Said::File(setting)),
+            (None, None) => (None, Said::Nowhere),
+        }
+    }
+
+    /// The model that a file names for a provider.
+    #[must_use]
+    pub fn model_of(&self, provider: Provider) -> Option<&Setting> {
+        self.of_provider(provider, "model")
+    }
+
+    /// Where the key of a provider is from; nothing is run for it.
+    #[must_use]
+    pub fn key_source(&self, provider: Provider, environment: Environment<'_>) -> Said<'_> {
+        let variable = key_variable(provider);
+        match (environment(variable), self.of_provider(provider, "key_command")) {
+            (Some(_), _) => Said::Variable(variable),
+            (None, Some(setting)) => Said::File(setting),
+            (None, None) => Said::Nowhere,
+        }
+    }
+
+    /// The provider that is meant where none was named: the only one for which there is a
+    /// key. `openai-chat` is never meant, it has the key of `openai`.
+    #[must_use]
+    pub fn only_provider(&self, environment: Environment<'_>) -> Option<Provider> {
+        let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
+        let has_key = |it: &Provider| self.key_source(*it, environment) != Said::Nowhere;
+        let mut found = candidates.into_iter().filter(has_key);
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// How a provider is reached. Runs `key_command` where no variable holds the key, and
+    /// waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The command gives no key.
+    pub fn endpoint(
+        &self,
+        provider: Provider,
+        environment: Environment<'_>,
+    ) -> Result<Endpoint, KeyError> {
+        let key = match self.key_source(provider, environment) {
+            Said::Variable(name) => environment(name).map(|key| Key::new(&key)),
+            Said::File(command) => Some(key_of(provider, &command.value)?),
+            Said::Nowhere => None,
+        };
+        let timeout = |key, default| {
+            let setting = self.of_provider(provider, key);
+            // Checked when the file was read.
+            setting.and_then(|it| limits::parse_timeout(&it.value).ok()).unwrap_or(default)
+        };
+        Ok(Endpoint {
+            provider,
+            base_url: self.base_url(provider, environment).0,
+            key,
+            connect_timeout: timeout("connect_timeout", CONNECT_TIMEOUT),
+            silence: timeout("silence_timeout", SILENCE_TIMEOUT),
+        })
+    }
+}
+
+/// Whether a value of a provider can be used; the text says why not.
+pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "connect_timeout" | "silence_timeout" => {
+            limits::parse_timeout(value).map(drop).map_err(|what| format!("`{value}` {what}"))
+        }
+        "base_url" => match url::Url::parse(value) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
+            _ => Err(format!("`{value}` is no address: `https://HOST/…` is expected")),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// What a command prints, run by the shell as the user's own words are. It may ask: it has
+/// the terminal.
+fn key_of(provider: Provider, command: &str) -> Result<Key, KeyError> {
+    #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
+    let output = Command::new("/bin/sh")
+        .args(["-c", command])
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|source| KeyError::Start { provider, source })?;
+    if !output.status.success() {
+        return Err(KeyError::Failed { provider, status: output.status });
+    }
+    let key = std::str::from_utf8(&output.stdout).unwrap_or_default().trim();
+    if key.is_empty() || key.contains(char::is_whitespace) {
+        return Err(KeyError::NoKey { provider });
+    }
+    Ok(Key::new(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("config.toml");
+        std::fs::write(&path, text).expect("a file");
+        let mut config = Config::default();
+        config.add(&path, Some(Path::new("/"))).expect("a configuration");
+        config
+    }
+
+    fn no_variable(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn a_variable_is_above_the_file() {
+        let config = config(
+            "[providers.anthropic]\nbase_url = \"http://file\"\nkey_command = \"exit 1\"\n\
+             silence_timeout = \"7s\"",
+        );
+        let environment = |name: &str| match name {
+            "ANTHROPIC_API_KEY" => Some(" from-variable \n".to_owned()),
+            "ANTHROPIC_BASE_URL" => Some("http://variable".to_owned()),
+            _ => None,
+        };
+        let endpoint = config.endpoint(Provider::Anthropic, &environment).expect("an endpoint");
+        assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
+        assert_eq!(endpoint.key, Some(Key::new("from-variable")));
+        assert_eq!(endpoint.silence, Duration::from_secs(7));
+        assert_eq!(endpoint.connect_timeout, CONNECT_TIMEOUT);
+        let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
+        assert_eq!(url.as_deref(), Some("http://file"));
+        assert!(said.to_string().ends_with("config.toml:2"), "{said}");
+    }
+
+    #[test]
+    fn a_command_gives_the_key_or_says_why_not() {
+        let key = |command: &str| {
+            let config = config(&format!("[providers.google]\nkey_command = {command:?}"));
+            config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
+        };
+        assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
+        for (command, told) in
+            [("exit 3", "exit status: 3"), ("true", "no key"), ("echo a b", "no key")]
+        {
+            let error = key(command).expect_err("no key").to_string();
+            assert!(error.contains(told) && error.contains("`google`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_provider_is_meant_where_only_one_has_a_key() {
+        let openai = |name: &str| (name == "OPENAI_API_KEY").then(|| "k".to_owned());
+        assert_eq!(config("").only_provider(&openai), Some(Provider::OpenAi));
+        assert_eq!(config("").only_provider(&no_variable), None);
+        let two = config("[providers.google]\nkey_command = \"echo k\"");
+        assert_eq!(two.only_provider(&no_variable), Some(Provider::Google));
+        assert_eq!(two.only_provider(&openai), None);
+    }
+}

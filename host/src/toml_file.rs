@@ -1,0 +1,119 @@
+//! Settings that people write in TOML: read strictly, and every mistake told with its
+//! place.
+//!
+//! Owns how a file is opened, what is told of a mistake, and the kinds of values. What a
+//! key means is the affair of whoever reads it.
+
+mod error;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+pub use error::{FileError, Spot};
+pub(crate) use error::{Lines, printable};
+
+use crate::nearest::nearest;
+
+/// A value and its place.
+pub(crate) type Item<'t> = Spanned<DeValue<'t>>;
+
+/// A key, its place, and its value.
+pub(crate) struct Pair<'a, 't> {
+    pub(crate) key: &'a str,
+    pub(crate) place: Range<usize>,
+    pub(crate) item: &'a Item<'t>,
+}
+
+/// The pairs of a table in the order of the file, so that the first mistake is told
+/// first.
+pub(crate) fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
+    let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
+        let text: &'a Cow<'t, str> = key.get_ref();
+        Pair { key: text, place: key.span(), item }
+    };
+    let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
+    pairs.sort_by_key(|pair| pair.place.start);
+    pairs
+}
+
+/// A file while it is read: what its mistakes are told with.
+pub(crate) struct TomlFile<'a> {
+    path: &'a Path,
+    lines: Lines<'a>,
+}
+
+impl<'a> TomlFile<'a> {
+    /// The table that the text of a file is.
+    pub(crate) fn parse(
+        path: &'a Path,
+        text: &'a [u8],
+    ) -> Result<(Self, Spanned<DeTable<'a>>), FileError> {
+        let lines = Lines::of(text);
+        let text = std::str::from_utf8(text).map_err(|error| {
+            let at = error.valid_up_to();
+            FileError::at(path, &lines, &(at..at + 1), "is not UTF-8")
+        })?;
+        let table = DeTable::parse(text).map_err(|error| {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            FileError::at(path, &lines, &span, error.message())
+        })?;
+        Ok((Self { path, lines }, table))
+    }
+
+    pub(crate) fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    pub(crate) fn table<'b, 't>(
+        &self,
+        key: &str,
+        item: &'b Item<'t>,
+    ) -> Result<&'b DeTable<'t>, FileError> {
+        item.get_ref().as_table().ok_or_else(|| {
+            let what = format!("`{key}` is {} where a table belongs", kind_of(item));
+            self.fail(&item.span(), what)
+        })
+    }
+
+    pub(crate) fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> FileError {
+        let error = self.fail(place, format!("unknown key `{key}`"));
+        match nearest(key, known.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint(format!("known here are {}", known.join(", "))),
+        }
+    }
+
+    pub(crate) fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> FileError {
+        FileError::at(self.path, &self.lines, span, what)
+    }
+
+    pub(crate) fn spot(&self, span: &Range<usize>) -> Spot {
+        self.lines.spot(span.start)
+    }
+}
+
+/// Adds the nearest of `words`, if one is near.
+pub(crate) fn did_you_mean<'a>(
+    error: FileError,
+    text: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> FileError {
+    match nearest(text, words) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}
+
+/// The kind of a value, with its article.
+pub(crate) fn kind_of(item: &Item<'_>) -> String {
+    article(item.get_ref().type_str())
+}
+
+pub(crate) fn article(kind: &str) -> String {
+    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {kind}", if vowel { "an" } else { "a" })
+}
