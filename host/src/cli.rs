@@ -7,10 +7,13 @@ mod asset;
 mod audit;
 mod call;
 mod check;
+mod config;
 mod decided;
 mod doctor;
 mod error;
+mod layers;
 mod list;
+mod model;
 mod options;
 mod policy;
 mod precompile;
@@ -73,6 +76,9 @@ enum Command {
     ///
     /// Exits 1 if policy requires what the machine does not give.
     Doctor(doctor::Arguments),
+    /// See what is configured
+    #[command(subcommand)]
+    Config(config::Command),
     /// Print completions for a shell
     Completions {
         /// The shell to complete for
@@ -112,13 +118,9 @@ enum ToolCommand {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match layers::read() {
         Ok(cli) => cli,
-        Err(error) => {
-            // A failure to print help leaves nothing to tell it to.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(error::USAGE));
-        }
+        Err(code) => return ExitCode::from(code),
     };
     log_to_stderr(cli.options.verbose);
     native::outlive_file_size_limit();
@@ -145,6 +147,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Policy(command) => block_on(policy::run(options, command)),
+        Command::Config(command) => block_on(config::run(options, command)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);

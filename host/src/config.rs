@@ -78,6 +78,14 @@ pub struct Setting {
     pub spot: Spot,
 }
 
+impl Setting {
+    /// Its file and line, for a person.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.path.display(), self.spot.line)
+    }
+}
+
 /// What the files say.
 #[derive(Clone, Debug, Default)]
 pub struct Config {

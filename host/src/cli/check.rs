@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
+use ikigai_protocol::ToolSchema;
+use ikigai_provider::{Loss, Provider, translate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -122,6 +124,25 @@ fn check_schema(findings: &mut Vec<Finding>, path: &Path, tool: &Tool) {
         let text = format!("no description: {}", silent.join(", "));
         finding("parameters", Verdict::Doubtful, text)
     });
+    findings.extend(Provider::ALL.map(|provider| offered(provider, &tool.schema)));
+}
+
+/// What a provider is told of a tool otherwise than the tool says it.
+fn offered(provider: Provider, schema: &ToolSchema) -> Finding {
+    match translate(provider, schema) {
+        Err(reason) => {
+            let text = format!("cannot be offered: {reason}");
+            finding(provider.as_str(), Verdict::Doubtful, text)
+        }
+        Ok(translation) if translation.losses.is_empty() => {
+            finding(provider.as_str(), Verdict::Good, "told as it is")
+        }
+        Ok(translation) => {
+            let losses: Vec<String> = translation.losses.iter().map(Loss::to_string).collect();
+            // The tool works there all the same, so this is no fault of it.
+            finding(provider.as_str(), Verdict::Good, losses.join("; "))
+        }
+    }
 }
 
 /// Parameters that a model is told nothing of.

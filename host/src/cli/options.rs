@@ -2,7 +2,8 @@
 //!
 //! Each flag and its environment variable is declared here and nowhere else.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use clap::{Args, ValueEnum};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
 use super::error::CliError;
+use super::layers::Origin;
 use super::progress;
 use crate::assets::AssetStore;
+use crate::config::Config;
 use crate::host::Host;
 use crate::limits::{self, Limits};
 use crate::places::{self, Places};
@@ -105,6 +108,14 @@ pub(super) struct Options {
     /// Say more on stderr, among it why files are no tools
     #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
     pub(super) verbose: bool,
+
+    /// What the configuration files say, of these flags and of everything else.
+    #[arg(skip)]
+    pub(super) config: Config,
+
+    /// Where the values of these flags are from, those apart that nobody set.
+    #[arg(skip)]
+    pub(super) origins: BTreeMap<&'static str, Origin>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -212,6 +223,45 @@ impl Options {
         Ok(Authority::open(&files, flags, own)?)
     }
 
+    /// What holds, by the names of the configuration's keys; nothing where there is no
+    /// such thing, as without a home. Passwords are left out.
+    pub(super) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
+        let places = self.places();
+        let limits = Limits::default();
+        let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
+        let written = |key: &str, default: String| {
+            Some(self.origins.get(key).map_or(default, |origin| origin.value.clone()))
+        };
+        let size = |bytes| bytesize::ByteSize(bytes).to_string();
+        let memory = format!(
+            "{} for components, {} for native tools",
+            size(limits.wasm_memory),
+            size(limits.native_memory)
+        );
+        let timeout = humantime::format_duration(limits.wall_clock).to_string();
+        let store = self.store().map(|store| match store.url() {
+            Ok(url) => url.to_string(),
+            Err(error) => error.to_string(),
+        });
+        Ok(vec![
+            ("workspace", Some(self.workspace()?.display().to_string())),
+            ("system_tools", path(&places.system_tools)),
+            ("user_tools", path(&places.user_tools)),
+            ("policy", path(&places.policy)),
+            ("profile", written("profile", "standard".to_owned())),
+            ("backend", written("backend", "auto".to_owned())),
+            ("timeout", written("timeout", timeout)),
+            ("fuel", written("fuel", limits.fuel.to_string())),
+            ("memory", written("memory", memory)),
+            ("max_output", written("max_output", size(limits.output))),
+            ("store", store),
+            ("budget", Some(self.budget.to_string())),
+            ("agent", Some(self.agent_name())),
+            ("audit_arguments", Some(self.audit_arguments.to_string())),
+            ("verbose", Some(self.verbose.to_string())),
+        ])
+    }
+
     /// The store of documents, for a command that is about them.
     pub(super) fn assets(&self) -> Result<AssetStore, CliError> {
         self.store().ok_or_else(|| {
@@ -241,7 +291,7 @@ impl Options {
         self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
     }
 
-    pub(super) fn workspace(&self) -> Result<Arc<std::path::Path>, CliError> {
+    pub(super) fn workspace(&self) -> Result<Arc<Path>, CliError> {
         let dir = match &self.workspace {
             Some(dir) => dir.clone(),
             None => std::env::current_dir()

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use ikigai_protocol::ToolSchema;
+use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
 use serde_json::Value;
 
 use super::call::{not_found_hints, say_hints};
@@ -15,15 +17,37 @@ use crate::registry::Depth;
 pub(super) struct Arguments {
     /// The tools; all of them if none is named
     names: Vec<String>,
-    /// The form in which to print them
+    /// The form in which to print them: a provider's is exactly what it is sent
     #[arg(long, value_name = "FORM", default_value = "canonical")]
     provider: Form,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// Name, description, parameters and, where given, returns wrapped as the envelope is
     Canonical,
+    /// The Responses API of OpenAI
+    #[value(name = "openai")]
+    OpenAi,
+    /// Chat Completions, which local servers speak as well
+    #[value(name = "openai-chat")]
+    OpenAiChat,
+    /// The Messages API of Anthropic
+    Anthropic,
+    /// The Gemini API of Google
+    Google,
+}
+
+impl Form {
+    fn provider(self) -> Option<Provider> {
+        match self {
+            Self::Canonical => None,
+            Self::OpenAi => Some(Provider::OpenAi),
+            Self::OpenAiChat => Some(Provider::OpenAiChat),
+            Self::Anthropic => Some(Provider::Anthropic),
+            Self::Google => Some(Provider::Google),
+        }
+    }
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
@@ -35,15 +59,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         snapshot = host.registry.scan(Depth::Failed).await;
     }
     list::tell_warnings(&snapshot);
-    let Form::Canonical = arguments.provider;
     let mut missing = false;
-    let mut schemas: Vec<Value> = Vec::new();
+    let mut schemas: Vec<&ToolSchema> = Vec::new();
     if arguments.names.is_empty() {
-        schemas.extend(snapshot.tools().map(|tool| tool.schema.canonical()));
+        schemas.extend(snapshot.tools().map(|tool| &*tool.schema));
     }
     for name in &arguments.names {
         match snapshot.get(name) {
-            Some(tool) => schemas.push(tool.schema.canonical()),
+            Some(tool) => schemas.push(&tool.schema),
             None => {
                 missing = true;
                 say(&format!("error: tool `{name}` not found\n"));
@@ -51,8 +74,32 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             }
         }
     }
-    let mut text = serde_json::to_string_pretty(&schemas)?;
+    let shown = match arguments.provider.provider() {
+        None => schemas.into_iter().map(ToolSchema::canonical).collect::<Value>(),
+        Some(provider) => {
+            let tools = translate_all(provider, schemas);
+            missing |= !tools.left_out.is_empty();
+            tell(provider, &tools, options.verbose);
+            tools.value
+        }
+    };
+    let mut text = serde_json::to_string_pretty(&shown)?;
     text.push('\n');
     print(text.as_bytes())?;
     Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
+}
+
+/// What a provider is not told, on stderr: tools that are left out, and with `-v` every loss.
+fn tell(provider: Provider, tools: &Tools, verbose: bool) {
+    for LeftOut { tool, reason } in &tools.left_out {
+        say(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
+    }
+    if verbose {
+        for (tool, loss) in &tools.losses {
+            say(&format!("{tool}: {loss}\n"));
+        }
+    } else if !tools.losses.is_empty() {
+        let hint = "`-v` says what is sent otherwise than the tools say it";
+        say_hints(&[hint.to_owned()]);
+    }
 }

@@ -35,9 +35,7 @@ impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => f.write_str(name),
-            Self::File(Setting { path, spot, .. }) => {
-                write!(f, "{}:{}", path.display(), spot.line)
-            }
+            Self::File(setting) => f.write_str(&setting.place()),
             Self::Nowhere => f.write_str("default"),
         }
     }
@@ -119,6 +117,15 @@ impl Config {
     #[must_use]
     pub fn model_of(&self, provider: Provider) -> Option<&Setting> {
         self.of_provider(provider, "model")
+    }
+
+    /// What else a file says of a provider, and where: key, value, place.
+    #[must_use]
+    pub fn further(&self, provider: Provider) -> Vec<(&'static str, String, String)> {
+        let keys = ["model", "connect_timeout", "silence_timeout"];
+        let of = |key| Some((key, self.of_provider(provider, key)?));
+        let set = keys.into_iter().filter_map(of);
+        set.map(|(key, setting)| (key, setting.value.clone(), setting.place())).collect()
     }
 
     /// Where the key of a provider is from; nothing is run for it.

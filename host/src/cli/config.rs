@@ -1,0 +1,116 @@
+//! `ikigai config`: what is configured, and where each value is from.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use ikigai_provider::Provider;
+use serde_json::{Map, Value, json};
+
+use super::error::CliError;
+use super::list::plain_table;
+use super::model::{ENVIRONMENT, ModelOptions};
+use super::options::Options;
+use super::print;
+use crate::config::provider::Said;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show every setting and where it is from
+    ///
+    /// Flags are above variables, those above ~/.config/ikigai/config.toml, and that above
+    /// /etc/ikigai/config.toml. Keys and passwords are not shown.
+    Show(Arguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    model: ModelOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One setting.
+struct Row {
+    key: String,
+    value: Option<String>,
+    from: String,
+}
+
+impl Row {
+    fn new(key: impl Into<String>, value: Option<String>, from: impl Into<String>) -> Self {
+        Self { key: key.into(), value, from: from.into() }
+    }
+}
+
+pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+    let Command::Show(arguments) = command;
+    let mut rows: Vec<Row> = options
+        .shown()?
+        .into_iter()
+        .map(|(key, value)| match options.origins.get(key) {
+            Some(origin) => Row::new(key, value, &origin.from),
+            None => Row::new(key, value, "default"),
+        })
+        .collect();
+    rows.extend(of_model(options, &arguments.model)?);
+    let text = if arguments.json { as_json(&rows)? } else { as_text(&rows) };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliError> {
+    let config = &options.config;
+    let chosen = model.chosen(config, ENVIRONMENT)?;
+    let row = |key: &str, said: Option<(String, String)>| match said {
+        Some((value, from)) => Row::new(key, Some(value), from),
+        None => Row::new(key, None, "default"),
+    };
+    let provider = chosen.provider.map(|(provider, from)| (provider.to_string(), from));
+    let mut rows =
+        vec![row("provider", provider), row("model", chosen.model), row("system", chosen.system)];
+    for provider in Provider::ALL {
+        let (url, from) = config.base_url(provider, ENVIRONMENT);
+        let url = url.map(|url| without_password(&url));
+        rows.push(Row::new(format!("providers.{provider}.base_url"), url, from.to_string()));
+        let key = config.key_source(provider, ENVIRONMENT);
+        let value = match &key {
+            Said::Variable(_) => Some("(set)".to_owned()),
+            Said::File(_) => Some("(by a command)".to_owned()),
+            Said::Nowhere => None,
+        };
+        rows.push(Row::new(format!("providers.{provider}.key"), value, key.to_string()));
+        for (key, value, from) in config.further(provider) {
+            rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), from));
+        }
+    }
+    Ok(rows)
+}
+
+/// An address as it may be shown.
+fn without_password(text: &str) -> String {
+    let Ok(mut url) = url::Url::parse(text) else { return "(no address)".to_owned() };
+    if !url.username().is_empty() || url.password().is_some() {
+        // Neither fails for an address that has a host.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+    }
+    url.to_string()
+}
+
+fn as_text(rows: &[Row]) -> String {
+    let mut table = plain_table();
+    table.set_header(["SETTING", "VALUE", "FROM"]);
+    for row in rows {
+        let value = row.value.as_deref().unwrap_or("–");
+        table.add_row([row.key.as_str(), value, row.from.as_str()]);
+    }
+    format!("{table}\n")
+}
+
+fn as_json(rows: &[Row]) -> Result<String, CliError> {
+    let of = |row: &Row| (row.key.clone(), json!({ "value": row.value, "from": row.from }));
+    let object: Map<String, Value> = rows.iter().map(of).collect();
+    Ok(format!("{}\n", serde_json::to_string_pretty(&object)?))
+}

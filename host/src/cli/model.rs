@@ -1,0 +1,123 @@
+//! The flags of commands that talk to a model, and the provider and model that come of
+//! them.
+
+use clap::Args;
+use ikigai_provider::Provider;
+
+use super::error::CliError;
+use crate::config::Config;
+use crate::config::provider::{self, Environment};
+
+/// Heading of these flags in `--help`.
+const HEADING: &str = "Model";
+
+/// Which model is asked, and what it is told first.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = HEADING)]
+pub(super) struct ModelOptions {
+    /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
+    /// there is a key for]
+    #[arg(long, value_name = "NAME", env = "IKIGAI_PROVIDER")]
+    pub(super) provider: Option<Provider>,
+
+    /// The model, by its provider's name for it
+    #[arg(long, value_name = "NAME", env = "IKIGAI_MODEL")]
+    pub(super) model: Option<String>,
+
+    /// What the model is told besides, before the conversation
+    #[arg(long, value_name = "TEXT", env = "IKIGAI_SYSTEM")]
+    pub(super) system: Option<String>,
+}
+
+/// What was said of the model, each thing with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// The provider, if one was named or meant.
+    pub(super) provider: Option<(Provider, String)>,
+    /// The model, if one was named.
+    pub(super) model: Option<(String, String)>,
+    /// The text.
+    pub(super) system: Option<(String, String)>,
+}
+
+impl ModelOptions {
+    /// Flags over the environment over the files.
+    ///
+    /// # Errors
+    ///
+    /// A file names no provider.
+    pub(super) fn chosen(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Chosen, CliError> {
+        let of_line = |key: &str, value: Option<&str>| {
+            let variable = format!("IKIGAI_{}", key.to_uppercase());
+            let value = value?.to_owned();
+            let is_variable = environment(&variable).as_ref() == Some(&value);
+            let from = if is_variable { variable } else { format!("--{key}") };
+            Some((value, from))
+        };
+        let of_file = |key: &str| config.setting(key).map(|it| (it.value.clone(), it.place()));
+        let said = |key: &str, value: Option<&str>| {
+            of_line(key, value.filter(|it| !it.is_empty())).or_else(|| of_file(key))
+        };
+        let provider = match said("provider", self.provider.map(Provider::as_str)) {
+            Some((name, from)) => {
+                let provider = name.parse().map_err(|error| {
+                    CliError::usage(anyhow::Error::new(error).context(from.clone()))
+                })?;
+                Some((provider, from))
+            }
+            None => config
+                .only_provider(environment)
+                .map(|it| (it, config.key_source(it, environment).to_string())),
+        };
+        let of_provider = || {
+            let setting = config.model_of(provider.as_ref()?.0)?;
+            Some((setting.value.clone(), setting.place()))
+        };
+        // A provider's own model is more particular than one for all of them.
+        let model = of_line("model", self.model.as_deref())
+            .or_else(of_provider)
+            .or_else(|| of_file("model"));
+        Ok(Chosen { provider, model, system: said("system", self.system.as_deref()) })
+    }
+}
+
+impl Chosen {
+    /// The provider and the model.
+    ///
+    /// # Errors
+    ///
+    /// One of them was not named; the hints say how.
+    pub(super) fn complete(&self) -> Result<(Provider, &str), CliError> {
+        let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
+        let Some((provider, _)) = &self.provider else {
+            let keys = "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY";
+            return Err(missing("no provider is named, and there is not exactly one key")
+                .hint(format!("{keys}, or name one with --provider"))
+                .hint("`ikigai config show` says what is set, and where"));
+        };
+        let Some((model, _)) = &self.model else {
+            return Err(missing(&format!("no model of `{provider}` is named"))
+                .hint("name one with --model or IKIGAI_MODEL, or keep it in config.toml")
+                .hint(format!("its models: {}", models_page(*provider))));
+        };
+        Ok((*provider, model))
+    }
+}
+
+/// Where a vendor lists its models. There is no default among them: names are retired
+/// within a year, and each costs something else.
+const fn models_page(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi => "https://platform.openai.com/docs/models",
+        Provider::OpenAiChat => "whatever the server at its base URL has",
+        Provider::Anthropic => "https://docs.anthropic.com/en/docs/about-claude/models/overview",
+        Provider::Google => "https://ai.google.dev/gemini-api/docs/models",
+    }
+}
+
+/// The environment of this process.
+pub(super) const ENVIRONMENT: Environment<'static> = &provider::environment;
