@@ -13,7 +13,7 @@ use std::path::Path;
 const LAYERS: &[&[&str]] = &[
     &["digest", "limits", "nearest", "places"],
     &["toml_file"],
-    &["policy"],
+    &["config", "policy"],
     &["exec"],
     &["audit", "registry"],
     &["assets"],

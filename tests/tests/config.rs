@@ -1,0 +1,133 @@
+//! Configuration files: what they say holds below variables and flags, where each value is
+//! from is shown, and a mistake ends the command with its place.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ikigai_tests::host::Host;
+use serde_json::Value;
+
+/// A host whose user has a configuration.
+fn configured(text: &str) -> (Host, PathBuf) {
+    let host = Host::without_system_tools();
+    let file = host.home().join(".config/ikigai/config.toml");
+    fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+    fs::write(&file, text).expect("a file");
+    (host, file)
+}
+
+fn shown(host: &Host, args: &[&str]) -> Value {
+    let ran = host.run(["config", "show", "--json"].iter().chain(args)).expect_code(0);
+    serde_json::from_str(&ran.stdout()).expect("JSON")
+}
+
+fn from(shown: &Value, key: &str) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or("–").to_owned();
+    (text(&shown[key]["value"]), text(&shown[key]["from"]))
+}
+
+fn pair(value: &str, from: impl Into<String>) -> (String, String) {
+    (value.to_owned(), from.into())
+}
+
+#[test]
+fn flags_are_above_variables_and_those_above_the_file() {
+    let (host, file) = configured(
+        "timeout = \"7s\"\nfuel = 1_000\nprofile = \"strict\"\naudit_arguments = true\n\
+         model = \"any\"\nprovider = \"anthropic\"\n[providers.anthropic]\nmodel = \"mine\"\n\
+         base_url = \"http://me:secret@localhost:9\"\nkey_command = \"echo top-secret\"",
+    );
+    let host = host.env("IKIGAI_TIMEOUT", "8s").env("IKIGAI_FUEL", "2000");
+    let line = |number: u32| format!("{}:{number}", file.display());
+
+    let found = shown(&host, &["--fuel", "3000"]);
+    assert_eq!(from(&found, "fuel"), pair("3000", "--fuel"));
+    assert_eq!(from(&found, "timeout"), pair("8s", "IKIGAI_TIMEOUT"));
+    assert_eq!(from(&found, "profile"), pair("strict", line(3)));
+    assert_eq!(from(&found, "audit_arguments"), pair("true", line(4)));
+    assert_eq!(from(&found, "model"), pair("mine", line(8)));
+    assert_eq!(from(&found, "provider"), pair("anthropic", line(6)));
+    assert_eq!(from(&found, "backend"), pair("auto", "default"));
+    assert_eq!(from(&found, "providers.anthropic.base_url"), pair("http://localhost:9/", line(9)));
+    assert_eq!(from(&found, "providers.anthropic.key"), pair("(by a command)", line(10)));
+    assert_eq!(from(&found, "providers.openai.key"), pair("–", "default"));
+
+    let found = shown(&host, &["--provider", "google", "--model", "g"]);
+    assert_eq!(from(&found, "provider"), pair("google", "--provider"));
+    assert_eq!(from(&found, "model"), pair("g", "--model"));
+
+    let host = host.env("OPENAI_API_KEY", "sk-very-secret").env("OPENAI_BASE_URL", "http://h/v1");
+    let ran = host.run(["config", "show"]).expect_code(0);
+    let text = ran.stdout();
+    assert!(text.contains("OPENAI_API_KEY") && text.contains("OPENAI_BASE_URL"), "{text}");
+    for secret in ["sk-very-secret", "top-secret", "me:secret"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+#[test]
+fn what_the_file_says_holds_for_calls() {
+    let (host, _) = configured("max_output = \"1KiB\"");
+    host.script("long", "head -c 5000 /dev/zero | tr '\\0' ' '; echo 1");
+    let ran = host.run(["tool", "call", "long"]).expect_code(1);
+    assert!(ran.stdout().contains("\"limit\":\"output\""), "{}", ran.stdout());
+    host.run(["tool", "call", "long", "--max-output", "1MiB"]).expect_code(0);
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_nothing_runs() {
+    for (text, told) in [
+        ("timeuot = \"3s\"", "config.toml:1:1: unknown key `timeuot`\n1 | timeuot = \"3s\"\n"),
+        ("timeout = \"soon\"", "config.toml:1:11: invalid value 'soon' for '--timeout"),
+        ("backend = \"wsm\"", "config.toml:1:11: invalid value 'wsm' for '--backend"),
+        ("fuel = -1", "config.toml:1:8: invalid value '-1' for '--fuel"),
+        ("[providers.gogle]", "did you mean `google`?"),
+        ("timeout = ", "config.toml:1:"),
+    ] {
+        let (host, _) = configured(text);
+        host.script("tool", "echo 1");
+        let ran = host.run(["tool", "call", "tool"]).expect_code(2);
+        assert!(ran.stderr().contains(told), "{text}: {}", ran.stderr());
+        assert_eq!(ran.stdout(), "");
+        // What depends on no file works, so that help is to be had.
+        host.run(["--help"]).expect_code(0);
+        host.run(["--version"]).expect_code(0);
+    }
+    let (host, _) = configured("provider = \"openapi\"");
+    let ran = host.run(["config", "show"]).expect_code(2);
+    assert!(ran.stderr().contains("no provider is called `openapi`"), "{}", ran.stderr());
+}
+
+#[test]
+fn a_file_that_others_may_write_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (host, file) = configured("fuel = 1");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("permissions");
+    let ran = host.run(["config", "show"]).expect_code(2);
+    assert!(ran.stderr().contains("somebody else may have written it"), "{}", ran.stderr());
+    assert!(ran.stderr().contains("hint: chmod go-w"), "{}", ran.stderr());
+}
+
+#[test]
+fn a_provider_is_shown_exactly_what_it_is_sent() {
+    let host = Host::without_system_tools();
+    let own = r#"{"name":"greet","description":"Greets.","parameters":{"type":"object","properties":
+        {"who":{"type":"string","description":"Whom"},"loud":{"type":"boolean",
+        "description":"Whether"}},"required":["who"]}}"#;
+    host.program("greet", format!("#!/bin/sh\n[ \"$1\" = --schema ] && echo '{own}'\ntrue\n"));
+    let schema = |provider: &str| -> Value {
+        let ran = host.run(["tool", "schema", "--provider", provider]).expect_code(0);
+        serde_json::from_str(&ran.stdout()).expect("JSON")
+    };
+    let openai = schema("openai");
+    assert_eq!(openai[0]["strict"], true);
+    assert_eq!(openai[0]["parameters"]["required"], serde_json::json!(["who", "loud"]));
+    assert_eq!(schema("openai-chat")[0]["function"]["name"], "greet");
+    assert_eq!(schema("anthropic")[0]["input_schema"]["required"], serde_json::json!(["who"]));
+    assert_eq!(schema("google")[0]["functionDeclarations"][0]["name"], "greet");
+
+    let ran = host.run(["tool", "check", &host.user_tools().join("greet").display().to_string()]);
+    for provider in ["openai", "openai-chat", "anthropic", "google"] {
+        assert!(ran.stdout().contains(provider), "{}", ran.stdout());
+    }
+}
