@@ -6,19 +6,12 @@
 
 use std::fmt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use ikigai_provider::{Endpoint, Key, Provider};
 use thiserror::Error;
 
 use super::{Config, Setting};
 use crate::limits;
-
-/// How long a connection may take to be made.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a provider may say nothing: models think for minutes before the first word.
-pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Where a value was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,26 +61,6 @@ pub enum KeyError {
     },
 }
 
-/// The variable that holds the key of a provider.
-#[must_use]
-pub const fn key_variable(provider: Provider) -> &'static str {
-    match provider {
-        Provider::OpenAi | Provider::OpenAiChat => "OPENAI_API_KEY",
-        Provider::Anthropic => "ANTHROPIC_API_KEY",
-        Provider::Google => "GEMINI_API_KEY",
-    }
-}
-
-/// The variable that holds the address of a provider.
-#[must_use]
-pub const fn base_url_variable(provider: Provider) -> &'static str {
-    match provider {
-        Provider::OpenAi | Provider::OpenAiChat => "OPENAI_BASE_URL",
-        Provider::Anthropic => "ANTHROPIC_BASE_URL",
-        Provider::Google => "GEMINI_BASE_URL",
-    }
-}
-
 /// What the environment says.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -105,7 +78,7 @@ impl Config {
         provider: Provider,
         environment: Environment<'_>,
     ) -> (Option<String>, Said<'_>) {
-        let variable = base_url_variable(provider);
+        let variable = provider.base_url_variable();
         match (environment(variable), self.of_provider(provider, "base_url")) {
             (Some(value), _) => (Some(value), Said::Variable(variable)),
             (None, Some(setting)) => (Some(setting.value.clone()), Said::File(setting)),
@@ -131,7 +104,7 @@ impl Config {
     /// Where the key of a provider is from; nothing is run for it.
     #[must_use]
     pub fn key_source(&self, provider: Provider, environment: Environment<'_>) -> Said<'_> {
-        let variable = key_variable(provider);
+        let variable = provider.key_variable();
         match (environment(variable), self.of_provider(provider, "key_command")) {
             (Some(_), _) => Said::Variable(variable),
             (None, Some(setting)) => Said::File(setting),
@@ -165,17 +138,18 @@ impl Config {
             Said::File(command) => Some(key_of(provider, &command.value)?),
             Said::Nowhere => None,
         };
+        let default = Endpoint::new(provider);
         let timeout = |key, default| {
             let setting = self.of_provider(provider, key);
             // Checked when the file was read.
             setting.and_then(|it| limits::parse_timeout(&it.value).ok()).unwrap_or(default)
         };
         Ok(Endpoint {
-            provider,
             base_url: self.base_url(provider, environment).0,
             key,
-            connect_timeout: timeout("connect_timeout", CONNECT_TIMEOUT),
-            silence: timeout("silence_timeout", SILENCE_TIMEOUT),
+            connect_timeout: timeout("connect_timeout", default.connect_timeout),
+            silence: timeout("silence_timeout", default.silence),
+            ..default
         })
     }
 }
@@ -218,6 +192,7 @@ fn key_of(provider: Provider, command: &str) -> Result<Key, KeyError> {
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::time::Duration;
 
     fn config(text: &str) -> Config {
         let scratch = tempfile::tempdir().expect("a temporary directory");
@@ -247,7 +222,7 @@ mod tests {
         assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
         assert_eq!(endpoint.key, Some(Key::new("from-variable")));
         assert_eq!(endpoint.silence, Duration::from_secs(7));
-        assert_eq!(endpoint.connect_timeout, CONNECT_TIMEOUT);
+        assert_eq!(endpoint.connect_timeout, Duration::from_secs(10));
         let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
         assert_eq!(url.as_deref(), Some("http://file"));
         assert!(said.to_string().ends_with("config.toml:2"), "{said}");
