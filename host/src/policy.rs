@@ -16,6 +16,7 @@ mod parse;
 mod propose;
 mod rule;
 mod standard;
+mod variables;
 
 use std::ffi::OsString;
 

@@ -626,3 +626,35 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
         "{now:?} and {then:?}\n{what}"
     );
 }
+
+#[test]
+fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
+    const NAME: &str = "IKIGAI_TEST_CONNECTION";
+    let named = format!("env = [\"{NAME}\"]");
+    let rig = Rig::with("", &granted(&named), "");
+    let contents = contents();
+    for backend in [Backend::Wasm, Backend::Native] {
+        let authority = rig.authority().expect("valid");
+        let request = users(backend, &contents);
+        let other = Request { name: Some("other"), ..request };
+        let value = |request| {
+            let decision = authority.decide(&request).expect("allowed");
+            let env = decision.grant.env.iter();
+            let value = env.clone().find(|(name, _)| name == NAME).map(|(_, value)| value.clone());
+            (value, decision.granted_values().len())
+        };
+        assert_eq!(value(request), (None, 0));
+        authority.set_variable(NAME, "first").expect("a name");
+        authority.set_variable("IKIGAI_TEST_UNNAMED", "x").expect("a name");
+        authority.set_variable(NAME, "second").expect("a name");
+        assert_eq!(value(request), (Some("second".into()), 1), "{backend:?}: and it is a secret");
+        // As if the environment had it: an unconfined tool has all of that, others nothing.
+        let inherited = (backend == Backend::Native).then(|| "second".into());
+        assert_eq!(value(other), (inherited, 0), "{backend:?}");
+        let grant = authority.decide(&request).expect("allowed").grant;
+        assert!(grant.env.iter().all(|(name, _)| name != "IKIGAI_TEST_UNNAMED"), "{grant:?}");
+        for (name, value) in [("A=B", "x"), ("", "x"), ("IKIGAI_STORE", "x"), ("A", "\0")] {
+            assert!(authority.set_variable(name, value).is_err(), "{name}");
+        }
+    }
+}

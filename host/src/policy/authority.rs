@@ -10,8 +10,10 @@ use super::decide;
 use super::decision::{Decision, Denial, Request, Source};
 use super::edit::NewKey;
 use super::live::{FileInForce, Layers, Live, PolicyFiles};
+use super::parse::check_variable;
 use super::propose::Proposal;
 use super::standard::SHELL;
+use super::variables::Variables;
 use super::{BackendChoice, LayerKind, LimitKey, Origin, Profile};
 use crate::toml_file::FileError;
 
@@ -45,6 +47,7 @@ pub struct Authority {
     flags: Flags,
     workspace: PathBuf,
     own: Vec<PathBuf>,
+    variables: Variables,
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -60,6 +63,7 @@ impl Authority {
             flags,
             workspace: files.workspace.clone(),
             own,
+            variables: Variables::default(),
             told: Mutex::default(),
         })
     }
@@ -79,6 +83,21 @@ impl Authority {
             self.tell_once(note);
         }
         Ok(decision)
+    }
+
+    /// Sets a variable for the tools of this run, from the next call on. It reaches those
+    /// that it would reach if the host's environment had it: no tool gets more by this.
+    ///
+    /// # Errors
+    ///
+    /// The name is none that a tool can be given, or the value has a NUL; the text says so.
+    pub fn set_variable(&self, name: &str, value: &str) -> Result<(), String> {
+        check_variable(name)?;
+        if value.contains('\0') {
+            return Err(format!("the value of `{name}` has a NUL, which no variable can have"));
+        }
+        self.variables.set(name, value);
+        Ok(())
     }
 
     /// Whether the answer for this tool depends on what its file holds now.
@@ -190,7 +209,8 @@ impl Authority {
     }
 
     fn ground(&self) -> decide::Ground<'_> {
-        decide::Ground { workspace: &self.workspace, own: &self.own }
+        let Self { workspace, own, variables, .. } = self;
+        decide::Ground { workspace, own, variables }
     }
 
     fn current(&self) -> Result<Layers, Denial> {

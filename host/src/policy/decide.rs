@@ -15,6 +15,7 @@ use super::decision::{Decision, Denial, Request, Source, Sources, Variable};
 use super::live::{Layers, quoted};
 use super::parse::overlap_text;
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey};
+use super::variables::Variables;
 use super::{
     Assets, Backend, BackendChoice, Flags, Grant, Net, Origin, Profile, Sandbox, dirs, standard,
 };
@@ -28,6 +29,7 @@ const PROCESSES: &str = "/proc";
 pub(super) struct Ground<'a> {
     pub(super) workspace: &'a Path,
     pub(super) own: &'a [PathBuf],
+    pub(super) variables: &'a Variables,
 }
 
 /// An entry of a layer.
@@ -109,7 +111,7 @@ pub(super) fn decide(
     let mut sources = standing.sources.clone();
     sources.begin("profile", profile_sources);
     let limits = limits(profile, flags, entry, &bounds, &mut sources);
-    let (grant, variables) = standing.grant(request)?;
+    let (grant, variables) = standing.grant(request, ground.variables)?;
     if grant.sandbox == Sandbox::Off {
         check_replaceable(request, ground, &sources)?;
     }
@@ -535,17 +537,21 @@ impl Standing {
     }
 
     /// The grant, with the values of variables.
-    fn grant(self, request: &Request<'_>) -> Result<(Grant, Vec<Variable>), Denial> {
+    fn grant(
+        self,
+        request: &Request<'_>,
+        host: &Variables,
+    ) -> Result<(Grant, Vec<Variable>), Denial> {
         let mut variables = Vec::new();
         let inherits_env = request.backend == Backend::Native && self.env == Env::User;
         let mut env = match (request.backend, &self.env) {
-            (Backend::Native, Env::User) => standard::user_env(),
+            (Backend::Native, Env::User) => standard::user_env(host),
             (Backend::Native, Env::Names(_)) => standard::minimal_env(),
             (Backend::Wasm, _) => Vec::new(),
         };
         if let Env::Names(names) = self.env {
             for name in names {
-                let value = std::env::var_os(&name);
+                let value = host.get(&name);
                 variables.push(Variable { is_set: value.is_some(), name: name.clone() });
                 let Some(value) = value else { continue };
                 let name = OsString::from(name);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
+use super::variables::Variables;
 use super::{Assets, Backend, Grant, Sandbox};
 
 /// Variables that hold the keys of model providers: no tool gets one unless a person
@@ -71,9 +72,9 @@ pub(super) fn minimal_env() -> Vec<(OsString, OsString)> {
 }
 
 /// The user's own, less what is for the host alone.
-pub(super) fn user_env() -> Vec<(OsString, OsString)> {
+pub(super) fn user_env(variables: &Variables) -> Vec<(OsString, OsString)> {
     let is_kept = |name: &OsStr| !is_provider_key(name) && name != STORE_VARIABLE;
-    std::env::vars_os().filter(|(name, _)| is_kept(name)).collect()
+    variables.all().into_iter().filter(|(name, _)| is_kept(name)).collect()
 }
 
 pub(super) fn is_provider_key(name: &OsStr) -> bool {
@@ -99,6 +100,12 @@ mod tests {
     fn keys_of_model_providers_are_known() {
         assert!(is_provider_key(OsStr::new("OPENAI_API_KEY")));
         assert!(!is_provider_key(OsStr::new("DB_CONNECTION_STRING")));
-        assert!(user_env().iter().all(|(name, _)| !is_provider_key(name)));
+        let variables = Variables::default();
+        for name in ["OPENAI_API_KEY", STORE_VARIABLE, "DB_CONNECTION_STRING"] {
+            variables.set(name, "set for this run");
+        }
+        let env = user_env(&variables);
+        assert!(env.iter().all(|(name, _)| !is_provider_key(name) && name != STORE_VARIABLE));
+        assert!(env.iter().any(|(name, _)| name == "DB_CONNECTION_STRING"));
     }
 }

@@ -1,0 +1,58 @@
+//! The variables that grants draw on: those of the host's environment, and over them those
+//! that a person has set for the tools of this run.
+//!
+//! The process's own environment is never changed: its threads read it, and the programs
+//! that are no tools would get what is meant for tools.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Variables, by name.
+#[derive(Debug, Default)]
+pub(super) struct Variables(Mutex<BTreeMap<OsString, OsString>>);
+
+impl Variables {
+    /// Sets one for every call from now on.
+    pub(super) fn set(&self, name: &str, value: &str) {
+        self.of_this_run().insert(name.into(), value.into());
+    }
+
+    /// The value of one.
+    pub(super) fn get(&self, name: &str) -> Option<OsString> {
+        let set = self.of_this_run().get(OsStr::new(name)).cloned();
+        set.or_else(|| std::env::var_os(name))
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<(OsString, OsString)> {
+        let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        all.extend(self.of_this_run().iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.into_iter().collect()
+    }
+
+    fn of_this_run(&self) -> MutexGuard<'_, BTreeMap<OsString, OsString>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_for_this_run_comes_first_and_goes_nowhere_else() {
+        let variables = Variables::default();
+        let path = std::env::var_os("PATH").expect("tests are run with one");
+        assert_eq!(variables.get("PATH"), Some(path.clone()));
+        variables.set("PATH", "/mine");
+        variables.set("IKIGAI_TEST_OF_VARIABLES", "x");
+        assert_eq!(variables.get("PATH"), Some("/mine".into()));
+        let all = variables.all();
+        assert_eq!(all.iter().filter(|(name, _)| name == "PATH").count(), 1);
+        assert!(all.contains(&("PATH".into(), "/mine".into())));
+        assert!(all.contains(&("IKIGAI_TEST_OF_VARIABLES".into(), "x".into())));
+        assert_eq!(std::env::var_os("PATH"), Some(path));
+        assert_eq!(std::env::var_os("IKIGAI_TEST_OF_VARIABLES"), None);
+    }
+}
