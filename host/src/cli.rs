@@ -3,6 +3,7 @@
 //!
 //! stdout carries the answer and nothing else; everything else goes to stderr.
 
+mod ask;
 mod asset;
 mod audit;
 mod call;
@@ -58,6 +59,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ask a model, which may call the tools
+    ///
+    /// The answer goes to stdout as it comes; what is called, and what a person should know,
+    /// to stderr.
+    #[command(after_help = ask::NOTES)]
+    Ask(ask::Arguments),
     /// Find, inspect and call tools
     #[command(subcommand)]
     Tool(ToolCommand),
@@ -143,6 +150,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
         Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
+        Command::Ask(arguments) => block_on(ask::run(options, arguments)),
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use futures_util::future::join;
 use ikigai_provider::{Answer, Call, Failure, Message, Part, Request, Role, Stop, Usage};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,7 @@ impl Session {
         }
         let mut turn =
             Turn { end: End::Interrupted, rounds: 0, usage: Usage::default(), calls: Vec::new() };
-        let ready = async { (self.prompt(prompt, tell).await, tools.await) };
+        let ready = join(self.prompt(prompt, tell), tools);
         let Some((parts, snapshot)) = cancel.run_until_cancelled(ready).await else {
             return Ok(turn);
         };

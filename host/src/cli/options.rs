@@ -14,8 +14,10 @@ use ikigai_assets::{self as assets, Agent, StoreUrl};
 use super::error::CliError;
 use super::layers::Origin;
 use super::progress;
+use crate::agent::{self, Session};
 use crate::assets::AssetStore;
 use crate::config::Config;
+use crate::exec::documents::Documents;
 use crate::host::Host;
 use crate::limits::{self, Limits};
 use crate::places::{self, Places};
@@ -153,6 +155,13 @@ impl Options {
     /// It lives as long as the process: giving back a pool of guests takes longer
     /// than a call, and the exit does it anyway.
     pub(super) fn host(&self) -> Result<&'static Host, CliError> {
+        Ok(self.host_with_documents()?.0)
+    }
+
+    /// The same, and the documents that it serves, where there is a place for any.
+    pub(super) fn host_with_documents(
+        &self,
+    ) -> Result<(&'static Host, Option<Arc<AssetStore>>), CliError> {
         let places = self.places();
         let authority = Arc::new(self.authority(&places)?);
         let registry = Registry::new(Settings {
@@ -165,13 +174,14 @@ impl Options {
             progress: progress::reporter(),
         });
         let mut host = Host::new(registry);
-        if let Some(store) = self.store() {
-            host.serve_documents(Arc::new(store), self.agent_name());
+        let store = self.store().map(Arc::new);
+        if let Some(store) = &store {
+            host.serve_documents(Arc::clone(store) as Arc<dyn Documents>, self.agent_name());
         }
         if self.audit_arguments {
             host.record_arguments();
         }
-        Ok(Box::leak(Box::new(host)))
+        Ok((Box::leak(Box::new(host)), store))
     }
 
     /// The build that was asked for on this very command line, to be written down. What
@@ -277,6 +287,18 @@ impl Options {
             None => Ok(StoreUrl::sqlite(self.places().data?.join(STORE))),
         };
         Some(AssetStore::at(url, assets::Budget(self.budget)))
+    }
+
+    /// A conversation over the tools and the documents that these flags ask for.
+    pub(super) fn session(
+        &self,
+        model: Option<agent::Model>,
+    ) -> Result<(&'static Host, Session), CliError> {
+        let (host, store) = self.host_with_documents()?;
+        let agent = self.agent()?;
+        let budget = self.budget;
+        let documents = store.map(|store| agent::Documents { store, budget, agent });
+        Ok((host, Session::new(host, documents, model)))
     }
 
     /// Whose documents are pinned.
