@@ -2,16 +2,16 @@
 
 mod prompt;
 mod report;
-mod whom;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
-use ikigai_provider::{FailureKind, Provider};
+use ikigai_provider::FailureKind;
 use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
+use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
 use super::{cancelled_by_signals, list, print};
 use crate::agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
@@ -45,15 +45,6 @@ pub(super) struct Arguments {
     /// The prompt, words joined by spaces; - or nothing reads it from stdin. With both, what
     /// comes from stdin follows the prompt
     prompt: Vec<String>,
-    /// Whose interface is spoken: openai, openai-chat, anthropic or google
-    #[arg(long, value_name = "NAME")]
-    provider: Option<Provider>,
-    /// The model, by the provider's name for it
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// What the model is told before the prompt, besides what ikigai tells it
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
     /// Requests that may be made, each with the calls of its answer
     #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
@@ -61,17 +52,20 @@ pub(super) struct Arguments {
     /// Print the whole exchange as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    model: ModelOptions,
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
-    let model = whom::model(arguments.provider, arguments.model.as_deref())?;
+    let chosen = arguments.model.chosen(&options.config, ENVIRONMENT)?;
+    let model = chosen.model(&options.config, ENVIRONMENT)?;
     let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
     let Some(asked) = asked.transpose()? else {
         return Ok(ExitCode::from(super::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
-    session.set_system(arguments.system);
+    session.set_system(chosen.system());
     session.set_max_rounds(arguments.max_rounds);
 
     let shown = Shown { report: Report::new(arguments.json), failed: None };

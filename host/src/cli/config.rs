@@ -24,11 +24,11 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    #[command(flatten)]
-    model: ModelOptions,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    model: ModelOptions,
 }
 
 /// One setting.

@@ -2,9 +2,10 @@
 //! them.
 
 use clap::Args;
-use ikigai_provider::Provider;
+use ikigai_provider::{Client, Provider};
 
 use super::error::CliError;
+use crate::agent::Model;
 use crate::config::Config;
 use crate::config::provider::{self, Environment};
 
@@ -86,12 +87,36 @@ impl ModelOptions {
 }
 
 impl Chosen {
+    /// The text that the model is told besides.
+    pub(super) fn system(&self) -> Option<String> {
+        self.system.as_ref().map(|(text, _)| text.clone())
+    }
+
+    /// The model, ready to be asked. Runs the command that gives the key, if one does.
+    ///
+    /// # Errors
+    ///
+    /// Provider or model were not named, there is no key, or the address is none.
+    pub(super) fn model(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Model, CliError> {
+        let (provider, name) = self.complete()?;
+        let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
+        let client = Client::new(endpoint).map_err(|failure| {
+            let hint = failure.hint();
+            hint.into_iter().fold(CliError::usage(failure), CliError::hint)
+        })?;
+        Ok(Model { client, name: name.to_owned() })
+    }
+
     /// The provider and the model.
     ///
     /// # Errors
     ///
     /// One of them was not named; the hints say how.
-    pub(super) fn complete(&self) -> Result<(Provider, &str), CliError> {
+    fn complete(&self) -> Result<(Provider, &str), CliError> {
         let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
         let Some((provider, _)) = &self.provider else {
             let keys = "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY";
