@@ -1,7 +1,7 @@
 //! HTTP: connections, proxies, certificates and the bytes of responses. Knows no provider's
 //! format, only whether what came is a stream.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -257,28 +257,27 @@ fn tls() -> Result<ClientConfig, String> {
 
 /// What went wrong with TLS, if it was that.
 fn of_tls(error: &reqwest::Error) -> Option<String> {
-    let mut source = error.source();
-    while let Some(error) = source {
+    let mut next = error.source();
+    while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Some(error.to_string());
         }
-        // `source` of such an error is that of the one within it, which would be skipped.
-        let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if let Some(error) = within.and_then(|within| within.downcast_ref::<rustls::Error>()) {
-            return Some(error.to_string());
-        }
-        let is_handshake = error.to_string() == "tls handshake eof";
-        if is_handshake {
+        next = match error.downcast_ref::<io::Error>() {
+            // `source` of such an error is that of the one within it, which would be skipped.
+            Some(error) => error.get_ref().map(|within| within as &(dyn Error + 'static)),
+            None => error.source(),
+        };
+        // What tokio-rustls says of a peer that went away; it is of no type of its own.
+        if next.is_none() && error.to_string() == "tls handshake eof" {
             return Some("the connection was closed during the handshake".to_owned());
         }
-        source = error.source();
     }
     None
 }
 
 /// The innermost reason; those around it only say that there is one.
 fn root(error: &reqwest::Error) -> String {
-    let mut root: &dyn std::error::Error = error;
+    let mut root: &dyn Error = error;
     while let Some(source) = root.source() {
         root = source;
     }

@@ -67,7 +67,10 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let ids = SentIds::of(request.messages);
     let mut input = Vec::new();
     for message in request.messages {
-        input.extend(message.parts.iter().filter_map(|part| item(message.role, part, &ids)));
+        let mut parts: Vec<&Part> = message.parts.iter().collect();
+        // Results follow their calls directly; what the person adds comes after them.
+        parts.sort_by_key(|part| message.role == Role::User && !matches!(part, Part::Result(_)));
+        input.extend(parts.into_iter().filter_map(|part| item(message.role, part, &ids)));
         // Thoughts that led to nothing: "provided without its required following item".
         if message.role == Role::Model {
             while input.pop_if(|item| matches!(item, Item::Blob(_))).is_some() {}
