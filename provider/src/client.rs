@@ -180,3 +180,6 @@ impl Client {
         address::headers(self.endpoint.provider, self.endpoint.key.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -239,3 +239,60 @@ pub enum FailureKind {
     #[error("the address of the provider is none")]
     Address,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_as_it_is_shown() {
+        let host = || "api.test:8443".to_owned();
+        let ten = Duration::from_secs(10);
+        let provider = Provider::Anthropic;
+        let kinds = [
+            FailureKind::NoKey { provider },
+            FailureKind::Key,
+            FailureKind::Forbidden,
+            FailureKind::Quota,
+            FailureKind::UnknownModel { model: "the-model".to_owned() },
+            FailureKind::TooLong,
+            FailureKind::Refused { status: 400 },
+            FailureKind::Refused { status: 308 },
+            FailureKind::RateLimited,
+            FailureKind::Overloaded,
+            FailureKind::Server { status: 500 },
+            FailureKind::Network { host: host() },
+            FailureKind::Tls { host: host() },
+            FailureKind::Proxy { proxy: "http://proxy.test:3128/".to_owned() },
+            FailureKind::ConnectTimeout(ten),
+            FailureKind::Silence(ten),
+            FailureKind::Cut,
+            FailureKind::Malformed,
+            FailureKind::TooLarge { limit: 64 << 20 },
+            FailureKind::Address,
+        ];
+        let shown: Vec<String> = kinds
+            .into_iter()
+            .map(|kind| {
+                let failure = Failure::new(provider, kind).saying("said");
+                format!("{failure}\n  {}", failure.hint().unwrap_or_default()).trim_end().to_owned()
+            })
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"));
+    }
+
+    #[test]
+    fn what_was_said_is_short_plain_and_without_secrets() {
+        let said = |text: &str| {
+            let failure = Failure::new(Provider::Google, FailureKind::Cut).saying(text);
+            failure.presentable(&["", "k-1", "pass word"]).said
+        };
+        assert_eq!(said("a k-1k-1 b, pass word\t\u{1b}[2J\r\n c"), "a …… b, … [2J c");
+        assert_eq!(said("\u{202e}evil\u{200b}"), "evil");
+        assert_eq!(said(&"é".repeat(300)), "é".repeat(300));
+        assert_eq!(said(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
+        // A secret that the end would have cut is gone before.
+        assert!(!said(&format!("{}k-1", "x".repeat(298))).contains('k'));
+        assert_eq!(said(""), "");
+    }
+}

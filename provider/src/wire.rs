@@ -99,3 +99,6 @@ fn from_json<T: DeserializeOwned>(provider: Provider, data: &str) -> Result<T, F
 fn malformed(provider: Provider, said: impl Into<String>) -> Failure {
     Failure::new(provider, FailureKind::Malformed).saying(said)
 }
+
+#[cfg(test)]
+mod tests;

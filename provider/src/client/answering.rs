@@ -81,3 +81,6 @@ impl Answering {
 
 /// What is said of a page for people, which is what wrong addresses and captive networks send.
 pub(super) const HTML: &str = "a page of HTML came instead of an answer";
+
+#[cfg(test)]
+mod tests;

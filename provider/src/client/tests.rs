@@ -1,0 +1,168 @@
+//! What only a network does: proxies, handshakes, and servers that are none.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::{Message, Part, Role};
+
+/// Quick enough for a test, long enough for a machine that is busy: what is waited for comes
+/// at once or never.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn endpoint(base: &str) -> Endpoint {
+    Endpoint {
+        base_url: Some(base.to_owned()),
+        key: Some(Key::new("sk-very-secret")),
+        first_wait: Duration::from_millis(1),
+        ..Endpoint::new(Provider::OpenAi)
+    }
+}
+
+async fn failure(client: &Client) -> (Failure, u32) {
+    let messages = [Message { role: Role::User, parts: vec![Part::text("hello")] }];
+    let tools = Value::Null;
+    let request =
+        Request { model: "m", system: &[], messages: &messages, tools: &tools, max_output: None };
+    let mut retries = 0;
+    let mut tell = |event: Event<'_>| retries += u32::from(matches!(event, Event::Retry { .. }));
+    let failure = client.send(&request, &mut tell).await.expect_err("no answer");
+    let shown = format!("{failure} {failure:?} {:?} {client:?}", failure.hint());
+    assert!(!shown.contains("sk-very-secret"), "{shown}");
+    (failure, retries)
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+/// A server that reads the head of each request and writes these bytes.
+async fn server(reply: Vec<u8>) -> SocketAddr {
+    let (listener, address) = listener().await;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut byte = [0];
+            let mut last = [0; 4];
+            while last != *b"\r\n\r\n" && stream.read_exact(&mut byte).await.is_ok() {
+                last.rotate_left(1);
+                last[3] = byte[0];
+                // A TLS handshake has no head.
+                if byte[0] == 0x16 {
+                    break;
+                }
+            }
+            // A client that is gone has seen enough.
+            let _ = stream.write_all(&reply).await;
+            let _ = stream.shutdown().await;
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest).await;
+        }
+    });
+    address
+}
+
+fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into_bytes()
+}
+
+#[tokio::test]
+async fn tls_against_a_port_without_it() {
+    let address = server(http("400 Bad Request", "", "")).await;
+    let client =
+        Client::through(endpoint(&format!("https://{address}/v1")), &Matcher::builder().build());
+    let (failure, retries) = failure(&client.expect("a client")).await;
+    assert_eq!(failure.kind, FailureKind::Tls { host: address.to_string() });
+    assert_eq!(retries, 0);
+    let hint = failure.hint().expect("a hint");
+    assert!(hint.contains("SSL_CERT_FILE") && hint.contains("http://"), "{hint}");
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens() {
+    let (listener, address) = listener().await;
+    drop(listener);
+    let client =
+        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+    let (failure, retries) = failure(&client.expect("a client")).await;
+    assert_eq!(failure.kind, FailureKind::Network { host: address.to_string() });
+    assert_eq!(retries, 4);
+}
+
+#[tokio::test]
+async fn a_proxy_that_says_nothing() {
+    // Never accepted: the system takes the connection, and nobody answers.
+    let (_listener, address) = listener().await;
+    let proxies = Matcher::builder().https(format!("http://someone:hidden@{address}")).build();
+    let endpoint = Endpoint { connect_timeout: SHORT, ..endpoint("https://api.test/v1") };
+    let client = Client::through(endpoint, &proxies).expect("a client");
+    let (failure, retries) = failure(&client).await;
+    let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
+    assert!(proxy.contains(&address.to_string()), "{proxy}");
+    assert!(!format!("{failure:?}").contains("hidden"), "{failure:?}");
+    assert_eq!(retries, 1);
+    assert!(failure.hint().expect("a hint").contains("NO_PROXY"));
+}
+
+#[tokio::test]
+async fn a_proxy_that_wants_a_password() {
+    let address = server(http("407 Proxy Authentication Required", "", "")).await;
+    for base in ["https://api.test/v1", "http://api.test/v1"] {
+        let proxies = Matcher::builder().all(format!("http://{address}")).build();
+        let client = Client::through(endpoint(base), &proxies).expect("a client");
+        let (failure, _) = failure(&client).await;
+        let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
+        assert!(proxy.contains(&address.to_string()), "{proxy}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_without_a_proxy() {
+    let address = server(http("401 Unauthorized", "", "{}")).await;
+    let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();
+    let client = Client::through(endpoint(&format!("http://{address}/v1")), &proxies);
+    let (failure, _) = failure(&client.expect("a client")).await;
+    assert_eq!(failure.kind, FailureKind::Key);
+}
+
+#[tokio::test]
+async fn a_redirect_is_told_and_not_followed() {
+    let address =
+        server(http("307 Temporary Redirect", "location: http://127.0.0.1:1/v1\r\n", "")).await;
+    let client =
+        Client::through(endpoint(&format!("http://{address}/v1")), &Matcher::builder().build());
+    let (failure, retries) = failure(&client.expect("a client")).await;
+    assert_eq!(failure.kind, FailureKind::Refused { status: 307 });
+    assert_eq!((failure.said.as_str(), retries), ("moved to http://127.0.0.1:1/v1", 0));
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_short_and_plain() {
+    let message = format!("no \\u001b[31msk-very-secret\\u202e here\\n{}", "x".repeat(1000));
+    let body = format!("{{\"error\":{{\"message\":\"{message}\"}}}}");
+    let address =
+        server(http("400 Bad Request", "content-type: application/json\r\n", &body)).await;
+    let client =
+        Client::through(endpoint(&format!("http://{address}/v1")), &Matcher::builder().build());
+    let (failure, _) = failure(&client.expect("a client")).await;
+    assert_eq!(failure.kind, FailureKind::Refused { status: 400 });
+    assert!(failure.said.starts_with("no [31m… here xxx"), "{}", failure.said);
+    assert_eq!(failure.said.chars().count(), 301);
+    assert!(!failure.said.contains(|c: char| c.is_control() || c == '\u{202e}'));
+}
+
+#[tokio::test]
+async fn without_a_key_at_the_own_address_nothing_is_sent() {
+    for provider in Provider::ALL {
+        let proxies = Matcher::builder().all("http://127.0.0.1:1").build();
+        let client = Client::through(Endpoint::new(provider), &proxies).expect("a client");
+        let (failure, retries) = failure(&client).await;
+        assert_eq!((failure.kind.clone(), retries), (FailureKind::NoKey { provider }, 0));
+        assert!(failure.hint().expect("a hint").contains(provider.key_variable()));
+    }
+}

@@ -1,0 +1,233 @@
+//! Requests in each provider's form, as reviewed snapshots.
+
+use ikigai_protocol::ToolSchema;
+use serde_json::{Value, json};
+
+use super::outgoing;
+use crate::{Blob, Call, CallResult, Message, Part, Provider, Request, Role, translate_all};
+
+fn message(role: Role, parts: Vec<Part>) -> Message {
+    Message { role, parts }
+}
+
+fn call(id: &str, name: &str, arguments: &str, blob: Option<Blob>) -> Part {
+    Part::Call(Call { id: id.into(), name: name.into(), arguments: arguments.into(), blob })
+}
+
+fn result(id: &str, name: &str, content: &str, is_error: bool) -> Part {
+    Part::Result(CallResult { id: id.into(), name: name.into(), content: content.into(), is_error })
+}
+
+fn tools(provider: Provider) -> Value {
+    let schema = |name: &str| ToolSchema {
+        name: name.into(),
+        description: format!("Does {name}."),
+        parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } },
+            "required": ["path"] }),
+        returns: None,
+    };
+    translate_all(provider, &[schema("read"), schema("list")]).value
+}
+
+/// The path, the query and the body of a request.
+fn shown(provider: Provider, request: &Request<'_>) -> String {
+    let outgoing = outgoing(provider, request, true);
+    let body: Value = serde_json::from_slice(&outgoing.body).expect("JSON");
+    let query = outgoing.query.map_or_else(String::new, |query| format!("?{query}"));
+    let body = serde_json::to_string_pretty(&body).expect("JSON");
+    format!("/{}{query}\n{body}", outgoing.path.join("/"))
+}
+
+fn snapshot(name: &str, system: &[&str], messages: &[Message], has_tools: bool) {
+    let system: Vec<String> = system.iter().map(|&text| text.to_owned()).collect();
+    for provider in Provider::ALL {
+        let tools = if has_tools { tools(provider) } else { json!([]) };
+        let max_output = has_tools.then_some(1000);
+        let request =
+            Request { model: "the-model", system: &system, messages, tools: &tools, max_output };
+        insta::assert_snapshot!(format!("{name}_{provider}"), shown(provider, &request));
+    }
+}
+
+#[test]
+fn text_only() {
+    let messages = [
+        message(Role::User, vec![Part::text("hello"), Part::text("\u{1F44D} you")]),
+        message(Role::Model, vec![Part::text("hi")]),
+        message(Role::User, vec![Part::text("bye")]),
+    ];
+    snapshot("text", &["You are ikigai.", "Pinned: a.txt"], &messages, false);
+}
+
+#[test]
+fn with_tools() {
+    snapshot("tools", &[], &[message(Role::User, vec![Part::text("read a.txt")])], true);
+}
+
+/// What every provider would have left in a conversation of its own.
+fn own_blobs(provider: Provider) -> (Vec<Part>, Option<Blob>, Option<Blob>) {
+    let blob = |value| Blob { provider, value };
+    let alone = |value| vec![Part::Blob(blob(value))];
+    match provider {
+        Provider::OpenAi => (
+            alone(json!({ "type": "reasoning", "id": "rs_1", "summary": [],
+                "encrypted_content": "gAAA" })),
+            Some(blob(json!({ "phase": "commentary" }))),
+            None,
+        ),
+        Provider::OpenAiChat => (alone(json!({ "reasoning_content": "hm" })), None, None),
+        Provider::Anthropic => (
+            alone(json!({ "type": "thinking", "thinking": "hm", "signature": "Eq==" })),
+            None,
+            None,
+        ),
+        Provider::Google => {
+            (Vec::new(), None, Some(blob(json!({ "id": "google-1", "thoughtSignature": "EjQ=" }))))
+        }
+    }
+}
+
+fn parallel_calls(provider: Provider) -> Vec<Message> {
+    let (mut parts, said, signed) = own_blobs(provider);
+    parts.push(Part::Text { text: "reading".into(), blob: said });
+    parts.push(call("call_1", "read", r#"{"path":"a","big":12345678901234567890123}"#, signed));
+    parts.push(call("functions.read:1", "read", r#"{"path":"#, None));
+    vec![
+        message(Role::User, vec![Part::text("read both")]),
+        message(Role::Model, parts),
+        message(
+            Role::User,
+            vec![
+                Part::text("and hurry"),
+                result("call_1", "read", r#"{"tool_success":true,"result":{"text":"A"}}"#, false),
+                result("functions.read:1", "read", "not JSON", true),
+            ],
+        ),
+    ]
+}
+
+#[test]
+fn parallel_calls_with_blobs() {
+    for provider in Provider::ALL {
+        let (messages, tools) = (parallel_calls(provider), tools(provider));
+        let request = Request {
+            model: "the-model",
+            system: &["You are ikigai.".to_owned()],
+            messages: &messages,
+            tools: &tools,
+            max_output: None,
+        };
+        insta::assert_snapshot!(format!("calls_{provider}"), shown(provider, &request));
+    }
+}
+
+#[test]
+fn numbers_keep_their_digits() {
+    for provider in Provider::ALL {
+        let messages = parallel_calls(provider);
+        let request = Request {
+            model: "m",
+            system: &[],
+            messages: &messages,
+            tools: &Value::Null,
+            max_output: None,
+        };
+        let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
+        assert!(body.contains("12345678901234567890123"), "{provider}: {body}");
+    }
+}
+
+#[test]
+fn what_another_provider_left_is_left_out() {
+    for provider in Provider::ALL {
+        for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
+            let messages = parallel_calls(other);
+            let request = Request {
+                model: "m",
+                system: &[],
+                messages: &messages,
+                tools: &Value::Null,
+                max_output: None,
+            };
+            let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
+            for left in ["gAAA", "commentary", "hm", "Eq==", "google-1", "EjQ="] {
+                assert!(!body.contains(left), "{provider} after {other}: {body}");
+            }
+            let bypass = body.matches("skip_thought_signature_validator").count();
+            assert_eq!(bypass, usize::from(provider == Provider::Google), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_has_nothing_to_say_is_no_message() {
+    for provider in Provider::ALL {
+        let (mut parts, ..) = own_blobs(provider);
+        parts.push(Part::text(""));
+        let messages = [
+            message(Role::User, vec![Part::text("one")]),
+            message(Role::Model, parts),
+            message(Role::User, vec![Part::text("two")]),
+        ];
+        let request = Request {
+            model: "m",
+            system: &[],
+            messages: &messages,
+            tools: &Value::Null,
+            max_output: None,
+        };
+        let body: Value =
+            serde_json::from_slice(&outgoing(provider, &request, true).body).expect("JSON");
+        let turns = ["messages", "input", "contents"].iter().find_map(|name| body.get(name));
+        let turns = turns.and_then(Value::as_array).expect("turns");
+        assert!(turns.iter().all(|turn| turn["role"] == "user"), "{provider}: {body}");
+    }
+}
+
+#[test]
+fn the_member_for_the_length_is_the_one_that_the_server_knows() {
+    let messages = [message(Role::User, vec![Part::text("x")])];
+    let request = Request {
+        model: "m",
+        system: &[],
+        messages: &messages,
+        tools: &Value::Null,
+        max_output: Some(5),
+    };
+    for (is_own, name) in [(true, "max_completion_tokens"), (false, "max_tokens")] {
+        let body: Value =
+            serde_json::from_slice(&outgoing(Provider::OpenAiChat, &request, is_own).body)
+                .expect("JSON");
+        assert_eq!(body[name], 5);
+    }
+}
+
+#[test]
+fn a_model_that_does_not_reason_is_not_asked_for_its_reasons() {
+    let has_include = |model: &str| {
+        let request =
+            Request { model, system: &[], messages: &[], tools: &Value::Null, max_output: None };
+        let body: Value =
+            serde_json::from_slice(&outgoing(Provider::OpenAi, &request, true).body).expect("JSON");
+        body.get("include").is_some()
+    };
+    assert!(["gpt-5", "o3", "gpt-5.1-codex"].into_iter().all(has_include));
+    assert!(
+        !["gpt-4o", "gpt-4.1-mini", "ft:gpt-4o:x", "gpt-5-chat-latest"]
+            .into_iter()
+            .any(has_include)
+    );
+}
+
+#[test]
+fn a_tuned_model_of_google_has_its_own_collection() {
+    for (model, path) in [
+        ("gemini-3-pro", "v1beta/models/gemini-3-pro:streamGenerateContent"),
+        ("models/gemini-3-pro", "v1beta/models/gemini-3-pro:streamGenerateContent"),
+        ("tunedModels/mine", "v1beta/tunedModels/mine:streamGenerateContent"),
+    ] {
+        let request =
+            Request { model, system: &[], messages: &[], tools: &Value::Null, max_output: None };
+        assert_eq!(outgoing(Provider::Google, &request, true).path.join("/"), path);
+    }
+}
