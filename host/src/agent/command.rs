@@ -167,6 +167,7 @@ impl CommandError {
                 error.hint()?
             }
             Self::Changed { .. } => "look at it and try again",
+            Self::Provider(failure) => return failure.hint(),
             _ => return None,
         };
         Some(text.to_owned())

@@ -127,6 +127,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let error = CliError::failed(failure.clone());
+            let error = failure.hint().into_iter().fold(error, CliError::hint);
             if is_usage { error.into_usage() } else { error }
         }
         end => failed(report::reason(end).unwrap_or_default()),

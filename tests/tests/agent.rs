@@ -1,0 +1,19 @@
+//! Conversations with a model from end to end: the real program against a server that
+//! speaks as the vendor does, with tools that really run.
+
+#[path = "agent/asking.rs"]
+mod asking;
+#[path = "agent/calling.rs"]
+mod calling;
+#[path = "agent/context.rs"]
+mod context;
+#[path = "agent/documents.rs"]
+mod documents;
+#[path = "agent/flow.rs"]
+mod flow;
+#[path = "agent/rig.rs"]
+mod rig;
+#[path = "agent/session.rs"]
+mod session;
+#[path = "agent/stopping.rs"]
+mod stopping;

@@ -1,0 +1,81 @@
+//! `ikigai ask` as a command: where the prompt comes from, and what is refused before
+//! anybody is asked.
+
+use ikigai_provider_testing::{Reply, Trouble, Vendor};
+use ikigai_tests::host::Host;
+
+use crate::rig::Rig;
+
+fn answering() -> Rig {
+    Rig::new(Vendor::OpenAi, [Reply::answer().text("I see.\n")])
+}
+
+#[test]
+fn a_prompt_comes_from_arguments_from_stdin_or_from_both() {
+    let rig = answering();
+    rig.file("a.txt", "not to be shown");
+    let ran = rig.ask_with(&["--json"], b"from stdin @a.txt").expect_code(0);
+    assert_eq!(ran.json()["prompt"], "from stdin @a.txt", "{ran}");
+    assert!(!rig.request(0).contains("not to be shown"), "nobody looked at what it mentions");
+
+    let ran = answering().ask_with(&["--json", "-"], b"from stdin").expect_code(0);
+    assert_eq!(ran.json()["prompt"], "from stdin", "{ran}");
+
+    let rig = answering();
+    let ran = rig.ask_with(&["review", "this"], b"a change").expect_code(0);
+    assert_eq!(ran.stdout(), "I see.\n", "{ran}");
+    let request = rig.request(0);
+    assert!(request.find("review this") < request.find("a change"), "{request}");
+    rig.assert_valid();
+}
+
+#[test]
+fn what_cannot_be_asked_is_a_matter_of_usage() {
+    for (arguments, stdin, why) in [
+        (&[][..], &b" \n"[..], "there is no prompt"),
+        (&["-"], b"", "there is no prompt"),
+        (&["/pin", "x"], b"", "`/pin` is a command of the REPL"),
+        (&["go"], b"\xff", "stdin is no text in UTF-8"),
+        (&["--max-rounds", "0", "go"], b"", "--max-rounds"),
+        (&["--max-rounds", "51", "go"], b"", "--max-rounds"),
+    ] {
+        let rig = answering();
+        let ran = rig.ask_with(arguments, stdin).expect_code(2);
+        assert!(ran.stderr().contains(why), "{why}: {ran}");
+        assert_eq!((ran.stdout().as_str(), rig.server.requests().len()), ("", 0), "{ran}");
+    }
+}
+
+#[test]
+fn without_a_key_or_a_model_it_says_what_to_set() {
+    for vendor in Vendor::ALL {
+        let ran = Host::new()
+            .run(["ask", "--provider", vendor.as_str(), "--model", "m", "go"])
+            .expect_code(2);
+        assert!(ran.stderr().contains("no API key") && ran.stderr().contains("_API_KEY"), "{ran}");
+    }
+    let ran = Host::new().run(["ask", "--provider", "openai", "go"]).expect_code(2);
+    assert!(ran.stderr().contains("--model"), "{ran}");
+    Host::new().run(["ask", "--provider", "nobody", "--model", "m", "go"]).expect_code(2);
+}
+
+#[test]
+fn a_failure_that_passes_is_told_and_survived() {
+    let replies = [
+        Reply::trouble(Trouble::Overloaded).header("retry-after", "0"),
+        Reply::answer().text("I see."),
+    ];
+    let rig = Rig::new(Vendor::Anthropic, replies);
+    let ran = rig.ask(&["go"]).expect_code(0);
+    assert_eq!(ran.stdout(), "I see.\n", "{ran}");
+    assert!(ran.stderr().contains("trying again in"), "{ran}");
+}
+
+#[test]
+fn a_refusal_is_no_answer() {
+    for vendor in Vendor::ALL {
+        let rig = Rig::new(vendor, [Reply::answer().refused("not allowed")]);
+        let ran = rig.ask(&["--json", "go"]).expect_code(1);
+        assert_eq!(ran.json()["stop"], "refused", "{vendor}: {ran}");
+    }
+}

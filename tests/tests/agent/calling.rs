@@ -1,0 +1,146 @@
+//! Calls that go wrong, many at once, and the order of those that meet.
+
+use ikigai_provider_testing::{Reply, Vendor};
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, envelopes};
+
+#[test]
+fn a_model_is_told_what_is_wrong_with_a_call() {
+    for vendor in Vendor::ALL {
+        let mut answer = Reply::answer()
+            .call("file_raed", &json!({ "file_path": "a" }))
+            .call("file_read", &json!({ "file_path": "missing" }));
+        if vendor != Vendor::Google {
+            // Its format has no room for what is no object.
+            answer = answer.call_raw("file_read", "{\"file_path\":").call_raw("glob", "[1]");
+        }
+        let rig = Rig::new(vendor, [answer, Reply::answer().text("I see.")]);
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        let envelopes = envelopes(&ran.json());
+        assert_eq!(envelopes[0]["error_code"], "TOOL_NOT_FOUND", "{ran}");
+        assert_eq!(envelopes[1]["result"]["error_code"], "FILE_NOT_FOUND", "{ran}");
+        for envelope in &envelopes[2..] {
+            assert_eq!(envelope["error_code"], "INVALID_PARAMS", "{ran}");
+            assert_eq!(envelope["tool_success"], false, "{ran}");
+        }
+        for line in ["✗ file_raed (", "Tool 'file_raed' not found", "File not found: missing"] {
+            assert!(ran.stderr().contains(line), "{line}: {ran}");
+        }
+        if vendor == Vendor::Anthropic {
+            let flagged = rig.request(1).matches("\"is_error\":true").count();
+            assert_eq!(flagged, 3, "the one that ran is none: {}", rig.request(1));
+        }
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn one_id_for_two_calls_is_two_calls() {
+    for vendor in Vendor::ALL {
+        let read = |name| json!({ "file_path": name });
+        let rig = Rig::new(
+            vendor,
+            [
+                Reply::answer().call_as("same", "file_read", &read("a")).call_as(
+                    "same",
+                    "file_read",
+                    &read("b"),
+                ),
+                Reply::answer().call_as("same", "file_read", &read("c")),
+                Reply::answer().text("Done."),
+            ],
+        );
+        for name in ["a", "b", "c"] {
+            rig.file(name, name);
+        }
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        let read = envelopes(&ran.json());
+        let read: Vec<_> = read.iter().map(|envelope| &envelope["result"]["output"]).collect();
+        assert_eq!(read, ["a", "b", "c"], "{ran}");
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn two_hundred_calls_of_one_answer() {
+    const MANY: usize = 200;
+    let name = |number: usize| format!("file-{number}");
+    let calls = (0..MANY).fold(Reply::answer(), |answer, number| {
+        answer.call("file_read", &json!({ "file_path": name(number) }))
+    });
+    let rig = Rig::new(Vendor::OpenAi, [calls, Reply::answer().text("All read.")]);
+    (0..MANY).for_each(|number| rig.file(&name(number), format!("content {number}")));
+    let ran = rig.ask(&["--json", "read all"]).expect_code(0);
+    let envelopes = envelopes(&ran.json());
+    assert_eq!(envelopes.len(), MANY);
+    for (number, envelope) in envelopes.iter().enumerate() {
+        assert_eq!(envelope["result"]["output"], format!("content {number}"), "{envelope}");
+    }
+    rig.assert_valid();
+}
+
+#[test]
+fn changes_of_one_file_are_made_in_their_order() {
+    const EDITS: usize = 20;
+    let edit = |number: usize| {
+        let path = if number.is_multiple_of(2) { "a.txt" } else { "./missing/../a.txt" };
+        json!({
+            "file_path": path,
+            "old_string": format!("v{number}."),
+            "new_string": format!("v{}.", number + 1),
+        })
+    };
+    let write = json!({ "file_path": "a.txt", "content": "v0." });
+    let answer = Reply::answer().call("file_write", &write);
+    let answer = (0..EDITS).fold(answer, |answer, it| answer.call("file_edit", &edit(it)));
+    let answer = answer.call("file_read", &json!({ "file_path": "a.txt" }));
+    let rig = Rig::new(Vendor::Anthropic, [answer, Reply::answer().text("Done.")]);
+    std::fs::create_dir(rig.host.workspace().join("missing")).expect("a directory of the test");
+    let ran = rig.ask(&["--json", "edit"]).expect_code(0);
+    let envelopes = envelopes(&ran.json());
+    assert_eq!(envelopes[EDITS + 1]["result"]["output"], format!("v{EDITS}."), "{ran}");
+    rig.assert_valid();
+}
+
+#[test]
+fn commands_of_the_shell_run_in_their_order() {
+    let append = |number: usize| json!({ "command": format!("printf {number}, >> log") });
+    let answer = (0..10).fold(Reply::answer(), |answer, it| answer.call("bash", &append(it)));
+    let rig = Rig::new(Vendor::OpenAiChat, [answer, Reply::answer().text("Done.")]);
+    let ran = rig.ask(&["go"]).expect_code(0);
+    let log = std::fs::read_to_string(rig.host.workspace().join("log")).expect("a log");
+    assert_eq!(log, "0,1,2,3,4,5,6,7,8,9,", "{ran}");
+}
+
+#[test]
+fn a_model_that_goes_in_circles_is_stopped() {
+    let again = |_: &_| Reply::answer().call("glob", &json!({ "pattern": "*" }));
+    let rig = Rig::with(Vendor::OpenAi, again);
+    let ran = rig.ask(&["--json", "go"]).expect_code(1);
+    assert_eq!(rig.server.requests().len(), 50);
+    let told = ran.json();
+    assert_eq!((&told["stop"], &told["rounds"]), (&json!("exhausted"), &json!(50)), "{ran}");
+    assert_eq!(envelopes(&told).len(), 50, "what was called has run");
+    let last = told["messages"].as_array().and_then(|all| all.last()).expect("a message");
+    assert!(last["parts"][0]["result"].is_object(), "every call has its result: {last}");
+    assert!(ran.stderr().contains("after 50 requests"), "{ran}");
+    rig.assert_valid();
+
+    let rig = Rig::with(Vendor::Google, again);
+    rig.ask(&["--max-rounds", "2", "go"]).expect_code(1);
+    assert_eq!(rig.server.requests().len(), 2);
+}
+
+#[test]
+fn calls_of_an_answer_that_was_cut_off_do_not_run() {
+    for vendor in Vendor::ALL {
+        let write = json!({ "file_path": "a.txt", "content": "half" });
+        let answer = Reply::answer().text("I shall").call("file_write", &write).cut_by_length();
+        let rig = Rig::new(vendor, [answer]);
+        let ran = rig.ask(&["--json", "go"]).expect_code(1);
+        assert!(!rig.host.workspace().join("a.txt").exists(), "{vendor}: {ran}");
+        assert_eq!(ran.json()["stop"], "cut", "{vendor}: {ran}");
+        assert_eq!(ran.json()["calls"], Value::Array(Vec::new()), "{vendor}: {ran}");
+    }
+}

@@ -1,0 +1,94 @@
+//! A host that asks a server of the test's own.
+
+use std::process::Command;
+
+use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
+use ikigai_tests::host::{Host, Ran, Running};
+use serde_json::Value;
+
+/// The key that is sent.
+pub(crate) const KEY: &str = "key-of-the-test";
+
+/// A host, and the server that it asks.
+pub(crate) struct Rig {
+    pub(crate) host: Host,
+    pub(crate) server: FakeServer,
+}
+
+impl Rig {
+    /// The staged tools, and a server that gives these replies in their order.
+    pub(crate) fn new(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::of(Host::new(), FakeServer::start(vendor, replies))
+    }
+
+    /// The same with what makes a reply of a request.
+    pub(crate) fn with(
+        vendor: Vendor,
+        handler: impl FnMut(&Received) -> Reply + Send + 'static,
+    ) -> Self {
+        Self::of(Host::new(), FakeServer::with(vendor, handler))
+    }
+
+    pub(crate) fn of(host: Host, server: FakeServer) -> Self {
+        let (key, base_url) = match server.vendor() {
+            Vendor::OpenAi | Vendor::OpenAiChat => ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            Vendor::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+            Vendor::Google => ("GEMINI_API_KEY", "GEMINI_BASE_URL"),
+        };
+        let host =
+            host.env(key, KEY).env(base_url, server.base_url()).env("IKIGAI_AGENT", "tester@here");
+        Self { host, server }
+    }
+
+    fn arguments<'a>(&self, arguments: &[&'a str]) -> Vec<&'a str> {
+        let provider = self.server.vendor().as_str();
+        [&["ask", "--provider", provider, "--model", "model-of-the-test"], arguments].concat()
+    }
+
+    /// Asks, with nothing on stdin.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Ran {
+        self.ask_with(arguments, b"")
+    }
+
+    pub(crate) fn ask_with(&self, arguments: &[&str], stdin: &[u8]) -> Ran {
+        self.host.run_with(self.arguments(arguments), stdin)
+    }
+
+    /// Asks, and goes on meanwhile.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        let mut program = self.host.command();
+        program.args(self.arguments(arguments));
+        let mut shell = Command::new("/bin/sh");
+        // stdin must end, or it would be waited for.
+        shell.args(["-c", "exec \"$0\" \"$@\" < /dev/null"]);
+        shell.arg(program.get_program()).args(program.get_args());
+        shell.env_clear().current_dir(self.host.workspace());
+        for (name, value) in program.get_envs() {
+            shell.envs(value.map(|value| (name, value)));
+        }
+        Running::start(&mut shell)
+    }
+
+    /// The text of the request of this number.
+    pub(crate) fn request(&self, number: usize) -> String {
+        let requests = self.server.requests();
+        let request = requests.get(number);
+        request.unwrap_or_else(|| panic!("only {} requests", requests.len())).body.to_string()
+    }
+
+    /// Fails if the vendor would have refused a request.
+    #[track_caller]
+    pub(crate) fn assert_valid(&self) {
+        assert_eq!(self.server.violations(), Vec::<String>::new());
+    }
+
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.host.write(format!("workspace/{name}"), content, 0o644);
+    }
+}
+
+/// The envelopes of all calls of an exchange in JSON.
+pub(crate) fn envelopes(exchange: &Value) -> Vec<Value> {
+    let calls = exchange["calls"].as_array().expect("calls");
+    calls.iter().map(|call| call["envelope"].clone()).collect()
+}
