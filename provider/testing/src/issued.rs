@@ -32,11 +32,6 @@ impl Issued {
         self.signed.get(signature)
     }
 
-    /// The signature that was given for `what`.
-    pub(crate) fn signature_of(&self, what: &Value) -> Option<&str> {
-        self.signed.iter().find(|(_, signed)| *signed == what).map(|(key, _)| key.as_str())
-    }
-
     /// Remembers that an item came of a reasoning item.
     pub(crate) fn reasoned(&mut self, item: &str, reasoning: &str) {
         self.reasons.insert(item.to_owned(), reasoning.to_owned());

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{Gate, Trouble};
+use crate::issued::Issued;
+use crate::stream::{self, Asked, Step};
+use crate::{Gate, Received, Trouble, Vendor};
 
 /// One reply. An answer is built piece by piece, in the order in which it is sent;
 /// everything else is made by a function of its own.
@@ -131,6 +133,27 @@ impl Reply {
     #[must_use]
     pub fn hang_up() -> Self {
         Self::of(Kind::HangUp)
+    }
+
+    /// The body of an answer to this request, whole; its length is that of every answer of
+    /// the same pieces, whatever ids a server makes up.
+    ///
+    /// # Panics
+    ///
+    /// On a reply that is no answer.
+    #[must_use]
+    pub fn body(&self, vendor: Vendor, request: &Received) -> Vec<u8> {
+        let Kind::Answer(answer) = &self.kind else {
+            panic!("only an answer has a body of its own, not {:?}", self.kind)
+        };
+        let model = vendor.model(request).unwrap_or_default();
+        let mut asked = Asked { model, request, issued: &mut Issued::default() };
+        let steps = stream::render(vendor, answer, &mut asked);
+        let bytes = steps.into_iter().filter_map(|step| match step {
+            Step::Bytes(bytes) => Some(bytes),
+            Step::Stall(_) => None,
+        });
+        bytes.flatten().collect()
     }
 
     fn of(kind: Kind) -> Self {

@@ -180,6 +180,9 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
         "text" if text(&block["text"]).is_empty() => {
             fault("messages: text content blocks must be non-empty")
         }
+        "text" if text(&block["text"]).trim().is_empty() => {
+            fault("messages: text content blocks must contain non-whitespace text")
+        }
         "tool_use" if !is_plain(text(&block["id"]), usize::MAX) => {
             fault(format!("{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"))
         }
@@ -189,7 +192,9 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
         "tool_use" if !block["input"].is_object() => {
             fault(format!("{place}.tool_use.input: Input should be a valid dictionary"))
         }
-        "tool_result" if !matches!(block["content"], Value::String(_) | Value::Array(_)) => {
+        "tool_result"
+            if !matches!(block["content"], Value::Null | Value::String(_) | Value::Array(_)) =>
+        {
             fault(format!("{place}.tool_result.content: Input should be a valid string"))
         }
         "tool_result" if !matches!(block["is_error"], Value::Null | Value::Bool(_)) => {

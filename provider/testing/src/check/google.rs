@@ -23,6 +23,11 @@ const MEMBERS: &[&str] = &[
 /// What a part can hold, one of them.
 const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse", "fileData"];
 
+/// Signatures for calls that Gemini did not make, of a conversation that began elsewhere:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+const FOREIGN: &[&str] =
+    &["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
+
 pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
     members(body, MEMBERS, "")?;
     if let Some(instruction) = body.get("systemInstruction") {
@@ -156,10 +161,6 @@ fn schema(schema: &Value, place: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What stands for the signature of a call that another model made:
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
-const UNSIGNED: &str = "skip_thought_signature_validator";
-
 fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Refusal> {
     let known: Vec<&str> = DATA.iter().copied().chain(["thought", "thoughtSignature"]).collect();
     members(part, &known, &format!(" at '{place}'"))?;
@@ -199,7 +200,7 @@ fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Re
         }
     }
     match signature {
-        Some(signature) if signature != UNSIGNED && issued.signed(signature).is_none() => {
+        Some(signature) if issued.signed(signature).is_none() && !FOREIGN.contains(&signature) => {
             fault("Thought signature is not valid.")
         }
         _ => Ok(()),
@@ -233,8 +234,8 @@ fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// In the turn that goes on, the first call of each step has the signature that it came
-/// with; and a signature stands with what it was given for.
+/// In the turn that goes on, the first call of each step has a signature, as Gemini 3 wants
+/// it; and a signature stands with what it was given for.
 fn signatures(contents: &[Value], issued: &Issued) -> Result<(), Refusal> {
     let is_prompt = |content: &Value| {
         let parts = list(&content["parts"]);
@@ -248,11 +249,13 @@ fn signatures(contents: &[Value], issued: &Issued) -> Result<(), Refusal> {
             let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
             let signed = json!({ "name": call["name"], "args": args });
             match part["thoughtSignature"].as_str() {
-                Some(UNSIGNED) => {}
-                Some(signature) if issued.signed(signature) != Some(&signed) => {
+                Some(signature)
+                    if !FOREIGN.contains(&signature)
+                        && issued.signed(signature) != Some(&signed) =>
+                {
                     return fault("Thought signature is not valid.");
                 }
-                None if index == 0 && at > begin && issued.signature_of(&signed).is_some() => {
+                None if index == 0 && at > begin => {
                     return fault(format!(
                         "Function call is missing a thought_signature in functionCall parts. \
                          This is required for tools to work correctly, and missing \

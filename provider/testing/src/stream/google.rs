@@ -95,11 +95,12 @@ impl Writer<'_, '_> {
         self.events.data(&chunk.to_string());
     }
 
-    /// Beside the event, there is an error that comes as plain JSON, after a stream began.
+    /// Beside the event, there is an error that comes as plain JSON, after a stream began:
+    /// <https://github.com/vercel/ai/issues/5217>.
     fn error(&mut self, trouble: Trouble, is_bare: bool) {
         let body = trouble.refusal(Vendor::Google).body(Vendor::Google);
         if is_bare {
-            self.events.bytes(body.to_string().into_bytes());
+            self.events.bytes(format!("{body:#}\n").into_bytes());
         } else {
             self.events.data(&body.to_string());
         }

@@ -10,14 +10,16 @@ use crate::exchange::{ask, path, question};
 #[test]
 fn a_body_ends_where_it_was_cut() {
     for vendor in Vendor::ALL {
+        let answer = Reply::answer().text("hello");
         let replies = [
-            Reply::answer().text("hello"),
+            answer.clone(),
             Reply::answer().text("hello").cut_after(70),
             Reply::answer().text("hello").end_after(70),
         ];
         let server = FakeServer::start(vendor, replies);
         let [whole, cut, ended] = [(); 3].map(|()| ask(&server));
         assert!(whole.is_whole && whole.body.len() > 70);
+        assert_eq!(whole.body, answer.body(vendor, &server.requests()[0]), "{vendor}");
         assert_eq!((cut.body.len(), cut.is_whole), (70, false), "{vendor}");
         assert_eq!((ended.body.len(), ended.is_whole), (70, true), "{vendor}");
     }

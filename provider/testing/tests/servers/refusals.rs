@@ -40,7 +40,8 @@ fn with_calls(vendor: Vendor) -> Value {
         Vendor::Google => json!([
             { "role": "user", "parts": [{ "text": "how?" }] },
             { "role": "model", "parts": [
-                { "functionCall": { "id": "a", "name": "t", "args": {} } },
+                { "functionCall": { "id": "a", "name": "t", "args": {} },
+                  "thoughtSignature": "skip_thought_signature_validator" },
                 { "functionCall": { "id": "b", "name": "t" } },
             ] },
             { "role": "user", "parts": [
@@ -86,11 +87,48 @@ fn set(body: &mut Value, place: &str, value: Value) {
     }
 }
 
+/// Tools that every vendor takes, with schemas that go deep.
+fn tools(vendor: Vendor) -> Value {
+    let is_google = vendor == Vendor::Google;
+    let closed = |mut schema: Value| {
+        if !is_google {
+            schema["additionalProperties"] = json!(false);
+        }
+        schema
+    };
+    let inner = closed(json!({
+        "type": "object",
+        "properties": { "b": { "type": "string" } },
+        "required": ["b"],
+    }));
+    let schema = closed(json!({
+        "type": "object",
+        "properties": {
+            "a": { "type": "array", "items": inner },
+            "c": { "anyOf": [inner, { "type": "string" }] },
+        },
+        "required": ["a", "c"],
+    }));
+    match vendor {
+        Vendor::OpenAi => json!([{ "type": "function", "name": "t", "parameters": schema }]),
+        Vendor::OpenAiChat => json!([{ "type": "function", "function": {
+            "name": "t", "strict": true, "parameters": schema,
+        } }]),
+        Vendor::Anthropic => json!([{ "name": "t", "input_schema": schema }]),
+        Vendor::Google => json!([{ "functionDeclarations": [
+            { "name": "t", "parameters": schema },
+            { "name": "u" },
+        ] }]),
+    }
+}
+
 #[test]
 fn what_is_changed_below_is_accepted_as_it_is() {
     for vendor in Vendor::ALL {
         let server = FakeServer::with(vendor, |_| Reply::answer().text("ok"));
-        let response = send(&server, &with_calls(vendor));
+        let mut body = with_calls(vendor);
+        body["tools"] = tools(vendor);
+        let response = send(&server, &body);
         assert_eq!((response.status, server.violations()), (200, vec![]), "{response:?}");
     }
 }
@@ -155,6 +193,8 @@ fn empty_things() {
     refused(Vendor::Anthropic, |body| set(body, "/messages/0/content", json!("")));
     let text = json!([{ "type": "text", "text": "" }]);
     refused(Vendor::Anthropic, |body| set(body, "/messages/0/content", text));
+    let blank = json!([{ "type": "text", "text": " \n" }]);
+    refused(Vendor::Anthropic, |body| set(body, "/messages/0/content", blank));
     refused(Vendor::Anthropic, |body| set(body, "/max_tokens", Value::Null));
     refused(Vendor::Google, |body| set(body, "/contents/0/parts", json!([])));
     refused(Vendor::Google, |body| set(body, "/contents/0/parts/0/text", json!("")));
