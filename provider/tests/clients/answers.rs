@@ -1,0 +1,215 @@
+//! Answers without calls: their texts, their ends, what they cost, and what a stream may
+//! have between its events.
+
+use ikigai_provider::{Event, Part, Request, Stop, Usage};
+use ikigai_provider_testing::{FakeServer, Gate, Reply, Vendor};
+use serde_json::json;
+
+use crate::asking::{Asked, KEY, answered, ask, client, question, says, send, send_request};
+
+const TEXT: [&str; 4] = ["Zwölf ", "Boxkämpfer\r\n\n", "```\n\"quoted\" \\ 👍🏽", "\u{2028}日本"];
+
+fn reply() -> Reply {
+    TEXT.into_iter().fold(Reply::answer(), Reply::text)
+}
+
+#[tokio::test]
+async fn a_text_is_told_and_given_as_it_was_sent() {
+    for vendor in Vendor::ALL {
+        let asked = ask(vendor, [reply()]).await;
+        assert_eq!(asked.text(), TEXT.concat(), "{vendor}");
+        assert_eq!(asked.told_text(), TEXT.concat(), "{vendor}");
+        assert_eq!(asked.told.len(), TEXT.len(), "{vendor}: piece by piece: {:?}", asked.told);
+        assert_eq!(asked.answer().stop, Stop::Finished, "{vendor}");
+        let texts = asked.answer().parts.iter().filter(|part| matches!(part, Part::Text { .. }));
+        assert_eq!(texts.count(), 1, "{vendor}: {:?}", asked.answer().parts);
+    }
+}
+
+#[tokio::test]
+async fn a_text_is_told_as_soon_as_it_comes() {
+    for vendor in Vendor::ALL {
+        let gate = Gate::closed();
+        let server = FakeServer::start(vendor, [Reply::answer().text("a").stall(&gate).text("b")]);
+        let client = client(&server);
+        let request = Request {
+            model: "a-model",
+            system: &[],
+            messages: &question(),
+            tools: &json!([]),
+            max_output: None,
+        };
+        let mut told = String::new();
+        // The gate opens when the first piece is told of; if that waited for the rest,
+        // nothing would ever come.
+        let answer = client
+            .send(&request, &mut |event| {
+                if let Event::Text(text) = event {
+                    told.push_str(text);
+                    gate.open();
+                }
+            })
+            .await;
+        assert!(answer.is_ok() && told == "ab", "{vendor}: {answer:?} {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn portions_of_any_size_make_the_same_answer() {
+    for vendor in Vendor::ALL {
+        let whole = ask(vendor, [reply().call_as("c1", "bash", &json!({ "path": "ü" }))]).await;
+        for bytes in [1, 2, 3, 7, 64] {
+            let call = reply().call_as("c1", "bash", &json!({ "path": "ü" }));
+            let asked = ask(vendor, [call.in_portions(bytes)]).await;
+            assert_eq!(asked.text(), whole.text(), "{vendor} {bytes}");
+            let arguments = |asked: &Asked| asked.calls()[0].arguments.clone();
+            assert_eq!(arguments(&asked), arguments(&whole), "{vendor} {bytes}");
+            assert_eq!(asked.told, whole.told, "{vendor} {bytes}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_content_is_passed_over() {
+    for vendor in Vendor::ALL {
+        let reply = Reply::answer()
+            .ping()
+            .unknown_event()
+            .text("a")
+            .ping()
+            .bytes(b": a comment\n\n")
+            .bytes(b":\n\n")
+            .bytes(b"id: 7\nretry: 10\n\n")
+            .unknown_event()
+            .text("b");
+        let asked = ask(vendor, [reply]).await;
+        assert_eq!((asked.text().as_str(), asked.told_text().as_str()), ("ab", "ab"), "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_cost_is_said() {
+    for vendor in Vendor::ALL {
+        let reply = Reply::answer().thinking("hm").text("a").usage(1200, 30).cached(1000);
+        let asked = ask(vendor, [reply]).await;
+        let expected = Usage { input: Some(1200), output: Some(30), cached: Some(1000) };
+        assert_eq!(asked.answer().usage, expected, "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn thinking_is_told_and_not_shown() {
+    for vendor in Vendor::ALL {
+        let asked = ask(vendor, [Reply::answer().thinking("let ").thinking("me").text("a")]).await;
+        assert_eq!(asked.text(), "a", "{vendor}");
+        assert!(asked.told.contains(&"thinking".to_owned()), "{vendor}: {:?}", asked.told);
+        let parts = format!("{:?}", asked.told);
+        assert!(!parts.contains("let"), "{vendor}: {parts}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_by_length_says_so() {
+    for vendor in Vendor::ALL {
+        let reply = Reply::answer().text("so f").cut_by_length();
+        let asked = ask(vendor, [reply]).await;
+        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &Stop::Length));
+        let reply = Reply::answer()
+            .text("a")
+            .call("bash", &json!({ "path": "x" }))
+            .call_raw("file_read", r#"{"path": "#)
+            .cut_by_length();
+        let asked = ask(vendor, [reply]).await;
+        assert_eq!(asked.answer().stop, Stop::Length, "{vendor}");
+        assert!(asked.calls().is_empty(), "{vendor}: none is known to be whole");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_answer_that_says_so() {
+    for vendor in Vendor::ALL {
+        let asked = ask(vendor, [Reply::answer().refused("I will not help with this.")]).await;
+        let stop = &asked.answer().stop;
+        assert!(matches!(stop, Stop::Refused(_)), "{vendor}: {stop:?}");
+        if let (Stop::Refused(why), true) = (stop, vendor != Vendor::Anthropic) {
+            assert!(why.contains("I will not help"), "{vendor}: {why:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn googles_refusal_of_a_prompt_is_one_too() {
+    let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" },
+                          "usageMetadata": { "promptTokenCount": 5, "totalTokenCount": 5 } });
+    let asked = ask(Vendor::Google, [Reply::answer().event(blocked).without_end()]).await;
+    let stop = &asked.answer().stop;
+    let Stop::Refused(why) = stop else { panic!("{stop:?}") };
+    assert!(why.contains("PROHIBITED_CONTENT"), "{why:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_is_one_request_and_the_next_uses_its_connection() {
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(vendor, ["a", "b"].map(|text| Reply::answer().text(text)));
+        let client = client(&server);
+        let mut conversation = question();
+        let first = send(&client, &conversation).await;
+        conversation = answered(conversation, first.answer());
+        conversation.pop();
+        conversation.push(says("and then?"));
+        assert_eq!(send(&client, &conversation).await.text(), "b", "{vendor}");
+        assert_eq!((server.requests().len(), server.violations()), (2, vec![]), "{vendor}");
+    }
+}
+
+/// Some local servers have other words for it.
+#[tokio::test]
+async fn a_stream_is_one_by_what_is_in_it() {
+    for vendor in Vendor::ALL {
+        for kind in ["text/event-stream", "application/octet-stream", "text/plain"] {
+            let asked = ask(vendor, [Reply::answer().text("a").content_type(kind)]).await;
+            assert_eq!(asked.text(), "a", "{vendor}: {kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_anything_is_an_answer() {
+    for vendor in Vendor::ALL {
+        let asked = ask(vendor, [Reply::answer()]).await;
+        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("", &Stop::Finished));
+    }
+}
+
+#[tokio::test]
+async fn the_key_goes_to_the_server_and_nowhere_else() {
+    for vendor in Vendor::ALL {
+        let said = format!("the key {} is wrong", KEY);
+        let server = FakeServer::start(vendor, [Reply::status(401, &said)]);
+        let asked = send(&client(&server), &question()).await;
+        let request = &server.requests()[0];
+        assert!(format!("{:?}", request.headers).contains(KEY), "{vendor}");
+        assert!(!request.path.contains(KEY), "{vendor}: {}", request.path);
+        let everything = format!("{:?} {} {:?}", asked, asked.failure(), client(&server));
+        assert!(!everything.contains(KEY), "{vendor}: {everything}");
+    }
+}
+
+#[tokio::test]
+async fn a_bound_on_the_answer_is_sent() {
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(vendor, [Reply::answer().text("a")]);
+        let client = client(&server);
+        let request = Request {
+            model: "a-model",
+            system: &[],
+            messages: &question(),
+            tools: &json!([]),
+            max_output: Some(4321),
+        };
+        assert_eq!(send_request(&client, &request).await.text(), "a", "{vendor}");
+        let body = server.requests()[0].body.to_string();
+        assert!(body.contains("4321"), "{vendor}: {body}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}

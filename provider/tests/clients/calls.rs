@@ -1,0 +1,222 @@
+//! Calls and their results: what a model asks for, and that the vendor takes what it is
+//! told of it.
+
+use std::collections::BTreeSet;
+
+use ikigai_provider::{CallResult, Message, Part, Role, Stop};
+use ikigai_provider_testing::{FakeServer, Reply, Vendor};
+use serde_json::{Value, json};
+
+use crate::asking::{answered, ask, calls, client, question, says, send};
+
+#[tokio::test]
+async fn calls_are_told_of_and_given() {
+    for vendor in Vendor::ALL {
+        let arguments = json!({ "path": "a \"b\"\n👍.txt", "limit": 12 });
+        let reply =
+            Reply::answer().text("I look.").call("file_read", &arguments).call("bash", &json!({}));
+        let asked = ask(vendor, [reply]).await;
+        assert_eq!(asked.told, ["text I look.", "call file_read", "call bash"], "{vendor}");
+        let calls = asked.calls();
+        let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["file_read", "bash"], "{vendor}");
+        let parsed = |at: usize| serde_json::from_str::<Value>(&calls[at].arguments).expect("JSON");
+        assert_eq!((parsed(0), parsed(1)), (arguments, json!({})), "{vendor}");
+        assert_ne!(calls[0].id, calls[1].id, "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn results_go_back_and_the_vendor_takes_them() {
+    for vendor in Vendor::ALL {
+        let replies = [
+            Reply::answer()
+                .thinking("first the file")
+                .text("I look.")
+                .call("file_read", &json!({ "path": "a" }))
+                .call("file_read", &json!({ "path": "b" }))
+                .call("bash", &json!({ "path": "c" })),
+            Reply::answer().hidden_thinking().call("bash", &json!({ "path": "d" })),
+            Reply::answer().text("It is empty."),
+        ];
+        let server = FakeServer::start(vendor, replies);
+        let client = client(&server);
+        let mut conversation = question();
+        for round in [3, 1] {
+            let asked = send(&client, &conversation).await;
+            assert_eq!(asked.calls().len(), round, "{vendor}");
+            conversation = answered(conversation, asked.answer());
+        }
+        let asked = send(&client, &conversation).await;
+        assert_eq!(asked.text(), "It is empty.", "{vendor}");
+        assert_eq!((server.requests().len(), server.violations()), (3, vec![]), "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn results_are_sent_in_the_order_of_the_calls() {
+    for vendor in Vendor::ALL {
+        let paths = ["a", "b", "c", "d"];
+        let reply = paths
+            .iter()
+            .fold(Reply::answer(), |reply, path| reply.call("bash", &json!({ "path": path })));
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("done")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        let conversation = answered(question(), asked.answer());
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        let body = server.requests()[1].body.to_string();
+        // An id is in its call and in its result, which comes later.
+        let places: Vec<usize> = asked
+            .calls()
+            .iter()
+            .map(|call| body.rfind(&call.id))
+            .map(|place| place.unwrap_or_else(|| panic!("{vendor}: a result is not in {body}")))
+            .collect();
+        assert!(places.is_sorted(), "{vendor}: {places:?}");
+    }
+}
+
+#[tokio::test]
+async fn ids_that_repeat_are_told_apart() {
+    for vendor in Vendor::ALL {
+        let twice = |path: &str| {
+            Reply::answer().call_as("call_0", "bash", &json!({ "path": path })).call_as(
+                "call_0",
+                "file_read",
+                &json!({ "path": path }),
+            )
+        };
+        let replies = [twice("a"), twice("b"), Reply::answer().text("done")];
+        let server = FakeServer::start(vendor, replies);
+        let client = client(&server);
+        let mut conversation = question();
+        for _ in 0..2 {
+            let asked = send(&client, &conversation).await;
+            conversation = answered(conversation, asked.answer());
+        }
+        let all = conversation.iter().flat_map(|message| calls(&message.parts));
+        let ids: BTreeSet<&str> = all.map(|call| call.id.as_str()).collect();
+        assert_eq!(ids.len(), 4, "{vendor}: {ids:?}");
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn calls_without_ids_get_some() {
+    let call = |path: &str| Reply::answer().call_as("", "bash", &json!({ "path": path }));
+    let both = call("b").call_as("", "bash", &json!({ "path": "c" }));
+    let server = FakeServer::start(Vendor::Google, [call("a"), both, Reply::answer().text("done")]);
+    let client = client(&server);
+    let mut conversation = question();
+    for _ in 0..2 {
+        let asked = send(&client, &conversation).await;
+        conversation = answered(conversation, asked.answer());
+    }
+    let all = conversation.iter().flat_map(|message| calls(&message.parts));
+    let ids: BTreeSet<&str> = all.map(|call| call.id.as_str()).collect();
+    assert!(ids.len() == 3 && !ids.contains(""), "{ids:?}");
+    assert_eq!(send(&client, &conversation).await.text(), "done");
+    assert_eq!(server.violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_given_and_go_back() {
+    for vendor in [Vendor::OpenAi, Vendor::OpenAiChat, Vendor::Anthropic] {
+        for arguments in [r#"{"path": "a"#, "ls -l", "[1]", "null", ""] {
+            let replies =
+                [Reply::answer().call_raw("bash", arguments), Reply::answer().text("I see.")];
+            let server = FakeServer::start(vendor, replies);
+            let client = client(&server);
+            let asked = send(&client, &question()).await;
+            assert_eq!(asked.calls().len(), 1, "{vendor} {arguments:?}");
+            let given = &asked.calls()[0].arguments;
+            // Nothing at all stands for no arguments.
+            let is_same = given == arguments || (arguments.is_empty() && given == "{}");
+            assert!(is_same, "{vendor}: {given:?} for {arguments:?}");
+            let conversation = answered(question(), asked.answer());
+            assert_eq!(send(&client, &conversation).await.text(), "I see.", "{vendor}");
+            assert_eq!(server.violations(), [""; 0], "{vendor} {arguments:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_google_could_not_write_is_no_call() {
+    let reply = Reply::answer().text("so").call_raw("bash", "ls -l");
+    let asked = ask(Vendor::Google, [reply]).await;
+    // Whether that is an answer or a failure, nothing of it runs.
+    if let Ok(answer) = &asked.outcome {
+        assert_eq!(calls(&answer.parts).len(), 0, "{answer:?}");
+        assert_ne!(answer.stop, Stop::Finished, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_calls_in_one_answer() {
+    for vendor in Vendor::ALL {
+        let reply = (0..200).fold(Reply::answer(), |reply, at| {
+            reply.call("file_read", &json!({ "path": format!("{at}.txt"), "limit": at }))
+        });
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("done")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        for (at, call) in asked.calls().iter().enumerate() {
+            let arguments: Value = serde_json::from_str(&call.arguments).expect("JSON");
+            assert_eq!(arguments["limit"], at, "{vendor}");
+        }
+        assert_eq!(asked.calls().len(), 200, "{vendor}");
+        let conversation = answered(question(), asked.answer());
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn results_stand_with_what_is_said_after_them() {
+    for vendor in Vendor::ALL {
+        let replies =
+            [Reply::answer().call("bash", &json!({ "path": "a" })), Reply::answer().text("done")];
+        let server = FakeServer::start(vendor, replies);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        let mut conversation = answered(question(), asked.answer());
+        let last = conversation.last_mut().expect("the results");
+        last.parts.extend(says("and hurry").parts);
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+        assert!(server.requests()[1].body.to_string().contains("and hurry"), "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn results_may_be_errors_empty_or_no_json() {
+    let contents = ["", " ", "no JSON", "[1, 2]", "\"text\"", "null", r#"{"error": "gone"}"#];
+    for vendor in Vendor::ALL {
+        let reply = contents
+            .iter()
+            .fold(Reply::answer(), |reply, _| reply.call("bash", &json!({ "path": "a" })));
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("done")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        let results = asked.calls().into_iter().zip(contents).map(|(call, content)| {
+            Part::Result(CallResult {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                content: content.to_owned(),
+                is_error: true,
+            })
+        });
+        let mut conversation = question();
+        conversation.push(Message { role: Role::Model, parts: asked.answer().parts.clone() });
+        conversation.push(Message { role: Role::User, parts: results.collect() });
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+        let body = &server.requests()[1].body;
+        if vendor == Vendor::Anthropic {
+            let results = body["messages"][2]["content"].as_array().expect("blocks");
+            assert!(results.iter().all(|result| result["is_error"] == true), "{results:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Streams that end before they are whole, at every place: none of them is an answer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ikigai_provider::{Client, FailureKind, Request};
+use ikigai_provider_testing::{FakeServer, Reply, Vendor};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::asking::{Asked, client, question, send_request, tools};
+
+fn whole() -> Reply {
+    Reply::answer()
+        .thinking("hm")
+        .text("It is ")
+        .text("so.")
+        .call_as("call_1", "bash", &json!({ "path": "ü.txt" }))
+        .call_as("call_2", "file_read", &json!({}))
+}
+
+/// The number of bytes without which the stream has not said that it is whole.
+fn needed(vendor: Vendor, body: &[u8]) -> usize {
+    let body = std::str::from_utf8(body).expect("UTF-8");
+    let mark = match vendor {
+        Vendor::OpenAi => r#"data: {"type":"response.completed""#,
+        Vendor::OpenAiChat => r#""finish_reason":"tool_calls""#,
+        Vendor::Anthropic => r#"{"type":"message_stop"}"#,
+        Vendor::Google => r#""finishReason":"STOP""#,
+    };
+    let begin = body.find(mark).expect("the terminal event");
+    // To the end of its data; whether the blank line has to follow is the reader's.
+    begin + body[begin..].find(['\r', '\n']).expect("a line").max(mark.len())
+}
+
+/// A server that cuts the stream where the name of the model says, and refuses a second
+/// attempt, so that nothing is waited for.
+fn server(vendor: Vendor, is_clean: bool) -> FakeServer {
+    let mut seen = HashSet::new();
+    FakeServer::with(vendor, move |request| {
+        let model = match vendor {
+            Vendor::Google => request.path.clone(),
+            _ => request.body["model"].as_str().unwrap_or_default().to_owned(),
+        };
+        let digits = model.split("cut-").nth(1).unwrap_or_default().get(..7);
+        let at = digits.and_then(|digits| digits.parse().ok()).expect("a number");
+        match (seen.insert(model), is_clean) {
+            (false, _) => Reply::status(400, "once is enough"),
+            (true, false) => whole().cut_after(at),
+            (true, true) => whole().end_after(at),
+        }
+    })
+}
+
+async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
+    // As long in every request: it is in some events.
+    let model = format!("cut-{at:07}");
+    let offered = tools(client.provider());
+    let messages = question();
+    let request = Request {
+        model: &model,
+        system: &[],
+        messages: &messages,
+        tools: &offered,
+        max_output: None,
+    };
+    send_request(&client, &request).await
+}
+
+async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
+    let server = server(vendor, is_clean);
+    let client = Arc::new(client(&server));
+    // More bytes than there are: nothing is cut.
+    let asked = ask_cut(client.clone(), 1_000_000).await;
+    assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2), "{vendor}");
+    let body = whole().body(vendor, &server.requests()[0]);
+    let needed = needed(vendor, &body);
+    let mut asking = JoinSet::new();
+    // Every place where the end is near, every third elsewhere.
+    let places = (1..needed).filter(|at| at % 3 == 0 || at + 120 > needed);
+    for at in places {
+        let client = client.clone();
+        asking.spawn(async move { (at, ask_cut(client, at).await) });
+    }
+    while let Some(asked) = asking.join_next().await {
+        let (at, asked) = asked.expect("no panic");
+        let Err(failure) = &asked.outcome else {
+            panic!("{vendor}: {at} of {needed} bytes make an answer: {asked:?}")
+        };
+        let is_shown = asked.told.iter().any(|told| {
+            // A thought is told of, and shows nothing that would have to be taken back.
+            told.starts_with("text ") || told.starts_with("call ")
+        });
+        let expected = if is_shown {
+            FailureKind::Cut
+        } else {
+            // The second attempt, as nothing had been shown of the first.
+            FailureKind::Refused { status: 400 }
+        };
+        assert_eq!(failure.kind, expected, "{vendor}: {at} of {needed} bytes: {asked:?}");
+        assert_eq!(asked.retries(), usize::from(!is_shown), "{vendor} {at}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_part_of_a_responses_stream_is_an_answer() {
+    no_cut_is_an_answer(Vendor::OpenAi, false).await;
+    no_cut_is_an_answer(Vendor::OpenAi, true).await;
+}
+
+#[tokio::test]
+async fn no_part_of_a_chat_stream_is_an_answer() {
+    no_cut_is_an_answer(Vendor::OpenAiChat, false).await;
+    no_cut_is_an_answer(Vendor::OpenAiChat, true).await;
+}
+
+#[tokio::test]
+async fn no_part_of_a_messages_stream_is_an_answer() {
+    no_cut_is_an_answer(Vendor::Anthropic, false).await;
+    no_cut_is_an_answer(Vendor::Anthropic, true).await;
+}
+
+#[tokio::test]
+async fn no_part_of_a_gemini_stream_is_an_answer() {
+    no_cut_is_an_answer(Vendor::Google, false).await;
+    no_cut_is_an_answer(Vendor::Google, true).await;
+}

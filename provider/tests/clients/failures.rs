@@ -1,0 +1,140 @@
+//! Every way in which an answer does not come, and the kind of failure that is made of it.
+
+use ikigai_provider::FailureKind;
+use ikigai_provider_testing::{Reply, Trouble, Vendor};
+
+use crate::asking::ask;
+
+/// The same reply as often as the client asks, at once.
+fn always(reply: &Reply) -> Vec<Reply> {
+    vec![reply.clone().header("retry-after", "0"); 5]
+}
+
+fn kind(trouble: Trouble) -> FailureKind {
+    match trouble {
+        Trouble::Key => FailureKind::Key,
+        Trouble::Forbidden => FailureKind::Forbidden,
+        Trouble::Quota => FailureKind::Quota,
+        Trouble::UnknownModel => FailureKind::UnknownModel { model: "a-model".to_owned() },
+        Trouble::TooLong => FailureKind::TooLong,
+        Trouble::RateLimited => FailureKind::RateLimited,
+        Trouble::Overloaded => FailureKind::Overloaded,
+        Trouble::Server => FailureKind::Server { status: 500 },
+    }
+}
+
+#[tokio::test]
+async fn every_trouble_is_known_by_its_kind() {
+    for vendor in Vendor::ALL {
+        for trouble in Trouble::ALL {
+            let asked = ask(vendor, always(&Reply::trouble(trouble))).await;
+            assert_eq!(asked.kind(), &kind(trouble), "{vendor}: {:?}", asked.failure());
+            assert!(!asked.failure().said.is_empty(), "{vendor}: {:?}", asked.failure());
+            assert!(asked.failure().hint().is_some(), "{vendor}: {:?}", asked.failure());
+        }
+    }
+}
+
+#[tokio::test]
+async fn troubles_in_a_stream_are_known_by_their_kind() {
+    let server = FailureKind::Server { status: 200 };
+    for vendor in Vendor::ALL {
+        // Google's other form is no event, and has a test of its own.
+        let forms: &[bool] = if vendor == Vendor::Google { &[false] } else { &[false, true] };
+        for is_other_form in forms.iter().copied() {
+            for trouble in [Trouble::Overloaded, Trouble::Server] {
+                let reply = Reply::answer().text("a");
+                let reply = if is_other_form {
+                    reply.error_in_other_form(trouble)
+                } else {
+                    reply.error(trouble)
+                };
+                let asked = ask(vendor, [reply]).await;
+                let expected = match (vendor, trouble) {
+                    // OpenAI has no word for it within a stream.
+                    (Vendor::OpenAi | Vendor::OpenAiChat, _) | (_, Trouble::Server) => &server,
+                    _ => &FailureKind::Overloaded,
+                };
+                assert_eq!(asked.kind(), expected, "{vendor}: {:?}", asked.failure());
+                assert!(!asked.failure().said.is_empty(), "{vendor}: {:?}", asked.failure());
+                assert_eq!(asked.told, ["text a"], "{vendor}");
+            }
+        }
+    }
+}
+
+/// Google may say that the answer has ended well, and then, outside of any event, that it
+/// has failed.
+#[tokio::test]
+async fn an_error_that_is_no_event_is_no_answer() {
+    for trouble in [Trouble::Overloaded, Trouble::Server] {
+        let asked = ask(Vendor::Google, [Reply::answer().text("a").error_in_other_form(trouble)]);
+        let asked = asked.await;
+        assert!(asked.outcome.is_err(), "{asked:?}");
+        assert_eq!(asked.told, ["text a"]);
+    }
+}
+
+#[tokio::test]
+async fn pages_for_people_are_known_by_their_status() {
+    for vendor in Vendor::ALL {
+        for (status, expected) in [
+            (401, FailureKind::Key),
+            (403, FailureKind::Forbidden),
+            (413, FailureKind::Refused { status: 413 }),
+            (502, FailureKind::Server { status: 502 }),
+            (503, FailureKind::Overloaded),
+            (524, FailureKind::Server { status: 524 }),
+        ] {
+            let asked = ask(vendor, always(&Reply::html(status))).await;
+            // A page says nothing in the vendor's JSON: too large is too long as well.
+            let is_too_long = status == 413 && asked.kind() == &FailureKind::TooLong;
+            assert!(asked.kind() == &expected || is_too_long, "{vendor}: {:?}", asked.failure());
+            assert!(!asked.failure().said.contains('<'), "{vendor}: {:?}", asked.failure());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_no_answer() {
+    for vendor in Vendor::ALL {
+        let replies = [
+            Reply::raw(200, "text/html", "<html><body>Sign in to the network</body></html>"),
+            Reply::raw(200, "text/plain", "<html></html>"),
+            Reply::raw(200, "application/json", r#"{"id":"1","choices":[],"content":[]}"#),
+            Reply::raw(200, "text/event-stream", "data: {\"a\": \n\n"),
+            Reply::raw(200, "text/event-stream", "data: [1]\n\n"),
+            Reply::answer().invalid_utf8(),
+            Reply::answer().bytes(b"data: {]\n\n"),
+        ];
+        for (number, reply) in replies.into_iter().enumerate() {
+            // Where it is tried again, it is the same again.
+            let asked = ask(vendor, always(&reply)).await;
+            let kind = asked.kind();
+            let is_expected = matches!(kind, FailureKind::Malformed | FailureKind::Cut);
+            assert!(is_expected, "{vendor} {number}: {:?}", asked.failure());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_is_cut() {
+    for vendor in Vendor::ALL {
+        let asked = ask(vendor, [Reply::answer().text("half a sen").without_end()]).await;
+        assert_eq!(asked.kind(), &FailureKind::Cut, "{vendor}");
+        assert_eq!(asked.told, ["text half a sen"], "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_is_short_and_clean() {
+    for vendor in Vendor::ALL {
+        let said = format!("no\u{1b}[31m red\u{7}\nline {}", "x".repeat(100_000));
+        let asked = ask(vendor, [Reply::status(400, &said)]).await;
+        let failure = asked.failure();
+        assert_eq!(failure.kind, FailureKind::Refused { status: 400 }, "{vendor}");
+        assert!(failure.said.chars().count() < 2_000, "{vendor}: {}", failure.said.len());
+        assert!(!failure.said.chars().any(char::is_control), "{vendor}: {:?}", failure.said);
+        assert!(failure.said.contains("red"), "{vendor}: {:?}", failure.said);
+    }
+}
