@@ -31,6 +31,13 @@ pub fn built_examples() -> PathBuf {
     named("IKIGAI_TEST_EXAMPLES", "examples")
 }
 
+/// The Python environment that has llmock: `IKIGAI_TEST_LLMOCK`, or `TARGET/llmock`.
+/// Where there is no Python it is missing.
+#[must_use]
+pub fn llmock() -> PathBuf {
+    named("IKIGAI_TEST_LLMOCK", "llmock")
+}
+
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {

@@ -11,6 +11,7 @@ mod examples;
 mod fuzz;
 mod install;
 mod lint;
+mod llmock;
 mod place;
 mod project;
 mod run;

@@ -109,6 +109,11 @@ impl Project {
         self.target.join("examples")
     }
 
+    /// The Python environment that has llmock.
+    pub(crate) fn llmock(&self) -> PathBuf {
+        self.target.join("llmock")
+    }
+
     /// `path` as it is shown to a person: relative to the repository where it lies in it.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::build::{self, EVERYDAY};
 use crate::project::Project;
 use crate::run::{self, step};
-use crate::{examples, stage};
+use crate::{examples, llmock, stage};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -24,6 +24,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
+    llmock::install(project)?;
 
     // The test runner last: its summary is the line that a reader looks for.
     step("Documentation tests");
@@ -46,4 +47,5 @@ fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comma
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
+        .env("IKIGAI_TEST_LLMOCK", project.llmock())
 }
