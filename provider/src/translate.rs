@@ -26,7 +26,7 @@ const GOOGLE_NAME_PATTERN: &str = "^[a-zA-Z_][a-zA-Z0-9_.-]{0,63}$";
 const KEY_PATTERN: &str = "^[a-zA-Z0-9_.-]{1,64}$";
 
 /// The longest name of a tool or key, in bytes; all the patterns are ASCII.
-const MAX_NAME_BYTES: usize = 64;
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 /// A tool as one provider is told of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,20 +178,27 @@ fn without_at_root(mut schema: Value, refused: &[&str], losses: &mut Vec<Loss>) 
 }
 
 fn check_name(provider: Provider, name: &str) -> Result<(), Inexpressible> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let (pattern, matches) = match provider {
-        Provider::Google => (
-            GOOGLE_NAME_PATTERN,
-            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-                && name.bytes().all(|byte| plain(byte) || byte == b'.'),
-        ),
-        _ => (NAME_PATTERN, !name.is_empty() && name.bytes().all(plain)),
-    };
-    if matches && name.len() <= MAX_NAME_BYTES {
-        Ok(())
-    } else {
-        Err(Inexpressible::Name { name: name.to_owned(), pattern })
+    if is_name(provider, name) {
+        return Ok(());
     }
+    let pattern = match provider {
+        Provider::Google => GOOGLE_NAME_PATTERN,
+        _ => NAME_PATTERN,
+    };
+    Err(Inexpressible::Name { name: name.to_owned(), pattern })
+}
+
+/// Whether the provider takes this as the name of a tool.
+pub(crate) fn is_name(provider: Provider, name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let matches = match provider {
+        Provider::Google => {
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && name.bytes().all(|byte| plain(byte) || byte == b'.')
+        }
+        _ => !name.is_empty() && name.bytes().all(plain),
+    };
+    matches && name.len() <= MAX_NAME_BYTES
 }
 
 fn check_keys(parameters: &Value) -> Result<(), Inexpressible> {

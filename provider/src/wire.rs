@@ -7,6 +7,7 @@ mod anthropic;
 mod arguments;
 mod google;
 mod ids;
+mod names;
 mod openai;
 mod openai_chat;
 pub(crate) mod refusal;

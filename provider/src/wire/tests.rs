@@ -160,6 +160,30 @@ fn what_another_provider_left_is_left_out() {
 }
 
 #[test]
+fn a_name_that_the_provider_would_refuse_is_not_sent() {
+    let named = |blob| {
+        vec![
+            message(Role::User, vec![Part::text("one")]),
+            message(Role::Model, vec![call("a", "no tool", "{}", blob)]),
+            message(Role::User, vec![result("a", "no tool", "{}", true)]),
+        ]
+    };
+    let count = |provider, messages: &[Message]| {
+        let tools = Value::Null;
+        let request =
+            Request { model: "m", system: &[], messages, tools: &tools, max_output: None };
+        let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
+        (body.matches("no tool").count(), body.matches("no_tool").count())
+    };
+    for provider in Provider::ALL {
+        let is_google = provider == Provider::Google;
+        assert_eq!(count(provider, &named(None)), (0, if is_google { 2 } else { 1 }), "{provider}");
+    }
+    let (_, _, signed) = own_blobs(Provider::Google);
+    assert_eq!(count(Provider::Google, &named(signed)), (2, 0), "what is signed stays");
+}
+
+#[test]
 fn a_message_that_has_nothing_to_say_is_no_message() {
     for provider in Provider::ALL {
         let (mut parts, ..) = own_blobs(provider);

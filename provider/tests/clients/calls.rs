@@ -122,6 +122,23 @@ async fn calls_without_ids_get_some() {
 }
 
 #[tokio::test]
+async fn a_name_that_no_tool_can_have_does_not_end_the_conversation() {
+    for vendor in Vendor::ALL {
+        let names = ["multi_tool_use/parallel".to_owned(), "x".repeat(300)];
+        let reply =
+            names.iter().fold(Reply::answer(), |reply, name| reply.call(name, &json!({ "n": 1 })));
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("done")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        let given: Vec<&str> = asked.calls().iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(given, names, "{vendor}");
+        let conversation = answered(question(), asked.answer());
+        assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}
+
+#[tokio::test]
 async fn arguments_that_are_no_json_are_given_and_go_back() {
     for vendor in [Vendor::OpenAi, Vendor::OpenAiChat, Vendor::Anthropic] {
         for arguments in [r#"{"path": "a"#, "ls -l", "[1]", "null", ""] {

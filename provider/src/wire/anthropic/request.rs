@@ -1,11 +1,13 @@
 //! A request of the Messages API.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, to_json};
+use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Message, Part, Provider, Request, Role};
 
 /// The API wants a bound on every answer. This is the largest that each model in service
@@ -57,7 +59,7 @@ enum Block<'a> {
     },
     ToolUse {
         id: String,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: Object,
     },
     ToolResult {
@@ -130,7 +132,7 @@ fn block<'a>(part: &'a Part, ids: &SentIds<'_>) -> Option<Block<'a>> {
         Part::Text { text, .. } => Some(Block::Text { text }),
         Part::Call(call) => Some(Block::ToolUse {
             id: ids.get(&call.id),
-            name: &call.name,
+            name: names::sent(Provider::Anthropic, &call.name),
             input: Object::of_arguments(&call.arguments),
         }),
         Part::Result(result) => Some(Block::ToolResult {

@@ -1,5 +1,6 @@
 //! A request of the Gemini API.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use super::blob;
 use crate::wire::arguments::Object;
-use crate::wire::{Outgoing, has_tools, to_json};
+use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Message, Part, Provider, Request, Role};
 
 /// What stands for a signature where there is none, because another model made the call. Gemini
@@ -75,7 +76,7 @@ enum Sent<'a> {
 struct Call<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    name: &'a str,
+    name: Cow<'a, str>,
     args: Object,
 }
 
@@ -83,7 +84,7 @@ struct Call<'a> {
 struct Response<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    name: &'a str,
+    name: Cow<'a, str>,
     response: Object,
 }
 
@@ -114,7 +115,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
 }
 
 fn contents(messages: &[Message]) -> Vec<Content<'_>> {
-    let google_ids = google_ids(messages);
+    let own_calls = own_calls(messages);
     let mut contents: Vec<Content<'_>> = Vec::new();
     for message in messages {
         let (role, mut parts) = match message.role {
@@ -123,7 +124,7 @@ fn contents(messages: &[Message]) -> Vec<Content<'_>> {
         };
         let mut is_signed = is_signed(message);
         for part in &message.parts {
-            parts.extend(sent(part, &google_ids, &mut is_signed));
+            parts.extend(sent(part, &own_calls, &mut is_signed));
         }
         // The results of calls belong together and directly after them.
         parts.sort_by_key(|part| role == "user" && !matches!(part, Sent::Result { .. }));
@@ -144,20 +145,32 @@ fn is_signed(message: &Message) -> bool {
     })
 }
 
-/// The ids that Google gave to calls, by the ids of this crate.
-fn google_ids(messages: &[Message]) -> HashMap<&str, &str> {
+/// The calls that Google's models made, by the ids of this crate, with the ids that Google gave
+/// to them.
+fn own_calls(messages: &[Message]) -> HashMap<&str, Option<&str>> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     parts
         .filter_map(|part| match part {
-            Part::Call(call) => Some((call.id.as_str(), member(call.blob.as_ref(), blob::ID)?)),
+            Part::Call(call) if is_own(call) => {
+                Some((call.id.as_str(), member(call.blob.as_ref(), blob::ID)))
+            }
             _ => None,
         })
         .collect()
 }
 
+fn is_own(call: &crate::Call) -> bool {
+    call.blob.as_ref().is_some_and(|blob| blob.provider == Provider::Google)
+}
+
+/// The name of a call. What Google named it stays: its signature is that of the whole call.
+fn name(name: &str, is_own: bool) -> Cow<'_, str> {
+    if is_own { name.into() } else { names::sent(Provider::Google, name) }
+}
+
 fn sent<'a>(
     part: &'a Part,
-    google_ids: &HashMap<&str, &'a str>,
+    own_calls: &HashMap<&str, Option<&'a str>>,
     is_signed: &mut bool,
 ) -> Option<Sent<'a>> {
     match part {
@@ -172,15 +185,16 @@ fn sent<'a>(
             let missing = (!std::mem::replace(is_signed, true)).then_some(NO_SIGNATURE);
             let function_call = Call {
                 id: member(call.blob.as_ref(), blob::ID),
-                name: &call.name,
+                name: name(&call.name, is_own(call)),
                 args: Object::of_arguments(&call.arguments),
             };
             Some(Sent::Call { function_call, thought_signature: own.or(missing) })
         }
         Part::Result(result) => {
+            let own = own_calls.get(result.id.as_str());
             let function_response = Response {
-                id: google_ids.get(result.id.as_str()).copied(),
-                name: &result.name,
+                id: own.copied().flatten(),
+                name: name(&result.name, own.is_some()),
                 response: Object::of(&result.content, if result.is_error { ERROR } else { OUTPUT }),
             };
             Some(Sent::Result { function_response })

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, to_json};
+use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Part, Provider, Request, Role};
 
 /// Without this the thoughts of an answer that is not stored cannot come back:
@@ -45,7 +45,7 @@ enum Item<'a> {
     },
     FunctionCall {
         call_id: String,
-        name: &'a str,
+        name: Cow<'a, str>,
         arguments: Cow<'a, str>,
     },
     FunctionCallOutput {
@@ -111,7 +111,7 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>) -> Option<Item<'a>> {
         }),
         Part::Call(call) => Some(Item::FunctionCall {
             call_id: ids.get(&call.id),
-            name: &call.name,
+            name: names::sent(Provider::OpenAi, &call.name),
             arguments: if call.arguments.is_empty() {
                 "{}".into()
             } else {

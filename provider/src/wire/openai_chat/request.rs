@@ -1,12 +1,14 @@
 //! A request of Chat Completions, in the form that most servers take: one system message,
 //! and contents that are plain text.
 
+use std::borrow::Cow;
+
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, to_json};
+use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Message, Part, Provider, Request, Role};
 
 /// What stands between texts that become one.
@@ -66,7 +68,7 @@ struct ToolCall<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     /// Text, but of an object: vLLM and llama.cpp parse it, and fail where it is none.
     #[serde(serialize_with = "as_text")]
     arguments: Object,
@@ -129,7 +131,7 @@ fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, is_thinking: bool) -> 
                 id: ids.get(&call.id),
                 kind: "function",
                 function: Function {
-                    name: &call.name,
+                    name: names::sent(Provider::OpenAiChat, &call.name),
                     arguments: Object::of_arguments(&call.arguments),
                 },
             }),
