@@ -209,6 +209,46 @@ fn a_message_that_has_nothing_to_say_is_no_message() {
 }
 
 #[test]
+fn an_anthropic_conversation_is_cached_up_to_its_end() {
+    let round = |number: usize| {
+        let id = format!("call_{number}");
+        [
+            message(Role::Model, vec![Part::text("so"), call(&id, "read", "{}", None)]),
+            message(Role::User, vec![result(&id, "read", "{}", false), Part::text(" \n")]),
+        ]
+    };
+    let mut messages = vec![message(Role::User, vec![Part::text("one"), Part::text("two")])];
+    let tools = tools(Provider::Anthropic);
+    let system = ["a".to_owned(), "b".to_owned()];
+    for marked in [&[0][..], &[0, 2], &[2, 4], &[4, 6]] {
+        let request = Request {
+            model: "m",
+            system: &system,
+            messages: &messages,
+            tools: &tools,
+            max_output: None,
+        };
+        let body = outgoing(Provider::Anthropic, &request, true).body;
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        let found: Vec<(usize, usize)> = body["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .enumerate()
+            .flat_map(|(at, turn)| {
+                let blocks = turn["content"].as_array().expect("blocks").iter().enumerate();
+                let marked = blocks.filter(|(_, block)| block.get("cache_control").is_some());
+                marked.map(move |(block, _)| (at, block)).collect::<Vec<_>>()
+            })
+            .collect();
+        let last = |at: usize| (at, usize::from(at == 0));
+        assert_eq!(found, marked.iter().map(|&at| last(at)).collect::<Vec<_>>(), "{body}");
+        assert!(body.to_string().matches("cache_control").count() <= 4, "{body}");
+        messages.extend(round(messages.len()));
+    }
+}
+
+#[test]
 fn the_member_for_the_length_is_the_one_that_the_server_knows() {
     let messages = [message(Role::User, vec![Part::text("x")])];
     let request = Request {

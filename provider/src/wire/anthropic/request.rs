@@ -15,8 +15,19 @@ use crate::{Message, Part, Provider, Request, Role};
 /// the maxima is that of Claude Opus 4.1); only what is written is paid for.
 const MAX_TOKENS: u32 = 32_000;
 
-/// What marks how far a prompt is cached.
+/// The role of the person and of what the tools returned.
+const USER: &str = "user";
+
+/// What marks how far a prompt is cached. At most 4 blocks of a request may have it:
+/// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>. One is on the last tool,
+/// one on the last block of the system prompt, and [`MARKED_TURNS`] are in the conversation.
 const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
+
+/// How many messages of the user have a mark, counted from the end. With the mark on the last
+/// one, each round of a turn pays in full only for what came since the round before. A mark
+/// finds what was cached up to 20 blocks before it, and a round with many parallel calls has
+/// more; so the message that was the last one in the round before keeps its mark.
+const MARKED_TURNS: usize = 2;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -56,6 +67,8 @@ struct Turn<'a> {
 enum Block<'a> {
     Text {
         text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
     },
     ToolUse {
         id: String,
@@ -68,6 +81,8 @@ enum Block<'a> {
         content: &'a str,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
     },
     #[serde(untagged)]
     Blob(&'a Value),
@@ -84,11 +99,14 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     if let Some(last) = system.last_mut() {
         last.cache_control = Some(EPHEMERAL);
     }
+    let mut messages = turns(request.messages, &ids);
+    let of_user = messages.iter_mut().rev().filter(|turn| turn.role == USER);
+    of_user.take(MARKED_TURNS).filter_map(|turn| turn.content.last_mut()).for_each(mark);
     let body = Body {
         model: request.model,
         max_tokens: request.max_output.unwrap_or(MAX_TOKENS),
         system,
-        messages: turns(request.messages, &ids),
+        messages,
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
         stream: true,
     };
@@ -101,7 +119,7 @@ fn turns<'a>(messages: &'a [Message], ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for message in messages {
         let role = match message.role {
-            Role::User => "user",
+            Role::User => USER,
             Role::Model => "assistant",
         };
         let mut content: Vec<Block<'a>> =
@@ -125,11 +143,22 @@ fn turns<'a>(messages: &'a [Message], ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     turns
 }
 
+/// Everything up to this block is cached. What a user says has blocks of these kinds only, and
+/// thoughts take no mark.
+fn mark(block: &mut Block<'_>) {
+    match block {
+        Block::Text { cache_control, .. } | Block::ToolResult { cache_control, .. } => {
+            *cache_control = Some(EPHEMERAL);
+        }
+        Block::ToolUse { .. } | Block::Blob(_) => {}
+    }
+}
+
 fn block<'a>(part: &'a Part, ids: &SentIds<'_>) -> Option<Block<'a>> {
     match part {
         // "text content blocks must contain non-whitespace text".
         Part::Text { text, .. } if text.trim().is_empty() => None,
-        Part::Text { text, .. } => Some(Block::Text { text }),
+        Part::Text { text, .. } => Some(Block::Text { text, cache_control: None }),
         Part::Call(call) => Some(Block::ToolUse {
             id: ids.get(&call.id),
             name: names::sent(Provider::Anthropic, &call.name),
@@ -139,6 +168,7 @@ fn block<'a>(part: &'a Part, ids: &SentIds<'_>) -> Option<Block<'a>> {
             tool_use_id: ids.get(&result.id),
             content: &result.content,
             is_error: result.is_error,
+            cache_control: None,
         }),
         Part::Blob(blob) => {
             (blob.provider == Provider::Anthropic).then_some(Block::Blob(&blob.value))
