@@ -28,6 +28,8 @@ impl Address {
         };
         let base = match Url::parse(given) {
             Ok(base) => base,
+            // What no one can read may hold a password all the same.
+            Err(error) if given.contains('@') => return failed(&error.to_string()),
             Err(error) => return failed(&format!("`{given}`: {error}")),
         };
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
@@ -166,9 +168,16 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_said_to_be_none() {
-        for base in
-            ["", "localhost:11434/v1", "file:///etc", "api.openai.com", "https://u:hidden@a.test"]
-        {
+        for base in [
+            "",
+            "localhost:11434/v1",
+            "file:///etc",
+            "api.openai.com",
+            "https://u:hidden@a.test",
+            "https://u:hidden@a.test:99999",
+            "https://u:hidden@a b",
+            "u:hidden@a.test",
+        ] {
             let failure = address(Provider::OpenAi, Some(base)).expect_err(base);
             assert_eq!(failure.kind, FailureKind::Address, "{base}");
             assert!(!failure.to_string().contains("hidden"), "{failure}");

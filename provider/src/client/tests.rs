@@ -122,6 +122,31 @@ async fn a_proxy_that_wants_a_password() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_shows_the_password_it_was_given() {
+    // "someone:hidden", as the header has it.
+    let said = "denied: c29tZW9uZTpoaWRkZW4= is someone with hidden";
+    let address = server(http("403 Forbidden", "", said)).await;
+    let proxies = Matcher::builder().all(format!("http://someone:hidden@{address}")).build();
+    let client = Client::through(endpoint("http://api.test/v1"), &proxies).expect("a client");
+    let (failure, _) = failure(&client).await;
+    assert_eq!(failure.said, "denied: … is someone with …");
+}
+
+#[test]
+fn a_client_does_not_show_the_password_of_its_proxy() {
+    for scheme in ["http", "https", "socks5", "socks5h"] {
+        let proxies =
+            Matcher::builder().all(format!("{scheme}://someone:hidden@proxy.test")).build();
+        let client = Client::through(endpoint("https://api.test/v1"), &proxies).expect("a client");
+        let shown = format!("{client:?}");
+        assert!(shown.contains("proxy.test"), "{shown}");
+        for secret in ["hidden", "c29tZW9uZTpoaWRkZW4="] {
+            assert!(!shown.contains(secret), "{scheme}: {shown}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_host_without_a_proxy() {
     let address = server(http("401 Unauthorized", "", "{}")).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();

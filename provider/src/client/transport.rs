@@ -6,6 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, StatusCode};
@@ -21,7 +23,7 @@ use super::address::Address;
 use super::answering::HTML;
 use super::{Endpoint, retry};
 use crate::wire::refusal::Told;
-use crate::{Failure, FailureKind, Provider};
+use crate::{Failure, FailureKind, Key, Provider};
 
 /// The most of a document that is read to find out what it says.
 const MAX_DOCUMENT: usize = 64 << 10;
@@ -42,8 +44,8 @@ pub(super) struct Transport {
 struct Proxy {
     /// Its address, without user and password.
     shown: String,
-    /// The password, which must be in no message.
-    password: Option<String>,
+    /// What must be in no message: the password, and the header that carries it.
+    secrets: Vec<Key>,
 }
 
 /// What came.
@@ -108,8 +110,8 @@ impl Transport {
     }
 
     /// What must be in no message.
-    pub(super) fn secrets(&self) -> Option<&str> {
-        self.proxy.as_ref()?.password.as_deref()
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.proxy.iter().flat_map(|proxy| &proxy.secrets).map(Key::reveal)
     }
 
     /// Sends a body and waits until an answer begins.
@@ -225,8 +227,20 @@ impl Document {
 
 impl Proxy {
     fn of(intercept: &Intercept) -> Self {
-        let password = intercept.raw_auth().map(|(_, password)| password.to_owned());
-        Self { shown: intercept.uri().to_string(), password }
+        let mut secrets = Vec::new();
+        if let Some((_, password)) = intercept.raw_auth() {
+            secrets.push(Key::new(password));
+        }
+        // A proxy that speaks HTTP gets both as one word in base64.
+        let basic = intercept.basic_auth().and_then(|value| value.to_str().ok());
+        if let Some(encoded) = basic.and_then(|value| value.strip_prefix("Basic ")) {
+            secrets.push(Key::new(encoded));
+            let decoded = BASE64_STANDARD.decode(encoded).unwrap_or_default();
+            if let Some((_, password)) = String::from_utf8_lossy(&decoded).split_once(':') {
+                secrets.push(Key::new(password));
+            }
+        }
+        Self { shown: intercept.uri().to_string(), secrets }
     }
 }
 
