@@ -167,6 +167,27 @@ async fn a_redirect_is_told_and_not_followed() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_does_not_end_is_not_waited_for() {
+    let (listener, address) = listener().await;
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        stream.read_u8().await.expect("a request");
+        let head = "HTTP/1.1 400 Bad Request\r\ncontent-length: 1000000\r\n\r\n";
+        let mut written = stream.write_all(head.as_bytes()).await;
+        // Never silent for long, until the client is gone.
+        while written.is_ok() {
+            sleep(SHORT / 10).await;
+            written = stream.write_all(b"x").await;
+        }
+    });
+    let endpoint = Endpoint { silence: SHORT, ..endpoint(&format!("http://{address}")) };
+    let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+    let (failure, retries) = failure(&client).await;
+    assert_eq!((failure.kind, retries), (FailureKind::Refused { status: 400 }, 0));
+    assert!(failure.said.starts_with('x'), "{}", failure.said);
+}
+
+#[tokio::test]
 async fn what_a_server_says_is_short_and_plain() {
     let message = format!("no \\u001b[31msk-very-secret\\u202e here\\n{}", "x".repeat(1000));
     let body = format!("{{\"error\":{{\"message\":\"{message}\"}}}}");

@@ -150,14 +150,12 @@ impl Transport {
 
     async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
         let mut text = Vec::new();
-        while text.len() < MAX_DOCUMENT {
-            match self.next(&mut response).await {
-                Ok(Some(bytes)) => text.extend_from_slice(&bytes),
-                Ok(None) => break,
-                // The status says enough of a failure, and nothing of a success.
-                Err(_) if !response.status().is_success() => break,
-                Err(failure) => return Err(failure),
-            }
+        // Bounded as a whole: nobody waits for a refusal that comes one byte at a time.
+        let read = timeout(self.silence, self.read(&mut response, &mut text)).await;
+        let read = read.unwrap_or_else(|_| Err(self.failure(FailureKind::Silence(self.silence))));
+        // The status says enough of a failure, and nothing of a success.
+        if response.status().is_success() {
+            read?;
         }
         let headers = response.headers();
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
@@ -169,6 +167,16 @@ impl Transport {
             proxy: self.proxy.as_ref().map(|proxy| proxy.shown.clone()),
             moved_to: location.filter(|_| response.status().is_redirection()).map(str::to_owned),
         })
+    }
+
+    /// Reads until there is enough of a document.
+    async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
+        while text.len() < MAX_DOCUMENT
+            && let Some(bytes) = self.next(response).await?
+        {
+            text.extend_from_slice(&bytes);
+        }
+        Ok(())
     }
 
     /// Why a request did not get through.
