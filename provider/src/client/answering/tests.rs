@@ -143,9 +143,18 @@ fn in_pieces_of_every_size() {
 fn cut_at_every_byte() {
     for provider in Provider::ALL {
         let stream = recorded(provider);
-        // The last event has ended once the line after it has begun to end.
-        let whole =
-            stream.trim_ascii_end().len() + if provider == Provider::Google { 3 } else { 2 };
+        let terminal = match provider {
+            // What comes after the reason is what the answer cost.
+            Provider::OpenAiChat => {
+                let reason = br#""finish_reason":"tool_calls""#;
+                let at = stream.windows(reason.len()).position(|found| found == reason);
+                let at = at.expect("a reason");
+                at + stream[at..].iter().position(|byte| *byte == b'\n').expect("an end")
+            }
+            _ => stream.trim_ascii_end().len(),
+        };
+        // The event has ended once the line after it has begun to end.
+        let whole = terminal + if provider == Provider::Google { 3 } else { 2 };
         for cut in 0..stream.len() {
             let (answer, _) = read(provider, [&stream[..cut]]);
             match answer {
@@ -155,7 +164,8 @@ fn cut_at_every_byte() {
                 }
                 Ok(answer) => {
                     assert!(cut >= whole, "{provider} cut at {cut}: {answer:?}");
-                    assert_eq!(answer, expected(provider));
+                    let usage = answer.usage;
+                    assert_eq!(answer, Answer { usage, ..expected(provider) });
                 }
             }
         }
@@ -392,6 +402,37 @@ fn an_answer_that_was_too_long_has_no_calls() {
 }
 
 #[test]
+fn a_chat_ends_with_its_reason() {
+    let ended = |reason: &str| {
+        let call = json!({ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } });
+        events(&[
+            json!({ "choices": [{ "delta": { "tool_calls": [call] } }] }),
+            json!({ "choices": [{ "delta": {}, "finish_reason": reason }] }),
+        ])
+    };
+    for end in ["", "data: [DONE]\n\n"] {
+        let of =
+            |reason| answer(Provider::OpenAiChat, format!("{}{end}", ended(reason)).as_bytes());
+        for reason in ["stop", "tool_calls", "eos"] {
+            let answer = of(reason).expect(reason);
+            assert_eq!((answer.stop, answer.parts.len()), (Stop::Finished, 1), "{reason}");
+        }
+        for reason in ["length", "model_length"] {
+            let answer = of(reason).expect(reason);
+            assert_eq!((answer.stop, answer.parts), (Stop::Length, vec![]), "{reason}");
+        }
+        for (reason, kind) in [
+            ("", FailureKind::Cut),
+            ("insufficient_system_resource", FailureKind::Overloaded),
+            ("error", FailureKind::Server { status: 200 }),
+            ("abort", FailureKind::Server { status: 200 }),
+        ] {
+            assert_eq!(of(reason).expect_err(reason).kind, kind, "{reason}");
+        }
+    }
+}
+
+#[test]
 fn failures_within_the_stream() {
     for (provider, event, expected) in [
         (
@@ -416,6 +457,12 @@ fn failures_within_the_stream() {
             FailureKind::Server { status: 200 },
         ),
         (Provider::OpenAiChat, json!({ "error": "m" }), FailureKind::Server { status: 200 }),
+        (
+            Provider::OpenAiChat,
+            json!({ "choices": [{ "finish_reason": "error", "delta": {} }],
+                "error": { "code": 502, "message": "m" } }),
+            FailureKind::Server { status: 200 },
+        ),
         (
             Provider::Google,
             json!({ "error": { "code": 503, "message": "m", "status": "UNAVAILABLE" } }),

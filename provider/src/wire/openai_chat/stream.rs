@@ -1,5 +1,9 @@
 //! The events of an answer of Chat Completions: deltas of one message, why it ended, what it
 //! cost, and `[DONE]`.
+//!
+//! What says that the answer is whole is why it ended: everything of it came before that. Some
+//! servers end their streams there, without `[DONE]`; and `[DONE]` alone says nothing, as some
+//! write it after a failure too.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +17,7 @@ use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Sto
 
 const PROVIDER: Provider = Provider::OpenAiChat;
 
-/// The data of the terminal event, which is no JSON.
+/// The data of the last event, which is no JSON.
 const DONE: &str = "[DONE]";
 
 #[derive(Deserialize)]
@@ -64,7 +68,6 @@ pub(in crate::wire) struct Stream {
     calls: Calls,
     stop: Option<Stop>,
     usage: Option<Tokens>,
-    is_done: bool,
 }
 
 impl Stream {
@@ -77,7 +80,6 @@ impl Stream {
             calls: Calls::default(),
             stop: None,
             usage: None,
-            is_done: false,
         }
     }
 
@@ -122,10 +124,24 @@ impl Stream {
     }
 }
 
+/// Why an answer ended. Besides OpenAI's own reasons there are those of DeepSeek
+/// (<https://api-docs.deepseek.com/api/create-chat-completion>), of Mistral
+/// (<https://docs.mistral.ai/api/endpoint/chat>), and of vLLM for a request that it gave up.
+fn stop(reason: String) -> Result<Stop, Failure> {
+    let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).saying(reason));
+    match reason.as_str() {
+        "length" | "model_length" => Ok(Stop::Length),
+        "content_filter" => Ok(Stop::Refused(reason)),
+        "insufficient_system_resource" => failed(FailureKind::Overloaded, reason),
+        "error" | "abort" => failed(FailureKind::Server { status: 200 }, reason),
+        // `stop`, `tool_calls`, `function_call`, and what servers name otherwise.
+        _ => Ok(Stop::Finished),
+    }
+}
+
 impl Reading for Stream {
     fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
         if event.data.trim() == DONE {
-            self.is_done = true;
             return Ok(Flow::Done);
         }
         let incoming: Incoming = from_json(PROVIDER, &event.data)?;
@@ -142,24 +158,16 @@ impl Reading for Stream {
             if let Some(delta) = choice.delta {
                 self.grow(delta, tell)?;
             }
-            match choice.finish_reason.as_deref() {
-                None | Some("") => {}
-                Some("length") => self.stop = Some(Stop::Length),
-                Some("content_filter") => {
-                    self.stop = Some(Stop::Refused("content_filter".to_owned()));
-                }
-                // `stop`, `tool_calls`, `function_call`, and what servers name otherwise.
-                Some(_) => self.stop = Some(Stop::Finished),
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+                self.stop = Some(stop(reason)?);
             }
         }
         Ok(Flow::More)
     }
 
     fn finish(self: Box<Self>) -> Result<Answer, Failure> {
-        let Self { mut ids, text, refusal, thoughts, calls, stop, usage, is_done } = *self;
-        let (Some(mut stop), true) = (stop, is_done) else {
-            return Err(Failure::new(PROVIDER, FailureKind::Cut));
-        };
+        let Self { mut ids, text, refusal, thoughts, calls, stop, usage } = *self;
+        let mut stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         if !refusal.is_empty() {
             stop = Stop::Refused(refusal);
         }
