@@ -275,11 +275,21 @@ fn a_model_that_does_not_reason_is_not_asked_for_its_reasons() {
             serde_json::from_slice(&outgoing(Provider::OpenAi, &request, true).body).expect("JSON");
         body.get("include").is_some()
     };
-    assert!(["gpt-5", "o3", "gpt-5.1-codex"].into_iter().all(has_include));
     assert!(
-        !["gpt-4o", "gpt-4.1-mini", "ft:gpt-4o:x", "gpt-5-chat-latest"]
+        ["gpt-5", "o3", "gpt-5.1-codex", "gpt-5.3-chat-latest", "openai/gpt-5"]
             .into_iter()
-            .any(has_include)
+            .all(has_include)
+    );
+    assert!(
+        ![
+            "gpt-4o",
+            "gpt-4.1-mini",
+            "ft:gpt-4o:x",
+            "gpt-5-chat-latest",
+            "openai/gpt-5-chat-latest",
+        ]
+        .into_iter()
+        .any(has_include)
     );
 }
 

@@ -13,8 +13,10 @@ use crate::{Blob, Part, Provider, Request, Role};
 /// <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// How the names of models begin that do not reason; they refuse [`ENCRYPTED_REASONING`]
-/// ("Encrypted content is not supported with this model").
+/// How the names of models begin that do not reason; they refuse [`ENCRYPTED_REASONING`] with
+/// 400, "Encrypted content is not supported with this model":
+/// <https://github.com/pydantic/pydantic-ai/issues/3326>. All that came later reasons, the chat
+/// models after `gpt-5-chat` too, and without it would forget its thoughts between its calls.
 const NOT_REASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat"];
 
 #[derive(Serialize)]
@@ -90,7 +92,9 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
 }
 
 fn reasons(model: &str) -> bool {
-    let base = model.strip_prefix("ft:").unwrap_or(model);
+    // Gateways put the vendor before the name, and OpenAI the base of a model that was tuned.
+    let own = model.rsplit_once('/').map_or(model, |(_, own)| own);
+    let base = own.strip_prefix("ft:").unwrap_or(own);
     !NOT_REASONING.iter().any(|start| base.starts_with(start))
 }
 
