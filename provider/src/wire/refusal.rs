@@ -132,7 +132,8 @@ impl Told {
 const TOO_LONG: &[&str] =
     &["context_length_exceeded", "exceed_context_size_error", "request_too_large"];
 
-/// The same in words: Anthropic (twice), OpenAI and vLLM, Google, Ollama.
+/// The same in words: Anthropic (twice), OpenAI and vLLM, Google, Ollama; and OpenAI where a
+/// request alone is more than the account may send in a minute, which no wait helps.
 const TOO_LONG_SAID: &[&str] = &[
     "prompt is too long",
     "exceed context limit",
@@ -141,6 +142,7 @@ const TOO_LONG_SAID: &[&str] = &[
     "exceeds the context window",
     "exceeds the available context size",
     "exceeds maximum context",
+    "tokens must be reduced in order to run",
 ];
 
 /// Waiting does not help: OpenAI, Anthropic.
@@ -209,6 +211,14 @@ mod tests {
                 400,
                 anthropic("invalid_request_error", "Your credit balance is too low"),
                 FailureKind::Quota,
+            ),
+            (
+                429,
+                json!({ "error": { "type": "tokens", "code": "rate_limit_exceeded", "message":
+                    "Request too large for m on tokens per min (TPM): Limit 30000, Requested \
+                     36278. The input or output tokens must be reduced in order to run \
+                     successfully." } }),
+                FailureKind::TooLong,
             ),
             (402, anthropic("billing_error", "pay"), FailureKind::Quota),
             (403, anthropic("permission_error", "no"), FailureKind::Forbidden),
