@@ -8,6 +8,7 @@ mod answering;
 mod retry;
 mod transport;
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +23,8 @@ use self::transport::{Received, Transport};
 use crate::wire::{Flow, Tell, outgoing, reading};
 use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
 
-/// Where requests go, and how long they may take.
-#[derive(Clone, Debug)]
+/// Where requests go, and how long they may take. `Debug` shows no secret of the address.
+#[derive(Clone)]
 pub struct Endpoint {
     /// Whose interface is spoken there.
     pub provider: Provider,
@@ -54,6 +55,19 @@ impl Endpoint {
             silence: Duration::from_secs(300),
             first_wait: Duration::from_millis(500),
         }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("provider", &self.provider)
+            .field("base_url", &self.base_url.as_deref().map(address::shown))
+            .field("key", &self.key)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("silence", &self.silence)
+            .field("first_wait", &self.first_wait)
+            .finish()
     }
 }
 
@@ -173,6 +187,8 @@ impl Client {
         let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
         let mut secrets = vec![key];
         secrets.extend(self.transport.secrets());
+        let in_address = self.address.secrets();
+        secrets.extend(in_address.iter().map(String::as_str));
         failure.presentable(&secrets)
     }
 

@@ -1,5 +1,7 @@
 //! Where a request goes, and what is written on it.
 
+use std::fmt;
+
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
@@ -11,11 +13,33 @@ use crate::{Failure, FailureKind, Key, Provider};
 /// The version of the Messages API: <https://docs.anthropic.com/en/api/versioning>.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
+/// The shortest value of a query that is held to be a key: `api-version=2024-10-21` is none.
+const MIN_SECRET: usize = 16;
+
 /// The base URL of an endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Address {
     base: Url,
     is_own: bool,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&shown(self.base.as_str())).finish()
+    }
+}
+
+/// An address without what may be a secret in it: the user, the password and the query.
+pub(super) fn shown(address: &str) -> String {
+    let Ok(mut url) = Url::parse(address.trim()) else { return "…".to_owned() };
+    let (name, password) = (url.set_username(""), url.set_password(None));
+    if name.and(password).is_err() {
+        return "…".to_owned();
+    }
+    let query = if url.query().is_some() { "?…" } else { "" };
+    url.set_query(None);
+    url.set_fragment(None);
+    format!("{url}{query}")
 }
 
 impl Address {
@@ -28,8 +52,8 @@ impl Address {
         };
         let base = match Url::parse(given) {
             Ok(base) => base,
-            // What no one can read may hold a password all the same.
-            Err(error) if given.contains('@') => return failed(&error.to_string()),
+            // What no one can read may hold a password or a key all the same.
+            Err(error) if given.contains(['@', '?']) => return failed(&error.to_string()),
             Err(error) => return failed(&format!("`{given}`: {error}")),
         };
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
@@ -50,6 +74,12 @@ impl Address {
     /// The address itself.
     pub(super) fn base(&self) -> &Url {
         &self.base
+    }
+
+    /// What must be in no message: keys that some gateways want in the query.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let values = self.base.query_pairs().map(|(_, value)| value.into_owned());
+        values.filter(|value| value.len() >= MIN_SECRET).collect()
     }
 
     /// Its host and port, as they are shown.
@@ -177,6 +207,7 @@ mod tests {
             "https://u:hidden@a.test:99999",
             "https://u:hidden@a b",
             "u:hidden@a.test",
+            "a.test/v1?key=hidden",
         ] {
             let failure = address(Provider::OpenAi, Some(base)).expect_err(base);
             assert_eq!(failure.kind, FailureKind::Address, "{base}");

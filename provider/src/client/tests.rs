@@ -147,6 +147,25 @@ fn a_client_does_not_show_the_password_of_its_proxy() {
 }
 
 #[tokio::test]
+async fn a_key_in_the_address_is_in_no_message() {
+    let body = "no route /v1/responses?v=1&key=a-key-for-a-gateway";
+    let address = server(http("400 Bad Request", "", body)).await;
+    let base = format!("http://{address}/v1?v=1&key=a-key-for-a-gateway");
+    let client = Client::through(endpoint(&base), &Matcher::builder().build()).expect("a client");
+    let (failure, _) = failure(&client).await;
+    assert_eq!(failure.said, "no route /v1/responses?v=1&key=…");
+    for (base, kept) in [
+        (base.as_str(), "/v1?…"),
+        ("https://u:a-key-for-a-gateway@a.test", "https://a.test/"),
+        ("//a-key-for-a-gateway", "…"),
+    ] {
+        let shown = format!("{:?}", endpoint(base));
+        assert!(shown.contains(kept) && !shown.contains("a-key"), "{shown}");
+    }
+    assert!(!format!("{client:?}").contains("a-key"), "{client:?}");
+}
+
+#[tokio::test]
 async fn a_host_without_a_proxy() {
     let address = server(http("401 Unauthorized", "", "{}")).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();
