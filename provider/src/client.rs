@@ -173,6 +173,7 @@ impl Client {
         let mut answering = Answering::new(provider, reading(provider, sending.request));
         while let Some(bytes) = self.transport.next(&mut response).await? {
             if answering.feed(&bytes, tell)? == Flow::Done {
+                self.transport.finish(response);
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::{Message, Part, Role};
@@ -230,4 +230,46 @@ async fn without_a_key_at_the_own_address_nothing_is_sent() {
         assert_eq!((failure.kind.clone(), retries), (FailureKind::NoKey { provider }, 0));
         assert!(failure.hint().expect("a hint").contains(provider.key_variable()));
     }
+}
+
+/// Reads one request, whose body is `{}`.
+async fn request(stream: &mut TcpStream) {
+    let mut text = Vec::new();
+    while !text.ends_with(b"{}") {
+        text.push(stream.read_u8().await.expect("a request"));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_serves_the_next_request_although_its_response_ends_late() {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+        transfer-encoding: chunked\r\n\r\n4\r\nlast\r\n";
+    let (listener, address) = listener().await;
+    let (is_read, after_reading) = tokio::sync::oneshot::channel();
+    let server = tokio::spawn(async move {
+        // One connection alone is accepted.
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        request(&mut stream).await;
+        stream.write_all(HEAD).await.expect("a response");
+        after_reading.await.expect("the last event was read");
+        stream.write_all(b"0\r\n\r\n").await.expect("its end");
+        request(&mut stream).await;
+        stream.write_all(HEAD).await.expect("a response");
+    });
+    let client =
+        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+    let Client { transport, .. } = client.expect("a client");
+    let url = Url::parse(&format!("http://{address}/")).expect("an address");
+    let body = Bytes::from_static(b"{}");
+    let post = async || match transport.post(&url, &HeaderMap::new(), &body).await {
+        Ok(Received::Stream(response)) => response,
+        Ok(Received::Document(_)) | Err(_) => panic!("no stream"),
+    };
+    let mut response = post().await;
+    assert_eq!(transport.next(&mut response).await.expect("bytes").as_deref(), Some(&b"last"[..]));
+    let finished = transport.finish(response);
+    is_read.send(()).expect("a server");
+    finished.await.expect("the end of the response");
+    post().await;
+    server.await.expect("both requests on one connection");
 }

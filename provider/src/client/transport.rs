@@ -16,6 +16,7 @@ use reqwest::Response;
 use reqwest::redirect::Policy;
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use url::Url;
 
@@ -27,6 +28,9 @@ use crate::{Failure, FailureKind, Key, Provider};
 
 /// The most of a document that is read to find out what it says.
 const MAX_DOCUMENT: usize = 64 << 10;
+
+/// How long the end of a response may come after the end of the answer in it.
+const END_COMES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How requests get to one host.
 #[derive(Debug)]
@@ -146,6 +150,17 @@ impl Transport {
             }
             Err(_) => Err(self.failure(FailureKind::Silence(self.silence))),
         }
+    }
+
+    /// Lets the connection of a whole answer serve the next request: the end of a response
+    /// comes a moment after its last event as a rule, and a connection that was left before
+    /// is closed, which would cost a handshake for each round.
+    pub(super) fn finish(&self, mut response: Response) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            let end = async { while let Ok(Some(_)) = response.chunk().await {} };
+            // A server that says more, or nothing, loses its connection, and nobody waits.
+            let _ = timeout(END_COMES_WITHIN, end).await;
+        })
     }
 
     async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
