@@ -245,6 +245,8 @@ fn keys() -> Keybindings {
         KeyCode::Tab,
         ReedlineEvent::UntilFound(vec![menu(), ReedlineEvent::MenuNext]),
     );
+    // What Enter is where it was typed while the terminal was not the editor's yet.
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
     for (modifier, key) in
         [(KeyModifiers::NONE, '@'), (KeyModifiers::SHIFT, '@'), (KeyModifiers::NONE, '/')]

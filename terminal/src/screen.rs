@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use anstyle::{AnsiColor, Style};
+
 use self::line::{Line, What};
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
@@ -32,7 +34,7 @@ pub struct Screen {
 pub struct Ended<'a> {
     /// From its start to its answer.
     pub duration: Duration,
-    /// Bytes of its answer.
+    /// Characters of its answer.
     pub size: u64,
     /// The code or the words of what went wrong, if something did.
     pub error: Option<&'a str>,
@@ -138,6 +140,28 @@ impl Screen {
         let mut state = self.state();
         state.end_text()?;
         state.write(&format!("{}\n", harmless(text.trim_end_matches('\n'))))
+    }
+
+    /// Writes a unified diff, what comes and what goes in colours of their own.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written to.
+    pub fn diff(&self, diff: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.end_text()?;
+        let is_coloured = state.look.rendered;
+        let coloured = |line: &str| {
+            let line = harmless(line);
+            let style = match line.chars().next() {
+                Some('+') if is_coloured => AnsiColor::Green.on_default(),
+                Some('-') if is_coloured => AnsiColor::Red.on_default(),
+                _ => Style::new(),
+            };
+            format!("{style}{line}{style:#}\n")
+        };
+        let coloured: String = diff.lines().map(coloured).collect();
+        state.write(&coloured)
     }
 
     /// Shows that a call runs, until [`end_call`](Self::end_call) with the same `id`.

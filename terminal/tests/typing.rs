@@ -223,7 +223,7 @@ fn colours_are_left_out_where_nobody_wants_them() {
     terminal.send("/h");
     terminal.wait_for("what can be typed");
     terminal.send("\x15call\r");
-    terminal.wait_for("✓ bash {} · 5 ms · 7 B");
+    terminal.wait_for("✓ bash {} · 5 ms · 7 chars");
     let written = terminal.written();
     assert!(written.contains("Some **bold** text"), "{written:?}");
     let is_colour = |part: &&str| {
@@ -244,7 +244,7 @@ fn a_dumb_terminal_gets_nothing_but_lines() {
     terminal.send("two\r");
     terminal.wait_for(r#"got "one\ntwo""#);
     terminal.send("call\r");
-    terminal.wait_for("✓ bash {} · 5 ms · 7 B");
+    terminal.wait_for("✓ bash {} · 5 ms · 7 chars");
     terminal.send("print\r");
     terminal.wait_for("first above\nsecond above");
     terminal.send("\x04");

@@ -125,14 +125,12 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// Bytes in the decimal units that disks are sold in.
-fn size(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
-    let bytes_f = bytes as f64;
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes_f / 1e3),
-        _ => format!("{:.1} MB", bytes_f / 1e6),
+/// Characters, in thousands where there are many.
+fn size(characters: u64) -> String {
+    match characters {
+        0..1_000 => format!("{characters} chars"),
+        1_000..1_000_000 => format!("{}.{}k chars", characters / 1_000, characters % 1_000 / 100),
+        _ => format!("{}.{}M chars", characters / 1_000_000, characters % 1_000_000 / 100_000),
     }
 }
 
@@ -154,9 +152,12 @@ mod tests {
     fn the_end_of_a_line_is_kept_and_the_arguments_give_way() {
         let line = call("file_read", r#"{"file_path":"src/main.rs"}"#);
         let ended = |columns, ended| line.ended(ended, columns, false);
-        assert_eq!(ended(80, ENDED), r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2 kB"#);
-        assert_eq!(ended(45, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2 kB"#);
-        assert_eq!(ended(30, ENDED), "✓ file_read · 12 ms · 3.2 kB");
+        assert_eq!(
+            ended(80, ENDED),
+            r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2k chars"#
+        );
+        assert_eq!(ended(45, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2k chars"#);
+        assert_eq!(ended(30, ENDED), "✓ file_read · 12 ms · 3.2k chars");
         let failed = Ended { error: Some("TOOL_TIMEOUT"), ..ENDED };
         assert_eq!(
             ended(80, failed),
@@ -168,7 +169,7 @@ mod tests {
     fn durations_and_sizes_are_short() {
         let shown = [0, 999, 1_234, 59_949, 61_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(shown, ["0 ms", "999 ms", "1.2 s", "59.9 s", "1 min 1 s"]);
-        assert_eq!([7, 1_000, 2_500_000].map(size), ["7 B", "1.0 kB", "2.5 MB"]);
+        assert_eq!([7, 1_000, 2_500_000].map(size), ["7 chars", "1.0k chars", "2.5M chars"]);
     }
 
     proptest! {

@@ -86,7 +86,7 @@ fn parallel_calls_end_in_their_own_order() {
         terminal.lines()[1..],
         [
             r#"✗ bash {"command":"a\nb"} · 12 ms · TOOL_TIMEOUT"#,
-            r#"✓ glob {"pattern":"*"} · 12 ms · 3.2 kB"#,
+            r#"✓ glob {"pattern":"*"} · 12 ms · 3.2k chars"#,
             "Done."
         ]
     );
@@ -105,7 +105,7 @@ fn text_that_streams_during_a_call_stands_above_it() {
     screen.end_call("1", "glob", ended(None)).expect("a screen");
     assert_eq!(
         terminal.lines(),
-        ["one two", "three four", "five six", "✓ glob {} · 12 ms · 3.2 kB"]
+        ["one two", "three four", "five six", "✓ glob {} · 12 ms · 3.2k chars"]
     );
 }
 
@@ -131,7 +131,7 @@ fn calls_that_were_cancelled_have_an_end() {
     screen.end_call("1", "glob", ended(None)).expect("a screen");
     screen.end_calls("cancelled").expect("a screen");
     let lines = terminal.lines();
-    assert_eq!(lines[0], "✓ glob {} · 12 ms · 3.2 kB");
+    assert_eq!(lines[0], "✓ glob {} · 12 ms · 3.2k chars");
     assert!(
         lines[1].starts_with("✗ bash {} · ") && lines[1].ends_with(" · cancelled"),
         "{lines:?}"
@@ -195,7 +195,7 @@ fn without_a_terminal_each_call_is_one_line_and_text_is_as_it_came() {
     screen.begin_call("1", "glob", "{}").expect("a screen");
     screen.text("more").expect("a screen");
     screen.end_call("1", "glob", ended(None)).expect("a screen");
-    assert_eq!(terminal.lines(), ["**as it** came␛[2J", "more", "✓ glob {} · 12 ms · 3.2 kB"]);
+    assert_eq!(terminal.lines(), ["**as it** came␛[2J", "more", "✓ glob {} · 12 ms · 3.2k chars"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn without_colours_lines_change_all_the_same() {
     screen.begin_call("1", "a\x1b[2Jb", "{}").expect("a screen");
     assert_eq!(terminal.lines(), ["**x**", "⠋ a␛[2Jb {}"]);
     screen.end_call("1", "a\x1b[2Jb", ended(None)).expect("a screen");
-    assert_eq!(terminal.lines(), ["**x**", "✓ a␛[2Jb {} · 12 ms · 3.2 kB"]);
+    assert_eq!(terminal.lines(), ["**x**", "✓ a␛[2Jb {} · 12 ms · 3.2k chars"]);
     let parser = terminal.0.lock().expect("the parser");
     assert_eq!(parser.screen().cell(1, 0).map(vt100::Cell::fgcolor), Some(vt100::Color::Default));
 }
