@@ -19,6 +19,7 @@ mod options;
 mod policy;
 mod precompile;
 mod progress;
+mod repl;
 mod run;
 mod schema;
 mod show;
@@ -37,6 +38,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use self::error::CliError;
+use self::model::ModelOptions;
 use self::options::Options;
 use crate::exec::native;
 
@@ -45,16 +47,21 @@ use crate::exec::native;
 /// A tool is a program that answers --schema with a JSON schema and turns one JSON
 /// object on stdin into one JSON value on stdout: a native executable, or a
 /// WebAssembly component that sees only the directories it was handed.
+///
+/// Without a command: a conversation with a model that may call the tools; where stdin
+/// or stdout is no terminal, the same as ask.
 #[derive(Debug, Parser)]
-#[command(name = "ikigai", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "ikigai", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
                         configuration.\nIKIGAI_LOG filters what is logged, such as \
                         IKIGAI_LOG=debug.")]
 struct Cli {
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    model: ModelOptions,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,14 +150,15 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let options = &cli.options;
-    match cli.command {
+    let Some(command) = cli.command else { return block_on(repl::run(options, cli.model)) };
+    match command {
         Command::Tool(ToolCommand::List(arguments)) => block_on(list::run(options, arguments)),
         Command::Tool(ToolCommand::Show(arguments)) => block_on(show::run(options, arguments)),
         Command::Tool(ToolCommand::Call(arguments)) => block_on(call::run(options, arguments)),
         Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
         Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
-        Command::Ask(arguments) => block_on(ask::run(options, arguments)),
+        Command::Ask(arguments) => block_on(ask::run(options, arguments.or(cli.model))),
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),

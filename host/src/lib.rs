@@ -2,7 +2,7 @@
 //!
 //! docs/architecture.md says who may depend on whom. From low to high: `digest`,
 //! `limits`, `nearest` and `places`, `toml_file`, `config` and `policy`, `exec`, `audit`
-//! and `registry`, `assets`, `host`, `agent`, `cli`.
+//! and `registry`, `assets`, `host`, `agent`, `repl`, `cli`.
 
 pub mod agent;
 pub mod assets;
@@ -17,4 +17,5 @@ pub mod nearest;
 pub mod places;
 pub mod policy;
 pub mod registry;
+pub mod repl;
 pub mod toml_file;

@@ -57,6 +57,18 @@ pub(super) struct Arguments {
     model: ModelOptions,
 }
 
+impl Arguments {
+    /// For a prompt on stdin, and nothing else said.
+    pub(super) fn of_stdin(model: ModelOptions) -> Self {
+        Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, model }
+    }
+
+    /// With what was said of the model before the command.
+    pub(super) fn or(self, outer: ModelOptions) -> Self {
+        Self { model: self.model.or(outer), ..self }
+    }
+}
+
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
     let chosen = arguments.model.chosen(&options.config, ENVIRONMENT)?;

@@ -42,6 +42,15 @@ pub(super) struct Chosen {
 }
 
 impl ModelOptions {
+    /// These, and where they say nothing, what stood before the command.
+    pub(super) fn or(self, outer: Self) -> Self {
+        Self {
+            provider: self.provider.or(outer.provider),
+            model: self.model.or(outer.model),
+            system: self.system.or(outer.system),
+        }
+    }
+
     /// Flags over the environment over the files.
     ///
     /// # Errors

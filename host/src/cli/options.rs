@@ -24,7 +24,7 @@ use crate::places::{self, Places};
 use crate::policy::{
     Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile, STORE_VARIABLE,
 };
-use crate::registry::{Budget, Registry, Settings};
+use crate::registry::{Budget, ProgressFn, Registry, Settings};
 
 /// Heading of the shared flags in `--help`.
 const HEADING: &str = "Shared options";
@@ -155,12 +155,14 @@ impl Options {
     /// It lives as long as the process: giving back a pool of guests takes longer
     /// than a call, and the exit does it anyway.
     pub(super) fn host(&self) -> Result<&'static Host, CliError> {
-        Ok(self.host_with_documents()?.0)
+        Ok(self.host_with_documents(progress::reporter())?.0)
     }
 
-    /// The same, and the documents that it serves, where there is a place for any.
-    pub(super) fn host_with_documents(
+    /// The same, telling of compilations elsewhere, and the documents that it serves, where
+    /// there is a place for any.
+    fn host_with_documents(
         &self,
+        progress: ProgressFn,
     ) -> Result<(&'static Host, Option<Arc<AssetStore>>), CliError> {
         let places = self.places();
         let authority = Arc::new(self.authority(&places)?);
@@ -171,7 +173,7 @@ impl Options {
             workspace: authority.workspace().into(),
             authority,
             budget: Budget { guests: GUESTS, memory: memory_budget() },
-            progress: progress::reporter(),
+            progress,
         });
         let mut host = Host::new(registry);
         let store = self.store().map(Arc::new);
@@ -294,7 +296,16 @@ impl Options {
         &self,
         model: Option<agent::Model>,
     ) -> Result<(&'static Host, Session), CliError> {
-        let (host, store) = self.host_with_documents()?;
+        self.session_telling(model, progress::reporter())
+    }
+
+    /// The same, telling of compilations elsewhere than on stderr.
+    pub(super) fn session_telling(
+        &self,
+        model: Option<agent::Model>,
+        progress: ProgressFn,
+    ) -> Result<(&'static Host, Session), CliError> {
+        let (host, store) = self.host_with_documents(progress)?;
         let agent = self.agent()?;
         let budget = self.budget;
         let documents = store.map(|store| agent::Documents { store, budget, agent });

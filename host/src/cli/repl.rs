@@ -1,0 +1,41 @@
+//! Bare `ikigai`: a conversation with whoever is at the terminal, or, where nobody is,
+//! `ikigai ask`.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use super::ask;
+use super::error::CliError;
+use super::model::{Chosen, ENVIRONMENT, ModelOptions};
+use super::options::Options;
+use crate::repl::{self, Ended, Out, Setup};
+
+pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {
+    if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
+        return ask::run(options, ask::Arguments::of_stdin(model)).await;
+    }
+    let chosen = model.chosen(&options.config, ENVIRONMENT)?;
+    let (model, notices) = match chosen.model(&options.config, ENVIRONMENT) {
+        Ok(model) => (Some(model), Vec::new()),
+        Err(error) => (None, vec![error.text()]),
+    };
+    let out = Out::stdout();
+    let (host, mut session) = options.session_telling(model, out.progress())?;
+    session.set_system(chosen.system());
+    let config = options.config.clone();
+    let choose = move |provider, name: &str| {
+        let named = |provider| (provider, "/model".to_owned());
+        let chosen = Chosen {
+            provider: Option::map(provider, named).or_else(|| chosen.provider.clone()),
+            model: Some((name.to_owned(), "/model".to_owned())),
+            system: None,
+        };
+        chosen.model(&config, ENVIRONMENT).map_err(|error| error.text())
+    };
+    let setup = Setup { host, session, choose: Box::new(choose), notices };
+    Ok(match repl::run(out, setup).await? {
+        Ended::Left => ExitCode::SUCCESS,
+        // As a shell says it of a program that a signal ended.
+        Ended::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+    })
+}

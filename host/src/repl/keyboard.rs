@@ -1,0 +1,90 @@
+//! The editor, on a thread of its own: reading blocks, and tools are to be found and
+//! signals to be heard meanwhile.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use ikigai_terminal::editor::{History, Setup, Stopper};
+use ikigai_terminal::finder::Finder;
+use ikigai_terminal::{Editor, Input};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::out::Out;
+
+/// What stands before a line.
+pub(super) const PROMPT: &str = "> ";
+
+/// How long the editor has to put the terminal back. One that reads plain lines cannot be
+/// stopped, and leaves nothing to put back.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Reads what is typed.
+pub(super) struct Keyboard {
+    prompts: mpsc::Sender<String>,
+    typed: UnboundedReceiver<io::Result<Input>>,
+    stopper: Stopper,
+    is_asked: bool,
+}
+
+impl Keyboard {
+    /// Starts the thread. It reads when it is asked to.
+    pub(super) fn start(out: &Out, history: Option<History>, finder: Finder) -> io::Result<Self> {
+        let editor = Editor::new(Setup {
+            prompt: PROMPT.to_owned(),
+            look: out.look(),
+            screen: out.screen().clone(),
+            history,
+            // Credentials for tools.
+            unsaved: Some("/env".to_owned()),
+            finder,
+        });
+        let stopper = editor.stopper();
+        out.set_printer(editor.printer());
+        let (prompts, asked) = mpsc::channel();
+        let (sender, typed) = unbounded_channel();
+        let out = out.clone();
+        let read = move || read(editor, &out, &asked, &sender);
+        thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
+        Ok(Self { prompts, typed, stopper, is_asked: false })
+    }
+
+    /// Reads a line. Where this is dropped before there is one, the next call has it.
+    pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
+        if !self.is_asked {
+            // Without a thread there is nothing to receive either.
+            let _ = self.prompts.send(prompt.to_owned());
+            self.is_asked = true;
+        }
+        let input = self.typed.recv().await;
+        self.is_asked = false;
+        input.unwrap_or(Ok(Input::End))
+    }
+
+    /// Ends the reading, and waits until the terminal is as it was.
+    pub(super) async fn stop(mut self) {
+        if self.is_asked {
+            self.stopper.stop();
+            // Without an answer there is nothing that could be done about it.
+            let _ = tokio::time::timeout(PATIENCE, self.typed.recv()).await;
+        }
+    }
+}
+
+fn read(
+    mut editor: Editor,
+    out: &Out,
+    prompts: &mpsc::Receiver<String>,
+    typed: &UnboundedSender<io::Result<Input>>,
+) {
+    while let Ok(prompt) = prompts.recv() {
+        editor.set_prompt(&prompt);
+        out.set_reading(true);
+        let input = editor.read();
+        out.set_reading(false);
+        if typed.send(input).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The REPL as a person meets it: the real program in a pseudo-terminal, against a server
+//! that speaks as a vendor does, with tools that really run.
+
+#[path = "repl/commands.rs"]
+mod commands;
+#[path = "repl/ending.rs"]
+mod ending;
+#[path = "repl/looks.rs"]
+mod looks;
+#[path = "repl/rig.rs"]
+mod rig;
+#[path = "repl/tools.rs"]
+mod tools;
+#[path = "repl/turns.rs"]
+mod turns;

@@ -1,0 +1,77 @@
+//! How it ends: as the person wants, as the machine wants, and never with something left.
+
+use ikigai_provider_testing::Reply;
+use ikigai_terminal_testing::Terminal;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::rig::{Rig, is_asking};
+
+/// A REPL in the middle of a call that would last.
+fn calling(rig: &Rig) -> Terminal {
+    let started = rig.host.workspace().join("started");
+    let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
+    rig.host.script("slow", &body);
+    let terminal = rig.ready();
+    terminal.send("call it\r");
+    terminal.wait_for("slow {}");
+    while !started.exists() {
+        std::thread::yield_now();
+    }
+    terminal
+}
+
+fn rig() -> Rig {
+    Rig::new([Reply::answer().call("slow", &json!({}))])
+}
+
+#[test]
+fn a_terminal_that_is_closed_during_a_call_takes_everything_with_it() {
+    let rig = rig();
+    let mut terminal = calling(&rig);
+    terminal.close();
+    terminal.wait();
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn sigterm_ends_a_call_and_the_program() {
+    let rig = rig();
+    let mut terminal = calling(&rig);
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn sigterm_at_the_prompt_puts_the_terminal_back() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    // Bracketed paste is what a terminal would keep.
+    let written = terminal.written();
+    assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.send("\x03");
+    terminal.wait_until("it says how", |screen| {
+        screen.contains("Ctrl-D or /exit leaves.") && is_asking(screen)
+    });
+    terminal.send("\x04");
+    assert!(terminal.wait().success());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn without_a_terminal_it_is_ask() {
+    let rig = Rig::new([Reply::answer().text("**Plain** text.")]);
+    let ran = rig.host.run_with([""; 0], b"a question").expect_code(0);
+    assert_eq!(ran.stdout(), "**Plain** text.\n");
+    let told = rig.server.requests()[0].body.to_string();
+    assert!(told.contains("a question"), "{told}");
+}

@@ -1,0 +1,67 @@
+//! A REPL in a terminal, and the server that it asks.
+
+use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
+use ikigai_terminal_testing::Terminal;
+use ikigai_tests::host::Host;
+
+/// A REPL, and all that is around it.
+pub(crate) struct Rig {
+    pub(crate) host: Host,
+    pub(crate) server: FakeServer,
+    pub(crate) columns: u16,
+}
+
+impl Rig {
+    /// No tools but the test's own, and a server that gives these replies in their order.
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let server = FakeServer::start(Vendor::Anthropic, replies);
+        Self::of(Host::without_system_tools(), server)
+    }
+
+    /// The staged tools, and a server that replies to what it is asked.
+    pub(crate) fn staged(handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
+        let server = FakeServer::with(Vendor::Anthropic, handler);
+        Self::of(Host::new().with_shared_cache(), server)
+    }
+
+    fn of(host: Host, server: FakeServer) -> Self {
+        let host = host
+            .env("ANTHROPIC_API_KEY", "key-of-the-test")
+            .env("ANTHROPIC_BASE_URL", server.base_url())
+            .env("IKIGAI_MODEL", "model-of-the-test")
+            .env("IKIGAI_AGENT", "tester@here");
+        Self { host, server, columns: 80 }
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.host = self.host.env(name, value);
+        self
+    }
+
+    /// Starts it, without waiting for anything.
+    pub(crate) fn start(&self) -> Terminal {
+        Terminal::start(&self.host.command(), self.columns, 24)
+    }
+
+    /// Starts it, and waits until it asks and its tools are known.
+    pub(crate) fn ready(&self) -> Terminal {
+        let terminal = self.start();
+        terminal.wait_until("its tools are known, and it asks", |screen| {
+            screen.contains(" available.") && is_asking(screen)
+        });
+        terminal
+    }
+}
+
+/// Whether the last line is a prompt and nothing else.
+pub(crate) fn is_asking(screen: &str) -> bool {
+    screen.lines().last().is_some_and(|line| line == ">")
+}
+
+/// Types a line, and waits until it was dealt with.
+pub(crate) fn say(terminal: &Terminal, line: &str) -> String {
+    terminal.send(&format!("{line}\r"));
+    terminal.wait_until("the line was dealt with", |screen| {
+        screen.contains(&format!("> {line}")) && is_asking(screen)
+    })
+}

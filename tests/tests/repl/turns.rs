@@ -1,0 +1,80 @@
+//! Turns: what is asked, what is shown, and what Ctrl-C does.
+
+use ikigai_provider_testing::{Gate, Reply};
+use serde_json::json;
+
+use crate::rig::{Rig, is_asking};
+
+#[test]
+fn a_conversation_goes_on() {
+    let rig = Rig::new([Reply::answer().text("First."), Reply::answer().text("Second.")]);
+    let terminal = rig.ready();
+    terminal.send("one\r");
+    terminal.wait_until("it asks", |screen| screen.contains("First.") && is_asking(screen));
+    terminal.send("two\r");
+    terminal.wait_until("it asks", |screen| screen.contains("Second.") && is_asking(screen));
+    let told = rig.server.requests()[1].body["messages"].to_string();
+    assert!(told.contains("one") && told.contains("First.") && told.contains("two"), "{told}");
+}
+
+#[test]
+fn an_answer_is_shown_as_it_comes_and_interrupted_by_ctrl_c() {
+    let gate = Gate::closed();
+    let rig = Rig::new([
+        Reply::answer().text("It begins with **this** and ").stall(&gate).text("never ends."),
+        Reply::answer().text("Still here."),
+    ]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    let screen = terminal.wait_for("It begins with this");
+    assert!(!screen.contains("never ends"), "{screen}");
+    terminal.send("\x03");
+    terminal.wait_until("it asks", |screen| screen.contains("Interrupted.") && is_asking(screen));
+    rig.server.block_on(rig.server.hang_ups_reach(1));
+    terminal.send("and now?\r");
+    terminal.wait_for("Still here.");
+    assert_eq!(rig.server.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_call_is_interrupted_with_all_that_it_started() {
+    let rig = Rig::new([Reply::answer().call("slow", &json!({}))]);
+    let started = rig.host.workspace().join("started");
+    let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
+    rig.host.script("slow", &body);
+    let terminal = rig.ready();
+    terminal.send("call it\r");
+    terminal.wait_for("slow {}");
+    while !started.exists() {
+        std::thread::yield_now();
+    }
+    terminal.send("\x03");
+    let screen = terminal.wait_until("it asks", |s| s.contains("Interrupted.") && is_asking(s));
+    assert!(screen.contains("✗ slow {}"), "{screen}");
+    terminal.send("/exit\r");
+    let mut terminal = terminal;
+    assert!(terminal.wait().success());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn a_failure_says_what_to_do_and_the_conversation_goes_on() {
+    let rig = Rig::new([Reply::status(401, "invalid x-api-key"), Reply::answer().text("Now.")]);
+    let terminal = rig.ready();
+    terminal.send("one\r");
+    let screen = terminal.wait_until("it asks", |s| s.contains("error: ") && is_asking(s));
+    assert!(screen.contains("hint: check ANTHROPIC_API_KEY"), "{screen}");
+    terminal.send("two\r");
+    terminal.wait_for("Now.");
+}
+
+#[test]
+fn an_answer_cannot_do_anything_to_the_terminal() {
+    let rig = Rig::new([Reply::answer().text("a\x1b]0;owned\x07b\x1b[2Jc &#27;[31md")]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    let screen = terminal.wait_for("a␛]0;owned␇b␛[2Jc ␛[31md");
+    assert!(screen.contains("ikigai "), "nothing was erased: {screen}");
+    let written = terminal.written();
+    assert!(!written.contains("\x1b]0;") && !written.contains("\x1b[31m"), "{written:?}");
+}
