@@ -1,24 +1,9 @@
 //! Tools: found beside the prompt, found again, and called.
 
 use ikigai_provider_testing::Reply;
-use ikigai_tests::host::schema;
 use serde_json::json;
 
 use crate::rig::{Rig, is_asking, say};
-
-/// A tool that answers when a file is there, and says that it was asked with another.
-fn waiting(rig: &Rig, name: &str, asked: &str, go: &str) {
-    let workspace = rig.host.workspace();
-    let (asked, go) = (workspace.join(asked), workspace.join(go));
-    let text = format!(
-        "#!/bin/sh\n[ \"$1\" = --schema ] && [ -e '{0}' ] && printf %s '{1}' && exit\n\
-         : > '{2}'\nwhile ! [ -e '{0}' ]; do sleep 0.01; done\nprintf %s '{{}}'\n",
-        go.display(),
-        schema(name),
-        asked.display()
-    );
-    rig.host.program(name, text);
-}
 
 #[test]
 fn a_tool_that_came_meanwhile_is_there_after_refresh() {
@@ -43,9 +28,8 @@ fn a_broken_tool_is_named_and_skipped() {
 }
 
 #[test]
-fn it_appears_before_its_tools_are_known_and_a_prompt_waits_for_them() {
+fn a_prompt_that_is_sent_at_once_has_the_tools() {
     let rig = Rig::new([Reply::answer().text("With a tool.")]);
-    // Asked for its schema it waits, less than a second: then it would be skipped.
     rig.host.script("greet", "printf '{}'");
     let terminal = rig.start();
     terminal.wait_until("it asks", |screen| screen.lines().any(|line| line.starts_with('>')));
@@ -90,10 +74,9 @@ fn a_resize_during_a_call_leaves_the_screen_in_order() {
         Reply::answer().text("It has ended."),
     ]);
     let go = rig.host.workspace().join("go");
-    std::fs::write(&go, "").expect("a file");
-    waiting(&rig, "slow", "asked", "go");
+    let body = format!("while ! [ -e '{}' ]; do sleep 0.01; done; printf '{{}}'", go.display());
+    rig.host.script("slow", &body);
     let terminal = rig.ready();
-    std::fs::remove_file(&go).expect("removed");
     terminal.send("call it\r");
     terminal.wait_for("slow {\"argument\"");
     terminal.resize(40, 20);
