@@ -8,6 +8,8 @@
 mod asking;
 #[path = "llmock/failures.rs"]
 mod failures;
+#[path = "llmock/flow.rs"]
+mod flow;
 #[path = "llmock/server.rs"]
 mod server;
 #[path = "llmock/streams.rs"]

@@ -7,6 +7,8 @@ mod commands;
 mod ending;
 #[path = "repl/looks.rs"]
 mod looks;
+#[path = "repl/recorded.rs"]
+mod recorded;
 #[path = "repl/rig.rs"]
 mod rig;
 #[path = "repl/tools.rs"]

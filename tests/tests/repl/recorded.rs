@@ -1,0 +1,81 @@
+//! The session that docs/agent.md refers to: played anew by this test, so that what is
+//! printed there is what a person sees. `IKIGAI_RECORD=1 cargo test --test repl recorded`
+//! writes it.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use ikigai_provider_testing::{Received, Reply};
+use regex::Regex;
+use serde_json::json;
+
+use crate::rig::{Rig, is_asking, say};
+
+/// What the model of the session says, round by round.
+fn model(round: usize) -> Reply {
+    match round {
+        1 => Reply::answer()
+            .text("I look for them.")
+            .call("glob", &json!({ "pattern": "**/*.md" }))
+            .call("grep", &json!({ "pattern": "TODO", "path": "notes" })),
+        2 => Reply::answer().text(
+            "There are **two** notes, and one thing is left to do:\n\n\
+             - `notes/plan.md`: water the plants\n",
+        ),
+        3 => Reply::answer().call("weather", &json!({})),
+        4 => Reply::answer().text("It is raining: the plants can wait."),
+        5 => Reply::answer().call(
+            "file_write",
+            &json!({ "file_path": "ikigai:///blocks/plants.md",
+                     "content": "# Plants\n\nWhen it rains they need no water.\n" }),
+        ),
+        _ => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
+    }
+}
+
+/// Asks, and waits for the last words of the answer.
+fn ask(rig: &Rig, terminal: &ikigai_terminal_testing::Terminal, prompt: &str, last: &str) {
+    terminal.send(&format!("{prompt}\r"));
+    terminal.wait_until("it was answered", |screen| screen.contains(last) && is_asking(screen));
+    assert_eq!(rig.server.violations(), [] as [String; 0]);
+}
+
+fn played() -> String {
+    let mut round = 0;
+    let rig = Rig::staged(move |_: &Received| {
+        round += 1;
+        model(round)
+    });
+    rig.host.write("workspace/notes/plan.md", "TODO: water the plants\n", 0o644);
+    rig.host.write("workspace/notes/done.md", "Bought plants.\n", 0o644);
+    let mut terminal = rig.ready();
+    ask(&rig, &terminal, "What do my notes say is left to do?", "water the plants");
+    rig.host.script("weather", "echo '{\"output\":\"rain\"}'");
+    rig.host.program("clock", "#!/bin/sh\necho half past\n");
+    say(&terminal, "/refresh");
+    ask(&rig, &terminal, "And the weather?", "the plants can wait.");
+    ask(&rig, &terminal, "Keep that in mind for later.", "blocks/plants.md.");
+    say(&terminal, "/pin plants");
+    say(&terminal, "/pinned");
+    terminal.send("/exit\r");
+    assert!(terminal.wait().success());
+    let text = terminal.everything();
+    // What differs from run to run.
+    let text = text.replace(&rig.host.scratch().display().to_string(), "/home/me");
+    let duration = Regex::new(r"· [0-9.]+ m?s ·").expect("an expression");
+    let text = duration.replace_all(&text, "· 9 ms ·");
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    format!("{}\n", lines.join("\n").trim())
+}
+
+#[test]
+fn the_session_in_the_documentation_is_what_is_seen() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/session.txt");
+    let played = played();
+    if env::var_os("IKIGAI_RECORD").is_some() {
+        fs::write(&file, &played).expect("the recording");
+    }
+    let recorded = fs::read_to_string(&file).expect("the recording");
+    assert_eq!(recorded, played, "record it anew with IKIGAI_RECORD=1");
+}
