@@ -218,6 +218,14 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         // The place of one who has no file there, such as `~/.config` that is a file.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+        // The home of somebody else, as where another user's environment was kept: whether
+        // there is a file in it cannot even be asked.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::PermissionDenied
+                && fs::symlink_metadata(path).is_err_and(|it| it.kind() == error.kind()) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let metadata = file.metadata().map_err(unreadable)?;

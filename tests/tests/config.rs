@@ -131,3 +131,18 @@ fn a_provider_is_shown_exactly_what_it_is_sent() {
         assert!(ran.stdout().contains(provider), "{}", ran.stdout());
     }
 }
+
+#[test]
+fn a_home_that_cannot_be_entered_has_no_configuration() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (host, file) = configured("fuel = 1");
+    let directory = file.parent().expect("a directory").to_owned();
+    let host = host.as_nobody();
+    let permit = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode));
+    permit(0o000).expect("permissions");
+    let found = shown(&host, &[]);
+    // So that it can be removed.
+    permit(0o700).expect("permissions");
+    assert_eq!(from(&found, "fuel").1, "default");
+    assert_eq!(from(&shown(&host, &[]), "fuel").1, format!("{}:1", file.display()));
+}
