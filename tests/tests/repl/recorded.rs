@@ -15,20 +15,20 @@ use crate::rig::{Rig, is_asking, say};
 /// What the model of the session says, round by round.
 fn model(round: usize) -> Reply {
     match round {
-        1 => Reply::answer()
-            .text("I look for them.")
-            .call("glob", &json!({ "pattern": "**/*.md" }))
-            .call("grep", &json!({ "pattern": "TODO", "path": "notes" })),
-        2 => Reply::answer().text(
+        1 => {
+            Reply::answer().text("I look for them.").call("glob", &json!({ "pattern": "**/*.md" }))
+        }
+        2 => Reply::answer().call("grep", &json!({ "pattern": "TODO", "path": "notes" })),
+        3 => Reply::answer().text(
             "There are **two** notes, and one thing is left to do:\n\n\
              - `notes/plan.md`: water the plants\n",
         ),
-        3 => Reply::answer().call("weather", &json!({})),
-        4 => Reply::answer().text("It is raining: the plants can wait."),
-        5 => Reply::answer().call(
+        4 => Reply::answer().call("weather", &json!({})),
+        5 => Reply::answer().text("It is raining: the plants can wait."),
+        6 => Reply::answer().call(
             "file_write",
             &json!({ "file_path": "ikigai:///blocks/plants.md",
-                     "content": "# Plants\n\nWhen it rains they need no water.\n" }),
+                     "content": "No water in rain.\n" }),
         ),
         _ => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
     }
@@ -43,10 +43,12 @@ fn ask(rig: &Rig, terminal: &ikigai_terminal_testing::Terminal, prompt: &str, la
 
 fn played() -> String {
     let mut round = 0;
-    let rig = Rig::staged(move |_: &Received| {
+    let mut rig = Rig::staged(move |_: &Received| {
         round += 1;
         model(round)
     });
+    // Room for every line: where one is cut depends on how long a call took.
+    rig.columns = 120;
     rig.host.write("workspace/notes/plan.md", "TODO: water the plants\n", 0o644);
     rig.host.write("workspace/notes/done.md", "Bought plants.\n", 0o644);
     let mut terminal = rig.ready();
