@@ -156,8 +156,8 @@ mod tests {
             ended(80, ENDED),
             r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2k chars"#
         );
-        assert_eq!(ended(45, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2k chars"#);
-        assert_eq!(ended(30, ENDED), "✓ file_read · 12 ms · 3.2k chars");
+        assert_eq!(ended(49, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2k chars"#);
+        assert_eq!(ended(34, ENDED), "✓ file_read · 12 ms · 3.2k chars");
         let failed = Ended { error: Some("TOOL_TIMEOUT"), ..ENDED };
         assert_eq!(
             ended(80, failed),
