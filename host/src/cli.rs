@@ -163,7 +163,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Policy(command) => block_on(policy::run(options, command)),
-        Command::Config(command) => block_on(config::run(options, command)),
+        Command::Config(command) => block_on(config::run(options, command, cli.model)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);

@@ -273,7 +273,12 @@ impl Repl {
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &cancel);
         let mut tell = show.teller();
-        let tools = self.tools.ready(&show);
+        let (ready, shown) = (self.tools.ready(&show), show.clone());
+        let tools = async move {
+            let snapshot = ready.await;
+            shown.wait_for("waiting for the model");
+            snapshot
+        };
         let turn = self.session.turn(tools, typed.into(), &cancel, &mut tell);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
         drop(tell);

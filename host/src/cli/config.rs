@@ -44,8 +44,13 @@ impl Row {
     }
 }
 
-pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &Options,
+    command: Command,
+    before: ModelOptions,
+) -> Result<ExitCode, CliError> {
     let Command::Show(arguments) = command;
+    let model = arguments.model.or(before);
     let mut rows: Vec<Row> = options
         .shown()?
         .into_iter()
@@ -54,7 +59,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
             None => Row::new(key, value, "default"),
         })
         .collect();
-    rows.extend(of_model(options, &arguments.model)?);
+    rows.extend(of_model(options, &model)?);
     let text = if arguments.json { as_json(&rows)? } else { as_text(&rows) };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -44,8 +44,8 @@ impl Tools {
                 show.wait_for("looking for tools");
                 // The registry lives as long as the process.
                 let _ = state.wait_for(is_known).await;
+                show.wait_no_longer();
             }
-            show.wait_for("waiting for the model");
             Some(host.registry.snapshot())
         }
     }
