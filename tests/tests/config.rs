@@ -56,6 +56,17 @@ fn flags_are_above_variables_and_those_above_the_file() {
     assert_eq!(from(&found, "provider"), pair("google", "--provider"));
     assert_eq!(from(&found, "model"), pair("g", "--model"));
 
+    // Before the command or after it, a flag is above a variable.
+    let host = host.env("IKIGAI_MODEL", "of-the-variable");
+    let model = |args: &[&str]| {
+        let ran = host.run(args).expect_code(0);
+        from(&serde_json::from_str(&ran.stdout()).expect("JSON"), "model")
+    };
+    let show = ["config", "show", "--json"];
+    assert_eq!(model(&show), pair("of-the-variable", "IKIGAI_MODEL"));
+    assert_eq!(model(&[&["--model", "b"], &show[..]].concat()), pair("b", "--model"));
+    assert_eq!(model(&[&show[..], &["--model", "c"]].concat()), pair("c", "--model"));
+
     let host = host.env("OPENAI_API_KEY", "sk-very-secret").env("OPENAI_BASE_URL", "http://h/v1");
     let ran = host.run(["config", "show"]).expect_code(0);
     let text = ran.stdout();

@@ -65,7 +65,7 @@ impl Arguments {
 
     /// With what was said of the model before the command.
     pub(super) fn or(self, outer: ModelOptions) -> Self {
-        Self { model: self.model.or(outer), ..self }
+        Self { model: self.model.or(outer, ENVIRONMENT), ..self }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn run(
     before: ModelOptions,
 ) -> Result<ExitCode, CliError> {
     let Command::Show(arguments) = command;
-    let model = arguments.model.or(before);
+    let model = arguments.model.or(before, ENVIRONMENT);
     let mut rows: Vec<Row> = options
         .shown()?
         .into_iter()

@@ -12,21 +12,25 @@ use crate::config::provider::{self, Environment};
 /// Heading of these flags in `--help`.
 const HEADING: &str = "Model";
 
+const PROVIDER: &str = "IKIGAI_PROVIDER";
+const MODEL: &str = "IKIGAI_MODEL";
+const SYSTEM: &str = "IKIGAI_SYSTEM";
+
 /// Which model is asked, and what it is told first.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub(super) struct ModelOptions {
     /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
     /// there is a key for]
-    #[arg(long, value_name = "NAME", env = "IKIGAI_PROVIDER")]
+    #[arg(long, value_name = "NAME", env = PROVIDER)]
     pub(super) provider: Option<Provider>,
 
     /// The model, by its provider's name for it
-    #[arg(long, value_name = "NAME", env = "IKIGAI_MODEL")]
+    #[arg(long, value_name = "NAME", env = MODEL)]
     pub(super) model: Option<String>,
 
     /// What the model is told besides, before the conversation
-    #[arg(long, value_name = "TEXT", env = "IKIGAI_SYSTEM")]
+    #[arg(long, value_name = "TEXT", env = SYSTEM)]
     pub(super) system: Option<String>,
 }
 
@@ -42,12 +46,24 @@ pub(super) struct Chosen {
 }
 
 impl ModelOptions {
-    /// These, and where they say nothing, what stood before the command.
-    pub(super) fn or(self, outer: Self) -> Self {
+    /// These flags over those before the command over the environment, which is read at both
+    /// places.
+    pub(super) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+        fn choose<T>(
+            own: Option<T>,
+            outer: Option<T>,
+            is_variable: impl Fn(&T) -> bool,
+        ) -> Option<T> {
+            match own {
+                Some(own) if is_variable(&own) => outer.or(Some(own)),
+                own => own.or(outer),
+            }
+        }
+        let is = |variable: &str, own: &str| environment(variable).is_some_and(|it| it == own);
         Self {
-            provider: self.provider.or(outer.provider),
-            model: self.model.or(outer.model),
-            system: self.system.or(outer.system),
+            provider: choose(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
+            model: choose(self.model, outer.model, |it| is(MODEL, it)),
+            system: choose(self.system, outer.system, |it| is(SYSTEM, it)),
         }
     }
 
@@ -61,18 +77,17 @@ impl ModelOptions {
         config: &Config,
         environment: Environment<'_>,
     ) -> Result<Chosen, CliError> {
-        let of_line = |key: &str, value: Option<&str>| {
-            let variable = format!("IKIGAI_{}", key.to_uppercase());
-            let value = value?.to_owned();
-            let is_variable = environment(&variable).as_ref() == Some(&value);
-            let from = if is_variable { variable } else { format!("--{key}") };
+        let of_line = |key: &str, variable: &str, value: Option<&str>| {
+            let value = value.filter(|it| !it.is_empty())?.to_owned();
+            let is_variable = environment(variable).as_ref() == Some(&value);
+            let from = if is_variable { variable.to_owned() } else { format!("--{key}") };
             Some((value, from))
         };
         let of_file = |key: &str| config.setting(key).map(|it| (it.value.clone(), it.place()));
-        let said = |key: &str, value: Option<&str>| {
-            of_line(key, value.filter(|it| !it.is_empty())).or_else(|| of_file(key))
+        let said = |key: &str, variable: &str, value: Option<&str>| {
+            of_line(key, variable, value).or_else(|| of_file(key))
         };
-        let provider = match said("provider", self.provider.map(Provider::as_str)) {
+        let provider = match said("provider", PROVIDER, self.provider.map(Provider::as_str)) {
             Some((name, from)) => {
                 let provider = name.parse().map_err(|error| {
                     CliError::usage(anyhow::Error::new(error).context(from.clone()))
@@ -88,10 +103,10 @@ impl ModelOptions {
             Some((setting.value.clone(), setting.place()))
         };
         // A provider's own model is more particular than one for all of them.
-        let model = of_line("model", self.model.as_deref())
+        let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
             .or_else(|| of_file("model"));
-        Ok(Chosen { provider, model, system: said("system", self.system.as_deref()) })
+        Ok(Chosen { provider, model, system: said("system", SYSTEM, self.system.as_deref()) })
     }
 }
 
