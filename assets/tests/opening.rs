@@ -267,7 +267,7 @@ fn a_locked_store_is_waited_for_and_then_told() {
 fn a_full_store_keeps_what_it_has() {
     run(async {
         let place = Place::new();
-        let options = Options { sqlite_max_pages: Some(60), ..hasty() };
+        let options = Options { sqlite_max_pages: Some(60), ..Options::default() };
         let store = Store::open(&place.url(), &options).await.expect("it opens");
         write(&store, "x", b"kept").await.expect("written");
         let error = write(&store, "x", &[b'y'; 300_000]).await.expect_err("full");

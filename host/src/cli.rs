@@ -217,6 +217,15 @@ fn print(bytes: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Writes what somebody else has chosen to stdout: as it is, but for a terminal, which would
+/// obey what is in it.
+fn print_foreign(text: &str) -> Result<(), CliError> {
+    if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return print(ikigai_terminal::harmless(text).as_bytes());
+    }
+    print(text.as_bytes())
+}
+
 /// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
 /// waits for a reader nor for a thread that does and holds the standard library's
 /// lock.

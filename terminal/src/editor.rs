@@ -24,6 +24,7 @@ use reedline::{
 };
 
 use self::continued::Continued;
+use self::history::Discreet;
 pub use self::history::{History, HistoryError};
 use self::menu::Popup;
 use self::plain::Plain;
@@ -119,7 +120,7 @@ impl Editor {
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
             .with_highlighter(Box::new(Watch(Arc::clone(&is_blank))))
-            .with_history_exclusion_prefix(unsaved)
+            .with_history_exclusion_prefix(unsaved.clone())
             .with_break_signal(Arc::clone(&stopper.stop))
             .with_external_printer(above);
         if look.rendered {
@@ -128,7 +129,7 @@ impl Editor {
             reedline = reedline.with_hinter(Box::new(DefaultHinter::default().with_style(hint)));
         }
         if let Some(history) = history {
-            reedline = reedline.with_history(Box::new(history.lines));
+            reedline = reedline.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
         }
         let prompt = Prompt::new(prompt);
         let live = Live { reedline, prompt, continued, is_blank, has_history };

@@ -35,7 +35,7 @@ fn flags_are_above_variables_and_those_above_the_file() {
     let (host, file) = configured(
         "timeout = \"7s\"\nfuel = 1_000\nprofile = \"strict\"\naudit_arguments = true\n\
          model = \"any\"\nprovider = \"anthropic\"\n[providers.anthropic]\nmodel = \"mine\"\n\
-         base_url = \"http://me:secret@localhost:9\"\nkey_command = \"echo top-secret\"",
+         base_url = \"http://me:secret@localhost:9?key=hidden\"\nkey_command = \"echo top-secret\"",
     );
     let host = host.env("IKIGAI_TIMEOUT", "8s").env("IKIGAI_FUEL", "2000");
     let line = |number: u32| format!("{}:{number}", file.display());
@@ -71,7 +71,7 @@ fn flags_are_above_variables_and_those_above_the_file() {
     let ran = host.run(["config", "show"]).expect_code(0);
     let text = ran.stdout();
     assert!(text.contains("OPENAI_API_KEY") && text.contains("OPENAI_BASE_URL"), "{text}");
-    for secret in ["sk-very-secret", "top-secret", "me:secret"] {
+    for secret in ["sk-very-secret", "top-secret", "me:secret", "hidden"] {
         assert!(!text.contains(secret), "{text}");
     }
 }

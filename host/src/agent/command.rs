@@ -104,7 +104,7 @@ pub enum CommandError {
     NoDocuments,
     /// No such document.
     #[error("{}{}", .0.error, DidYouMean(&.0.nearest))]
-    NotNamed(#[from] NotNamed),
+    NotNamed(NotNamed),
     /// The store refuses, or fails.
     #[error(transparent)]
     Store(#[from] ikigai_assets::Error),
@@ -152,6 +152,13 @@ impl fmt::Display for DidYouMean<'_> {
             Some(near) => write!(f, "; did you mean `{near}`?"),
             None => Ok(()),
         }
+    }
+}
+
+// Not as its source: what it says is said here, with what was probably meant.
+impl From<NotNamed> for CommandError {
+    fn from(missing: NotNamed) -> Self {
+        Self::NotNamed(missing)
     }
 }
 

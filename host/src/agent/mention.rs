@@ -11,9 +11,11 @@ mod parse;
 
 use std::collections::HashSet;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ikigai_assets::Error;
+use rustix::fs::OFlags;
 
 pub use parse::{Kind, Mention, Piece, parse};
 
@@ -151,7 +153,10 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     }
     check_size(metadata.len())?;
     let mut content = Vec::new();
-    let file = std::fs::File::open(&path).map_err(failed)?;
+    // Some files of /proc are regular and wait for what comes next.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(&path);
+    let file = file.map_err(failed)?;
     file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
     // It may have grown, and some files do not say how large they are.
     check_size(content.len() as u64)?;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print};
+use super::{cancelled_by_signals, list, print_foreign};
 use crate::agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use crate::host::Host;
 use crate::registry::{Depth, Snapshot};
@@ -33,8 +33,8 @@ exhausted, interrupted or failed), reason (null where it was answered), answer, 
 them, envelope as it read it, duration_ms) and usage (input, output and cached tokens; null where \
 the provider does not say).
 
-Exit codes: 0 answered; 1 no whole answer: the provider failed, the model refused, or it reached \
-a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
+Exit codes: 0 answered; 1 no whole answer: the provider failed, the model refused, said nothing, or \
+reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'
@@ -95,9 +95,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     if arguments.json {
         let value = report::as_json(&asked, &session, &turn);
-        print(format!("{value}\n").as_bytes())?;
+        print_foreign(&format!("{value}\n"))?;
     } else {
         shown.report.end_text()?;
+    }
+    if turn.end == End::Answered && report::is_silent(&session) {
+        let error = anyhow::Error::msg("the model answered nothing");
+        return Err(CliError::failed(error).hint("ask again, or another model"));
     }
     ending(&turn)
 }

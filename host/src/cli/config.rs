@@ -77,7 +77,7 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         vec![row("provider", provider), row("model", chosen.model), row("system", chosen.system)];
     for provider in Provider::ALL {
         let (url, from) = config.base_url(provider, ENVIRONMENT);
-        let url = url.map(|url| without_password(&url));
+        let url = url.map(|url| without_secrets(&url));
         rows.push(Row::new(format!("providers.{provider}.base_url"), url, from.to_string()));
         let key = config.key_source(provider, ENVIRONMENT);
         let value = match &key {
@@ -93,14 +93,16 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
     Ok(rows)
 }
 
-/// An address as it may be shown.
-fn without_password(text: &str) -> String {
+/// An address as it may be shown: what may be a secret in it is left out.
+fn without_secrets(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return "(no address)".to_owned() };
     if !url.username().is_empty() || url.password().is_some() {
         // Neither fails for an address that has a host.
         let _ = url.set_username("");
         let _ = url.set_password(None);
     }
+    url.set_query(None);
+    url.set_fragment(None);
     url.to_string()
 }
 

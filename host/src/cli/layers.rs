@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, Command, CommandFactory as _, FromArgMatches as _};
 
+use ikigai_provider::Provider;
+
 use super::error::{self, CliError};
 use super::options::Options;
 use super::{Cli, say};
@@ -69,6 +71,13 @@ fn flag(key: &str) -> String {
 
 /// Reads a value as its flag would.
 fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
+    let Setting { path, spot, .. } = setting;
+    let place = format!("{}:{}:{}", path.display(), spot.line, spot.column);
+    if key == "provider"
+        && let Err(error) = setting.value.parse::<Provider>()
+    {
+        return Err(CliError::usage(anyhow::Error::new(error).context(place)));
+    }
     let shared = shared();
     let takes_value = |arg: &clap::Arg| arg.get_id() == key && arg.get_action().takes_values();
     if !shared.get_arguments().any(takes_value) {
@@ -81,8 +90,6 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     let text = error.to_string();
     let what = text.lines().next().unwrap_or_default();
     let what = what.strip_prefix("error: ").unwrap_or(what);
-    let Setting { path, spot, .. } = setting;
-    let place = format!("{}:{}:{}", path.display(), spot.line, spot.column);
     Err(CliError::usage(anyhow::Error::msg(format!("{place}: {what}"))))
 }
 

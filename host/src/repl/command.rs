@@ -47,10 +47,11 @@ fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     shared::COMMANDS.into_iter().chain(COMMANDS)
 }
 
-/// Whether a line is meant for the program. A path at its beginning is not.
+/// Whether a line is meant for the program. A path at its beginning is not. White space before
+/// a command changes nothing: what follows `/env` must not be sent for a slip.
 pub(super) fn is_command(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
-    first.strip_prefix('/').is_some_and(|name| !name.contains('/')) && line.starts_with('/')
+    first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
 }
 
 impl Command {
@@ -110,7 +111,7 @@ pub(super) fn help() -> String {
         let _ = writeln!(text, "{usage:width$}  {about}");
     }
     text.push_str(
-        "\n@ names a file, @@ a document; their text is sent with the prompt. Tab completes.\n\
+        "\n@ names a file, @@ a document; their text is sent with the prompt. Tab chooses, Enter takes.\n\
          Alt-Enter or a backslash at the end begins another line. Ctrl-C interrupts, Ctrl-D leaves.",
     );
     text
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_path_is_no_command() {
-        assert!(is_command("/help") && is_command("/hlep me"));
+        assert!(is_command("/help") && is_command("/hlep me") && is_command("  /env A=b"));
         assert!(!is_command("/etc/hosts is what?") && !is_command("say /help") && !is_command(""));
     }
 

@@ -125,6 +125,9 @@ impl State {
 /// The code of what went wrong, or the words where there is none.
 fn error(called: &Called) -> Option<String> {
     let words = called.error.as_ref()?;
+    if words.ends_with("was cancelled") {
+        return Some("cancelled".to_owned());
+    }
     let envelope: Value = serde_json::from_str(&called.content).unwrap_or_default();
     let code =
         envelope["error_code"].as_str().or_else(|| envelope["result"]["error_code"].as_str());

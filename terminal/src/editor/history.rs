@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use reedline::FileBackedHistory;
+use reedline::{
+    FileBackedHistory, HistoryItem, HistoryItemId, HistorySessionId, ReedlineError, SearchQuery,
+};
 
 /// Earlier lines, and the file that they are kept in.
 #[derive(Debug)]
@@ -62,11 +64,64 @@ impl History {
     }
 }
 
+/// A history that keeps no line which begins with certain words, white space before them or
+/// not: reedline's own rule knows the very first characters alone.
+pub(super) struct Discreet {
+    pub(super) lines: FileBackedHistory,
+    pub(super) unsaved: Option<String>,
+}
+
+impl reedline::History for Discreet {
+    fn save(&mut self, item: HistoryItem) -> Result<HistoryItem, ReedlineError> {
+        let line = item.command_line.trim_start();
+        match &self.unsaved {
+            Some(unsaved) if line.starts_with(unsaved) => Ok(item),
+            _ => self.lines.save(item),
+        }
+    }
+
+    fn load(&self, id: HistoryItemId) -> Result<HistoryItem, ReedlineError> {
+        self.lines.load(id)
+    }
+
+    fn count(&self, query: SearchQuery) -> Result<i64, ReedlineError> {
+        self.lines.count(query)
+    }
+
+    fn search(&self, query: SearchQuery) -> Result<Vec<HistoryItem>, ReedlineError> {
+        self.lines.search(query)
+    }
+
+    fn update(
+        &mut self,
+        id: HistoryItemId,
+        updater: &dyn Fn(HistoryItem) -> HistoryItem,
+    ) -> Result<(), ReedlineError> {
+        self.lines.update(id, updater)
+    }
+
+    fn clear(&mut self) -> Result<(), ReedlineError> {
+        self.lines.clear()
+    }
+
+    fn delete(&mut self, id: HistoryItemId) -> Result<(), ReedlineError> {
+        self.lines.delete(id)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.lines.sync()
+    }
+
+    fn session(&self) -> Option<HistorySessionId> {
+        self.lines.session()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use reedline::{History as _, HistoryItem, SearchDirection, SearchQuery};
+    use reedline::{History as _, SearchDirection};
 
     use super::*;
 
@@ -93,6 +148,20 @@ mod tests {
             lines(&History::open(&path, 3).expect("a history")),
             ["one", "two\nlines", "three"]
         );
+    }
+
+    #[test]
+    fn what_is_not_to_be_saved_is_not_whatever_stands_before_it() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("history");
+        let History { lines } = History::open(&path, 9).expect("a history");
+        let mut history = Discreet { lines, unsaved: Some("/env".to_owned()) };
+        for line in ["/env A=1", "  /env A=2", "\t/env A=3", "about /env", " said"] {
+            history.save(HistoryItem::from_command_line(line)).expect("an entry");
+        }
+        history.sync().expect("a file");
+        let kept = fs::read_to_string(&path).expect("a file");
+        assert_eq!(kept, "about /env\n said\n");
     }
 
     #[test]

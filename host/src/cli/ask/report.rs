@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal as _;
 
+use ikigai_terminal::{harmless, one_line};
 use serde_json::{Value, json};
 
 use super::prompt::Asked;
@@ -10,7 +11,7 @@ use crate::agent::{Called, Calling, End, Event, Session, Turn};
 use crate::cli::error::CliError;
 use crate::cli::{print, say};
 
-/// Characters of a call's arguments on its line.
+/// Characters of a call's name and of its arguments on its line.
 const ARGUMENTS_SHOWN: usize = 120;
 
 /// What has been written, and how it goes on.
@@ -32,16 +33,21 @@ impl Report {
     }
 
     pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<(), CliError> {
+        let is_line = !matches!(event, Event::Text(_) | Event::Thinking | Event::Asking(_));
+        if is_line && self.is_terminal {
+            // Both streams are on one screen.
+            self.end_text()?;
+        }
         match event {
-            Event::Warning(text) => say(&format!("warning: {}\n", plain(text))),
+            Event::Warning(text) => say(&format!("warning: {}\n", one_line(text))),
             Event::Text(text) => self.text(text)?,
             Event::Calling(Calling { name, arguments, .. }) => {
-                say(&format!("→ {} {}\n", plain(name), short(arguments)));
+                say(&format!("→ {} {}\n", short(name), short(arguments)));
             }
             Event::Called(called) => say(&line(called)),
             Event::Retry { wait, failure, .. } => {
                 let wait = wait.as_secs_f32();
-                say(&format!("{}; trying again in {wait:.1} s\n", plain(&failure.to_string())));
+                say(&format!("{}; trying again in {wait:.1} s\n", one_line(&failure.to_string())));
             }
             Event::Answered(_) => self.is_next = true,
             Event::Thinking | Event::Asking(_) => {}
@@ -59,7 +65,7 @@ impl Report {
             print(b"\n")?;
         }
         self.last = text.chars().next_back();
-        if self.is_terminal { print(plain_text(text).as_bytes()) } else { print(text.as_bytes()) }
+        if self.is_terminal { print(harmless(text).as_bytes()) } else { print(text.as_bytes()) }
     }
 
     /// Ends the last line.
@@ -79,25 +85,16 @@ fn line(called: &Called) -> String {
         None => ("✓", String::new()),
         Some(error) => ("✗", format!(": {}", short(error))),
     };
-    format!("{mark} {} ({seconds:.1} s, {characters} characters){error}\n", plain(name))
+    format!("{mark} {} ({seconds:.1} s, {characters} characters){error}\n", short(name))
 }
 
 /// The beginning of a text, on one line.
 fn short(text: &str) -> String {
-    let mut line = plain(&text.chars().take(ARGUMENTS_SHOWN).collect::<String>());
+    let mut line = one_line(&text.chars().take(ARGUMENTS_SHOWN).collect::<String>());
     if text.chars().nth(ARGUMENTS_SHOWN).is_some() {
         line.push('…');
     }
     line
-}
-
-/// Without what a terminal would obey: the model and the tools chose these words.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn plain_text(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Why a turn has no whole answer, in a sentence.
@@ -106,7 +103,7 @@ pub(super) fn reason(end: &End) -> Option<String> {
         End::Answered => return None,
         End::Cut => "the answer reached the limit on its length".to_owned(),
         End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
-        End::Refused(why) => format!("the model refused: {}", plain(why)),
+        End::Refused(why) => format!("the model refused: {}", one_line(why)),
         End::Exhausted { rounds } => {
             format!("the model wanted to go on after {rounds} requests, the most that it may make")
         }
@@ -155,6 +152,11 @@ fn answer(messages: &Value) -> Option<String> {
     Some(parts.iter().filter_map(|part| part["text"].as_str()).collect())
 }
 
+/// Whether the model ended without a word.
+pub(super) fn is_silent(session: &Session) -> bool {
+    answer(&session.transcript()).is_none_or(|answer| answer.trim().is_empty())
+}
+
 fn call(called: &Called) -> Value {
     let duration = u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX);
     // As text where a value of it is beyond what a tree of JSON holds.
@@ -174,9 +176,8 @@ mod tests {
 
     #[test]
     fn a_line_is_one_line() {
-        assert_eq!(short("{\n\t\u{1b}[2J}"), "{   [2J}");
+        assert_eq!(short("{\n\t\u{1b}[2J\u{202e}}"), "{  ␛[2J\u{fffd}}");
         assert_eq!(short(&"ä".repeat(200)), "ä".repeat(120) + "…");
-        assert_eq!(plain_text("a\u{1b}]0;t\u{7}\n\tb\r"), "a]0;t\n\tb");
     }
 
     #[test]

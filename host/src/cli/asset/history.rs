@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{as_json, local, named, print_json, stamp};
 use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
-use crate::cli::{print, say};
+use crate::cli::{print, print_foreign, say};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Get {
@@ -40,6 +40,8 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     if arguments.json {
         value["content"] = String::from_utf8_lossy(&content).into();
         print_json(&value)?;
+    } else if let Ok(text) = str::from_utf8(&content) {
+        print_foreign(text)?;
     } else {
         print(&content)?;
     }
