@@ -222,7 +222,8 @@ impl Repl {
             Command::Env { name, value } => {
                 match self.host.authority().set_variable(&name, &value) {
                     Ok(()) => {
-                        self.out.line(&format!("{name} is set for the tools of this run."))?
+                        let text = "is set for the tools that policy grants it to, in this run.";
+                        self.out.line(&format!("{name} {text}"))?;
                     }
                     Err(error) => self.out.line(&format!("error: {error}"))?,
                 }
