@@ -7,9 +7,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sqlx::ConnectOptions as _;
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 
 use super::{Database, Pool};
 use crate::backoff::Backoff;
@@ -52,7 +51,21 @@ pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
         // A connection may wait for another process before it is handed out.
         .acquire_timeout(options.busy_timeout + Duration::from_secs(5))
         .test_before_acquire(false)
+        .before_acquire(|connection, _| Box::pin(is_free(connection)))
         .connect_lazy_with(connection))
+}
+
+/// Whether a connection of the pool can begin a transaction; one that cannot is closed, and
+/// another made.
+///
+/// A full disk makes SQLite undo a transaction by itself. sqlx does not hear of it, counts
+/// the transaction as open for ever, and would refuse to begin another.
+async fn is_free(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    if connection.is_in_transaction() {
+        // One that was dropped is being undone: this waits for it.
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
 }
 
 fn connection(options: &Options) -> SqliteConnectOptions {
