@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ikigai_provider::Provider;
 use ikigai_terminal::Input;
-use ikigai_terminal::editor::{History, Quiet};
+use ikigai_terminal::editor::History;
 use ikigai_terminal::finder::Finder;
 use tokio_util::sync::CancellationToken;
 
@@ -270,7 +270,6 @@ impl Repl {
             self.out.line("error: no model is set\nhint: /model NAME sets one, /model PROVIDER/NAME of a certain provider")?;
             return Ok(None);
         }
-        let _quiet = Quiet::begin(self.out.look())?;
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &cancel);
         let mut tell = show.teller();
@@ -314,7 +313,6 @@ impl Repl {
         &mut self,
         command: &crate::agent::command::Command,
     ) -> io::Result<Option<Ended>> {
-        let _quiet = Quiet::begin(self.out.look())?;
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &cancel);
         let snapshot = match command {
@@ -353,7 +351,6 @@ impl Repl {
     }
 
     async fn refresh(&mut self) -> io::Result<Option<Ended>> {
-        let _quiet = Quiet::begin(self.out.look())?;
         let cancel = CancellationToken::new();
         let work = cancel.run_until_cancelled(self.tools.refresh());
         let (refreshed, ended) = self.signals.during(work, &cancel, &self.out).await;

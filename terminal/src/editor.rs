@@ -29,7 +29,7 @@ pub use self::history::{History, HistoryError};
 use self::menu::Popup;
 use self::plain::Plain;
 use self::prompt::Prompt;
-pub use self::quiet::Quiet;
+use self::quiet::Quiet;
 use crate::finder::Finder;
 use crate::harmless;
 use crate::look::Look;
@@ -62,7 +62,8 @@ pub struct Setup {
     pub finder: Finder,
 }
 
-/// An editor of lines.
+/// An editor of lines. As long as it lives, what is typed while it does not read is neither
+/// shown nor lost.
 pub struct Editor {
     how: How,
     screen: Screen,
@@ -82,6 +83,7 @@ struct Live {
     continued: Continued,
     is_blank: Arc<AtomicBool>,
     has_history: bool,
+    _quiet: Quiet,
 }
 
 /// Prints lines above the prompt of an editor, from any thread.
@@ -99,13 +101,17 @@ pub struct Stopper {
 
 impl Editor {
     /// An editor on the terminal of this process.
-    #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// If the terminal refuses to be set.
+    pub fn new(setup: Setup) -> io::Result<Self> {
         let Setup { prompt, look, screen, history, unsaved, finder } = setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)) };
         if !look.live {
             let printer = Printer { lines: None, screen: screen.clone() };
-            return Self { how: How::Plain(Plain::new(prompt)), screen, printer, stopper };
+            let how = How::Plain(Plain::new(prompt));
+            return Ok(Self { how, screen, printer, stopper });
         }
         let above = ExternalPrinter::new(WAITING);
         let printer = Printer { lines: Some(above.sender()), screen: screen.clone() };
@@ -132,8 +138,8 @@ impl Editor {
             reedline = reedline.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
         }
         let prompt = Prompt::new(prompt);
-        let live = Live { reedline, prompt, continued, is_blank, has_history };
-        Self { how: How::Live(Box::new(live)), screen, printer, stopper }
+        let live = Live { reedline, prompt, continued, is_blank, has_history, _quiet: Quiet::begin()? };
+        Ok(Self { how: How::Live(Box::new(live)), screen, printer, stopper })
     }
 
     /// Reads the next line, and blocks until there is one. A blank line is asked for again.

@@ -41,7 +41,8 @@ fn program() {
         history: history.map(|history| history.expect("a history")),
         unsaved: Some("/env ".to_owned()),
         finder: Finder::new(workspace, commands, documents),
-    });
+    })
+    .expect("a terminal");
     let printer = editor.printer();
     let stopper = editor.stopper();
     loop {

@@ -39,7 +39,7 @@ impl Keyboard {
             // Credentials for tools.
             unsaved: Some("/env".to_owned()),
             finder,
-        });
+        })?;
         let stopper = editor.stopper();
         out.set_printer(editor.printer());
         let (prompts, asked) = mpsc::channel();
@@ -63,12 +63,16 @@ impl Keyboard {
     }
 
     /// Ends the reading, and waits until the terminal is as it was.
-    pub(super) async fn stop(mut self) {
-        if self.is_asked {
-            self.stopper.stop();
-            // Without an answer there is nothing that could be done about it.
-            let _ = tokio::time::timeout(PATIENCE, self.typed.recv()).await;
+    pub(super) async fn stop(self) {
+        let Self { prompts, mut typed, stopper, is_asked } = self;
+        if is_asked {
+            stopper.stop();
         }
+        // The thread ends, and closes its side when the editor is gone.
+        drop(prompts);
+        let closed = async { while typed.recv().await.is_some() {} };
+        // Without an answer there is nothing that could be done about it.
+        let _ = tokio::time::timeout(PATIENCE, closed).await;
     }
 }
 

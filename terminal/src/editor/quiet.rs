@@ -1,35 +1,32 @@
-//! A terminal that does not show what is typed.
+//! The terminal between two lines that are read.
 
 use std::io;
 use std::os::fd::AsFd as _;
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::look::Look;
-
-/// Keeps what is typed on stdin from being shown, until it is dropped: it would land in
-/// the middle of what is written meanwhile. It is not lost, and Ctrl-C works.
-#[must_use = "what is typed is hidden as long as this lives"]
+/// Holds what is typed while nobody reads: it is not shown, because it would land in the
+/// middle of what is written meanwhile, and the terminal makes nothing else of it: by the time it is
+/// read, Ctrl-D would be a zero byte and Enter a line feed. Ctrl-C is a signal still.
+/// Dropped, it puts the terminal back.
+#[must_use = "what is typed is held as long as this lives"]
 #[derive(Debug)]
-pub struct Quiet {
+pub(super) struct Quiet {
     before: Option<Termios>,
 }
 
 impl Quiet {
-    /// Hides what is typed, if stdin is a terminal that can do more than show lines.
+    /// Begins, if stdin is a terminal.
     ///
     /// # Errors
     ///
     /// If the terminal refuses.
-    pub fn begin(look: Look) -> io::Result<Self> {
-        if !look.live {
-            // Lines are read as the terminal has them, and it shows them.
-            return Ok(Self { before: None });
-        }
+    pub(super) fn begin() -> io::Result<Self> {
         let stdin = io::stdin();
         let Ok(before) = tcgetattr(stdin.as_fd()) else { return Ok(Self { before: None }) };
         let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO);
+        quiet.input_modes.remove(InputModes::ICRNL);
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         tcsetattr(stdin.as_fd(), OptionalActions::Now, &quiet)?;
         Ok(Self { before: Some(before) })
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use pty_process::Size;
 use pty_process::blocking::Pty;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, tcgetattr};
 use vt100::{Callbacks, Parser};
 
 /// Far beyond what anything takes on a busy machine. Reaching it fails the test.
@@ -178,6 +179,14 @@ impl Terminal {
     /// Sends a signal to the program alone.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the program is there");
+    }
+
+    /// Whether the terminal edits and shows what is typed, as a shell leaves it.
+    #[must_use]
+    pub fn shows_typing(&self) -> bool {
+        let pty = self.pty.as_ref().expect("the terminal is open");
+        let modes = tcgetattr(&**pty).expect("a terminal").local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
     /// The program's process id.

@@ -1,6 +1,6 @@
 //! How it ends: as the person wants, as the machine wants, and never with something left.
 
-use ikigai_provider_testing::Reply;
+use ikigai_provider_testing::{Gate, Reply};
 use ikigai_terminal_testing::Terminal;
 use rustix::process::Signal;
 use serde_json::json;
@@ -40,6 +40,7 @@ fn sigterm_ends_a_call_and_the_program() {
     let mut terminal = calling(&rig);
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
     rig.host.assert_nothing_left();
 }
 
@@ -47,8 +48,10 @@ fn sigterm_ends_a_call_and_the_program() {
 fn sigterm_at_the_prompt_puts_the_terminal_back() {
     let rig = Rig::new([]);
     let mut terminal = rig.ready();
+    assert!(!terminal.shows_typing());
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
     // Bracketed paste is what a terminal would keep.
     let written = terminal.written();
     assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
@@ -63,6 +66,21 @@ fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
         screen.contains("Ctrl-D or /exit leaves.") && is_asking(screen)
     });
     terminal.send("\x04");
+    assert!(terminal.wait().success());
+    assert!(terminal.shows_typing());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_read_after_it() {
+    let gate = Gate::closed();
+    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
+    let mut terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("/model\r\x04");
+    gate.open();
+    terminal.wait_for("model-of-the-test of anthropic\n");
     assert!(terminal.wait().success());
     rig.host.assert_nothing_left();
 }
