@@ -195,12 +195,14 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Waits for the program's end.
+    /// Waits for the end of the program and of all that has its terminal; then everything
+    /// that was written has been read.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let started = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("waited for") {
+            let status = self.child.try_wait().expect("waited for");
+            if let Some(status) = status.filter(|_| self.shared.lock().is_closed) {
                 return status;
             }
             assert!(

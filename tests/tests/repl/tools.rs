@@ -37,7 +37,7 @@ fn a_prompt_that_is_sent_at_once_has_the_tools() {
     terminal.wait_for("With a tool.");
     let tools = rig.server.requests()[0].body["tools"].to_string();
     assert!(tools.contains("\"greet\""), "{tools}");
-    assert!(terminal.everything().contains("1 tool available."));
+    terminal.wait_for("1 tool available.");
 }
 
 #[test]
