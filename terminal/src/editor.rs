@@ -250,7 +250,7 @@ fn keys() -> Keybindings {
     keys.add_binding(
         KeyModifiers::NONE,
         KeyCode::Tab,
-        ReedlineEvent::UntilFound(vec![menu(), ReedlineEvent::MenuNext]),
+        ReedlineEvent::UntilFound(vec![menu(), ReedlineEvent::MenuAccept]),
     );
     // What Enter is where it was typed while the terminal was not the editor's yet.
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);

@@ -41,6 +41,8 @@ pub struct Finder {
     ranking: Ranking,
     /// What the list of files was when it was last looked at, while somebody looks.
     seen: Option<u64>,
+    /// Where the mention of a file begins that is being typed.
+    mention: Option<usize>,
 }
 
 impl Finder {
@@ -49,11 +51,13 @@ impl Finder {
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, documents: Names) -> Self {
         let files = Files::new(workspace.into());
-        Self { commands, documents, files, ranking: Ranking::default(), seen: None }
+        let ranking = Ranking::default();
+        Self { commands, documents, files, ranking, seen: None, mention: None }
     }
 
     fn files(&mut self, word: &Word<'_>) -> CompletionResult {
-        if word.text.is_empty() {
+        // Keys come in bursts, and then the first that is seen of a mention is not its `@`.
+        if word.text.is_empty() || self.mention.replace(word.start) != Some(word.start) {
             self.files.refresh();
         }
         let (generation, chunks) = self.files.found();
@@ -120,7 +124,11 @@ impl Finder {
 impl Completer for Finder {
     fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
         self.seen = None;
-        let Some(word) = word::at(line, position) else { return none() };
+        let word = word::at(line, position);
+        if !matches!(word, Some(Word { wanted: Wanted::File, .. })) {
+            self.mention = None;
+        }
+        let Some(word) = word else { return none() };
         match word.wanted {
             Wanted::Command => self.commands(&word),
             Wanted::Argument(command) => self.arguments(command, &word),

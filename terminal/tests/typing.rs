@@ -151,6 +151,22 @@ fn files_documents_and_commands_are_offered() {
 }
 
 #[test]
+fn tab_takes_what_is_chosen_and_ends_no_line() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("see @smain");
+    terminal.wait_for("  src/main.rs");
+    terminal.send("\t");
+    terminal.wait_for("> see @src/main.rs");
+    terminal.send("@");
+    terminal.wait_for("a b.txt");
+    terminal.send("\t\t\t");
+    terminal.wait_for(r#"> see @src/main.rs @"a b.txt""#);
+    terminal.send("\r");
+    terminal.wait_for(r#"got "see @src/main.rs @\"a b.txt\" "#);
+}
+
+#[test]
 fn nothing_is_offered_where_nothing_begins() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));

@@ -111,7 +111,8 @@ pub(super) fn help() -> String {
         let _ = writeln!(text, "{usage:width$}  {about}");
     }
     text.push_str(
-        "\n@ names a file, @@ a document; their text is sent with the prompt. Tab chooses, Enter takes.\n\
+        "\n@ names a file, @@ a document; their text is sent with the prompt.\n\
+         In the menu arrows choose, and Tab or Enter takes.\n\
          Alt-Enter or a backslash at the end begins another line. Ctrl-C interrupts, Ctrl-D leaves.",
     );
     text

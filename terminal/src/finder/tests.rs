@@ -57,6 +57,18 @@ fn files_are_found_by_parts_of_their_names() {
 }
 
 #[test]
+fn a_name_that_was_typed_at_once_is_found() {
+    let workspace = workspace(&["src/main.rs"]);
+    let mut finder = finder(&workspace);
+    assert_eq!(offered(&mut finder, "look at @smain"), ["@src/main.rs"]);
+    finder.files.grow_old();
+    fs::write(workspace.path().join("b"), "").expect("a file");
+    assert_eq!(offered(&mut finder, "@src/main.rs and @b"), [""; 0], "it is there to the letter");
+    assert_eq!(offered(&mut finder, "say @/b"), [""; 0]);
+    assert_eq!(offered(&mut finder, "say @"), ["@b", "@src/main.rs"]);
+}
+
+#[test]
 fn a_suggestion_replaces_the_word_and_says_why_it_is_there() {
     let workspace = workspace(&["src/main.rs"]);
     let mut finder = finder(&workspace);
