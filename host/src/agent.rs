@@ -22,7 +22,7 @@ mod transcript;
 mod turn;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ikigai_assets::Agent;
@@ -74,6 +74,8 @@ pub struct Session {
     max_rounds: u32,
     messages: Vec<Message>,
     tools: ToolsOnce,
+    /// What requests cost that are no part of the conversation, until somebody asks.
+    aside: Mutex<Usage>,
 }
 
 impl Session {
@@ -90,6 +92,7 @@ impl Session {
             max_rounds: MAX_ROUNDS,
             messages: Vec::new(),
             tools: ToolsOnce::default(),
+            aside: Mutex::default(),
         }
     }
 
@@ -139,6 +142,17 @@ impl Session {
     #[must_use]
     pub fn transcript(&self) -> serde_json::Value {
         transcript::messages(&self.messages)
+    }
+
+    /// Counts what a request beside the conversation cost.
+    fn add_aside(&self, usage: Usage) {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        *aside = turn::sum(*aside, usage);
+    }
+
+    /// What such requests cost since this was last asked.
+    fn take_aside(&self) -> Usage {
+        std::mem::take(&mut *self.aside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The documents of the conversation, where there are any.

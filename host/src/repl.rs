@@ -297,6 +297,7 @@ impl Repl {
     fn say_end(&self, end: &End) -> io::Result<()> {
         let text = match end {
             End::Answered => return Ok(()),
+            End::Silent => "The model answered nothing.".to_owned(),
             End::Interrupted => "Interrupted.".to_owned(),
             End::Cut => "warning: the answer reached the limit on its length".to_owned(),
             End::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),

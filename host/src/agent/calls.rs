@@ -42,13 +42,6 @@ pub struct Called {
 }
 
 impl Called {
-    /// A call of an answer whose calls are not run.
-    pub(super) fn not_run(call: &Call) -> Self {
-        let reason = "the answer was cut off, so the call was not run";
-        let envelope = Envelope::refused(EnvelopeCode::InvalidParams, reason);
-        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
-    }
-
     fn cancelled(call: &Call) -> Self {
         let text = format!("Tool '{}' was cancelled", call.name);
         let envelope = Envelope::refused(EnvelopeCode::ToolCrashed, text);

@@ -19,7 +19,7 @@ mod members;
 mod passage;
 
 use members::Members;
-use passage::{Passage, shares};
+use passage::{LONGEST_LINE, Passage, shares};
 
 /// Characters of a result that reach the model.
 pub const SHOWN_CHARACTERS: usize = 30_000;
@@ -30,9 +30,6 @@ const LONG: usize = 1000;
 /// How much of a result may be something else than long texts; what has more is cut as a
 /// whole.
 const FRAME: usize = 10_000;
-
-/// Characters of a line that is kept.
-const LONGEST_LINE: usize = 2000;
 
 /// A result as the model reads it.
 pub(super) struct Shown {
@@ -137,7 +134,7 @@ impl Long {
     }
 
     fn fits(&self) -> bool {
-        let texts: usize = self.texts().map(|(_, text)| text.characters).sum();
+        let texts: usize = self.texts().map(|(_, text)| text.weight).sum();
         texts + self.frame() <= SHOWN_CHARACTERS
     }
 
@@ -159,7 +156,10 @@ impl Long {
 
     /// The envelope with the head and the tail of each long text.
     fn text(self, place: &Result<String, String>, is_broken: bool) -> String {
-        let lengths: Vec<usize> = self.texts().map(|(_, text)| text.characters).collect();
+        let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
+        // Several are kept under a heading each.
+        let heading = usize::from(lengths.len() > 1);
+        let mut line = 1;
         let room = SHOWN_CHARACTERS.saturating_sub(self.frame());
         let mut shares = shares(&lengths, room).into_iter();
         let mut told = String::new();
@@ -168,7 +168,9 @@ impl Long {
             let value = match member {
                 Member::Short(value) => value,
                 Member::Text(passage) => {
-                    let (text, count) = passage.cut(shares.next().unwrap_or_default());
+                    line += heading;
+                    let (text, count) = passage.cut(shares.next().unwrap_or_default(), line);
+                    line += passage.lines();
                     if let Some(count) = count {
                         // Writing to a `String` cannot fail.
                         let _ = write!(told, "`{name}` {count} ");
@@ -279,6 +281,25 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_those_of_what_is_kept() {
+        let lines = |letter: &str| (0..900).map(|_| format!("{}\n", letter.repeat(99))).collect();
+        let [first, second]: [String; 2] = ["o", "e"].map(lines);
+        let envelope = answered(&json!({ "output": first, "errors": second }));
+        let (kept, _) = long(&envelope).kept();
+        let value = shown(&envelope);
+        for (name, letter) in [("output", 'o'), ("errors", 'e')] {
+            let text = value["result"][name].as_str().expect("a text");
+            let (_, mark) = text.split_once("from line ").expect("a mark");
+            let first: usize = mark.split(' ').next().expect("a number").parse().expect("one");
+            let line = kept.lines().nth(first - 1).expect("a line");
+            assert!(line.starts_with(letter), "{name}: {first} is {line}");
+            let shown = text.split("\n[... ").next().expect("a head").lines().count();
+            let heading = kept.lines().position(|line| line == format!("===== {name} ====="));
+            assert_eq!(first, heading.expect("a heading") + 1 + shown, "{name}");
+        }
+    }
+
+    #[test]
     fn a_result_that_is_long_by_its_structure_is_kept_as_indented_json() {
         let result = json!({ "found": (0..5000).collect::<Vec<_>>(), "text": "t".repeat(1500) });
         let envelope = answered(&result);
@@ -303,6 +324,7 @@ mod tests {
     fn what_only_its_escapes_make_long_is_not_cut() {
         assert!(long(&answered(&json!({ "output": "\n".repeat(29_000) }))).fits());
         assert!(!long(&answered(&json!({ "output": "\n".repeat(30_001) }))).fits());
+        assert!(!long(&answered(&json!({ "output": "\0".repeat(29_000) }))).fits());
     }
 
     #[test]

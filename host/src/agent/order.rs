@@ -1,12 +1,12 @@
 //! Which calls of one answer may run at once.
 //!
-//! Decides by the names and arguments of calls alone, and runs none. A call of `bash` may
-//! touch anything that one before it touched, so these keep their order; so do calls that
-//! name one file, if any of them writes it. Documents share a budget, which an unpinning or a
-//! compaction makes room in for the write that follows it: whatever changes documents, or
-//! what is pinned, keeps its order too.
+//! Decides by the names and arguments of calls alone, and runs none. Calls that touch the
+//! same keep their order if one of them changes it. A call of `bash` may touch any file, and
+//! `glob` and `grep` read any. Documents share a budget, which an unpinning or a compaction
+//! makes room in for the write that follows it, so whatever changes documents, or what is
+//! pinned, touches the same. What tools of others touch is unknown, and they wait for nobody.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
 use ikigai_assets::SCHEME;
@@ -15,53 +15,73 @@ use serde_json::Value;
 
 use super::SLASH_COMMAND;
 
-/// What a call has to take turns over.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Shared {
-    Shell,
-    Documents,
+/// What a call touches, as far as its name and arguments say.
+#[derive(Debug)]
+struct Touched {
+    what: What,
+    /// It may change it.
+    changes: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    AnyFile,
     File(PathBuf),
+    Documents,
 }
 
 /// The calls by their places in the answer, in lanes: those of one lane run one after the
 /// other, lanes at once. In the order of each lane's first call.
 pub(super) fn lanes(calls: &[Call], workspace: &Path) -> Vec<VecDeque<usize>> {
-    let touched: Vec<Option<(Shared, bool)>> =
-        calls.iter().map(|call| touched(call, workspace)).collect();
-    let is_changed = |shared: &Shared| touched.iter().flatten().any(|(it, w)| *w && it == shared);
-    let mut lanes: Vec<VecDeque<usize>> = Vec::new();
-    let mut lane_of: HashMap<&Shared, usize> = HashMap::new();
-    for (place, touched) in touched.iter().enumerate() {
-        let shared = touched.as_ref().map(|(shared, _)| shared).filter(|it| is_changed(it));
-        match shared.and_then(|shared| lane_of.get(shared)) {
-            Some(lane) => lanes[*lane].push_back(place),
-            None => {
-                if let Some(shared) = shared {
-                    lane_of.insert(shared, lanes.len());
+    let touched: Vec<Option<Touched>> =
+        calls.iter().map(|call| Touched::by(call, workspace)).collect();
+    // Each call begins in a lane of its own, by the number of its place.
+    let mut lane_of: Vec<usize> = (0..calls.len()).collect();
+    for later in 0..calls.len() {
+        for earlier in 0..later {
+            let (one, other) = (lane_of[earlier], lane_of[later]);
+            if one != other && must_keep_order(touched[earlier].as_ref(), touched[later].as_ref()) {
+                let joined = one.min(other);
+                for lane in lane_of.iter_mut().filter(|lane| **lane == one.max(other)) {
+                    *lane = joined;
                 }
-                lanes.push(VecDeque::from([place]));
             }
         }
     }
-    lanes
+    let mut lanes: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+    for (place, lane) in lane_of.into_iter().enumerate() {
+        lanes.entry(lane).or_default().push_back(place);
+    }
+    lanes.into_values().collect()
 }
 
-/// What a call reads or, with `true`, changes, as far as its name says.
-fn touched(call: &Call, workspace: &Path) -> Option<(Shared, bool)> {
-    let changes = match call.name.as_str() {
-        "bash" => return Some((Shared::Shell, true)),
-        SLASH_COMMAND => return Some((Shared::Documents, true)),
-        "file_write" | "file_edit" => true,
-        "file_read" => false,
-        _ => return None,
+fn must_keep_order(one: Option<&Touched>, other: Option<&Touched>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    let is_same = match (&one.what, &other.what) {
+        (What::AnyFile, What::AnyFile | What::File(_)) | (What::File(_), What::AnyFile) => true,
+        (one, other) => one == other,
     };
-    // What cannot be read will not run.
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    let path = arguments.get("file_path")?.as_str()?;
-    if path.starts_with(SCHEME) {
-        return Some((Shared::Documents, changes));
+    is_same && (one.changes || other.changes)
+}
+
+impl Touched {
+    fn by(call: &Call, workspace: &Path) -> Option<Self> {
+        let changes = match call.name.as_str() {
+            "bash" => return Some(Self { what: What::AnyFile, changes: true }),
+            "glob" | "grep" => return Some(Self { what: What::AnyFile, changes: false }),
+            SLASH_COMMAND => return Some(Self { what: What::Documents, changes: true }),
+            "file_write" | "file_edit" => true,
+            "file_read" => false,
+            _ => return None,
+        };
+        // What cannot be read will not run.
+        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let path = arguments.get("file_path")?.as_str()?;
+        let is_document = path.starts_with(SCHEME);
+        let what =
+            if is_document { What::Documents } else { What::File(real(&workspace.join(path))) };
+        Some(Self { what, changes })
     }
-    Some((Shared::File(real(&workspace.join(path))), changes))
 }
 
 /// The file behind a path: links looked through as far as it exists, `.` and `..` taken out
@@ -110,10 +130,28 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_keeps_its_order_and_the_rest_does_not_wait_for_it() {
-        let bash = |command: &str| call("bash", &json!({ "command": command }));
-        let calls = [bash("a"), on("file_read", "x"), bash("b"), call("glob", &json!({}))];
-        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0, 2], vec![1], vec![3]]);
+    fn the_shell_and_the_files_around_it_keep_their_order() {
+        let bash = call("bash", &json!({ "command": "make" }));
+        let calls = [
+            on("file_read", "x"),
+            bash.clone(),
+            on("file_write", "ikigai:///a"),
+            call("weather", &json!({})),
+            bash,
+            on("file_read", "y"),
+        ];
+        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0, 1, 4, 5], vec![2], vec![3]]);
+    }
+
+    #[test]
+    fn a_search_sees_what_was_written_before_it() {
+        let search = |name: &str| call(name, &json!({ "pattern": "x" }));
+        let calls = [search("glob"), search("grep"), on("file_read", "a")];
+        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0], vec![1], vec![2]]);
+        let calls = [on("file_read", "b"), on("file_write", "a"), search("grep")];
+        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0], vec![1, 2]]);
+        let calls = [on("file_write", "a"), on("file_write", "b"), search("grep")];
+        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0, 1, 2]]);
     }
 
     #[test]

@@ -63,7 +63,12 @@ impl Session {
 
     /// What the model said; nothing at all is no message.
     pub(super) fn push_model(&mut self, parts: Vec<Part>) {
-        if !parts.is_empty() {
+        let says = |part: &Part| match part {
+            Part::Text { text, .. } => !text.trim().is_empty(),
+            Part::Blob(_) => false,
+            _ => true,
+        };
+        if parts.iter().any(says) {
             self.messages.push(Message { role: Role::Model, parts });
         }
     }

@@ -46,10 +46,14 @@ pub struct Turn {
 pub enum End {
     /// The model had its say.
     Answered,
+    /// The model ended without a word. Where nothing ran the prompt is taken back.
+    Silent,
     /// The answer reached the limit on its length. What came of it stays; calls that were in
     /// it did not run.
     Cut,
-    /// The provider or the model refused, for the reason that it gave, if any.
+    /// The provider or the model refused, for the reason that it gave, if any. Nothing of
+    /// the answer stays, since a model that reads half of what it refused refuses again; where
+    /// nothing ran the prompt is taken back as well.
     Refused(String),
     /// The model still wanted to call tools after the most requests that a turn may take.
     /// All that it called has run.
@@ -102,6 +106,7 @@ impl Session {
         };
         let before = Mark::of(&self.messages);
         self.push_user(parts);
+        self.take_aside();
         turn.end = loop {
             if turn.rounds == self.max_rounds {
                 break End::Exhausted { rounds: turn.rounds };
@@ -112,6 +117,7 @@ impl Session {
                 break end;
             }
         };
+        turn.usage = sum(turn.usage, self.take_aside());
         let is_unanswered = self.messages.last().is_some_and(|last| last.role == Role::User);
         if turn.calls.is_empty() && is_unanswered {
             before.restore(&mut self.messages);
@@ -159,30 +165,30 @@ impl Session {
         turn.usage = sum(turn.usage, answer.usage);
         tell(Event::Answered(answer.usage));
         let Answer { parts, stop, .. } = answer;
+        let calls = calls_of(&parts);
         let end = match stop {
-            Stop::Finished => None,
+            Stop::Finished if !calls.is_empty() => None,
+            Stop::Finished if is_silent(&parts) => Some(End::Silent),
+            Stop::Finished => Some(End::Answered),
             Stop::Length => Some(End::Cut),
             Stop::Refused(reason) => Some(End::Refused(reason)),
         };
-        let calls = calls_of(&parts);
-        if calls.is_empty() {
-            self.push_model(parts);
-            return Ok(ControlFlow::Break(end.unwrap_or(End::Answered)));
+        if let Some(end) = end {
+            if matches!(end, End::Answered | End::Cut) {
+                self.push_model(parts);
+            }
+            return Ok(ControlFlow::Break(end));
         }
-        let called = match (&end, snapshot) {
-            (None, snapshot) => self.run_calls(snapshot, &calls, cancel, tell).await,
-            // Nobody knows whether they are whole.
-            (Some(_), _) => calls.iter().map(Called::not_run).collect(),
-        };
+        let called = self.run_calls(snapshot, &calls, cancel, tell).await;
         // Both at once: a call without its result is no valid conversation, and this future
         // may be dropped wherever it waits.
         self.push_model(parts);
         self.push_user(called.iter().map(|called| Part::Result(called.result())).collect());
         turn.calls.extend(called);
-        Ok(match end {
-            Some(end) => ControlFlow::Break(end),
-            None if cancel.is_cancelled() => ControlFlow::Break(End::Interrupted),
-            None => ControlFlow::Continue(()),
+        Ok(if cancel.is_cancelled() {
+            ControlFlow::Break(End::Interrupted)
+        } else {
+            ControlFlow::Continue(())
         })
     }
 
@@ -247,6 +253,11 @@ impl Mark {
             last.parts.truncate(self.parts);
         }
     }
+}
+
+fn is_silent(parts: &[Part]) -> bool {
+    let says = |part: &Part| matches!(part, Part::Text { text, .. } if !text.trim().is_empty());
+    !parts.iter().any(says)
 }
 
 fn calls_of(parts: &[Part]) -> Vec<Call> {

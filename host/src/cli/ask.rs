@@ -27,8 +27,8 @@ A prompt may mention files and documents: @src/main.c becomes the text of that f
 \\@ is a plain one. What comes from stdin is sent as it is; unless it is a terminal it is read to \
 its end, so a script that keeps it open gives < /dev/null.
 
-With --json, stdout is one object: prompt, provider, model, stop (answered, cut, refused, \
-exhausted, interrupted or failed), reason (null where it was answered), answer, rounds, messages \
+With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
+refused, exhausted, interrupted or failed), reason (null where it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
 them, envelope as it read it, duration_ms) and usage (input, output and cached tokens; null where \
 the provider does not say).
@@ -99,10 +99,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         shown.report.end_text()?;
     }
-    if turn.end == End::Answered && report::is_silent(&session) {
-        let error = anyhow::Error::msg("the model answered nothing");
-        return Err(CliError::failed(error).hint("ask again, or another model"));
-    }
     ending(&turn)
 }
 
@@ -147,6 +143,10 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
             let error = failure.hint().into_iter().fold(error, CliError::hint);
             if is_usage { error.into_usage() } else { error }
         }
-        end => failed(report::reason(end).unwrap_or_default()),
+        end => {
+            let error = failed(report::reason(end).unwrap_or_default());
+            let is_silent = *end == End::Silent;
+            if is_silent { error.hint("ask again, or another model") } else { error }
+        }
     })
 }

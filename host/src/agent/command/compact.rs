@@ -142,7 +142,9 @@ impl Session {
             tools: &json!([]),
             max_output: None,
         };
-        Ok(client.send(&request, &mut |_| {}).await?)
+        let answer = client.send(&request, &mut |_| {}).await?;
+        self.add_aside(answer.usage);
+        Ok(answer)
     }
 }
 
@@ -163,7 +165,9 @@ fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
         Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
     });
     let text: String = texts.collect();
-    let mut new = unfenced(old, text.trim()).to_owned();
+    // The indentation of the first line may mean something.
+    let text = text.trim_start_matches(['\n', '\r']).trim_end();
+    let mut new = unfenced(old, text).to_owned();
     if new.trim().is_empty() {
         return Err(Refusal::Empty);
     }
@@ -225,6 +229,12 @@ mod tests {
         let new = "Postgres. See ikigai://blocks/errors.md, ikigai:///a";
         assert_eq!(judged(new), Ok(format!("{new}\n")), "another spelling is no other reference");
         assert_eq!(judged(&format!("```markdown\n{new}\n```")), Ok(format!("{new}\n")));
+    }
+
+    #[test]
+    fn the_indentation_of_the_first_line_stays() {
+        let new = "    Postgres. See ikigai://blocks/errors.md, ikigai:///a";
+        assert_eq!(judged(&format!("\n\r\n{new}\n\n")), Ok(format!("{new}\n")));
     }
 
     #[test]

@@ -2,42 +2,95 @@
 
 use std::borrow::Cow;
 
+/// Characters of a line that is kept.
+pub(super) const LONGEST_LINE: usize = 2000;
+
 /// One text of a result.
 pub(super) struct Passage {
     pub(super) text: String,
     pub(super) characters: usize,
+    /// Characters of the text within JSON.
+    pub(super) weight: usize,
 }
 
 impl Passage {
     pub(super) fn new(text: String) -> Self {
-        Self { characters: text.chars().count(), text }
+        let (characters, weight) = (text.chars().count(), text.chars().map(weight).sum());
+        Self { text, characters, weight }
     }
 
-    /// So many characters of the text, two thirds from its head and the rest from its tail,
-    /// and what is missing in words. The whole where it fits.
-    pub(super) fn cut(&self, room: usize) -> (Cow<'_, str>, Option<String>) {
-        if self.characters <= room {
+    /// So much of the text, two thirds from its head and the rest from its tail, and what is
+    /// missing in words. The whole where it fits. Lines are counted from `first_line` as they
+    /// are in what is kept.
+    pub(super) fn cut(&self, room: usize, first_line: usize) -> (Cow<'_, str>, Option<String>) {
+        if self.weight <= room {
             return (Cow::Borrowed(&self.text), None);
         }
-        let (tail, head) = (room / 3, room - room / 3);
+        let head = fitting(self.text.chars(), room - room / 3);
+        let tail = fitting(self.text.chars().rev(), room / 3);
         let at =
             |character| self.text.char_indices().nth(character).map_or(self.text.len(), |it| it.0);
         let (head_end, tail_start) = (at(head), at(self.characters - tail));
-        let left_out = self.characters - room;
-        let line = |byte: usize| 1 + self.text[..byte].matches('\n').count();
+        let left_out = self.characters - head - tail;
+        let line = |byte: usize| first_line + newlines_before(&self.text, byte);
         let (first, last) = (line(head_end), line(tail_start));
         let cut = format!(
             "{}\n[... {left_out} characters left out, from line {first} to line {last} ...]\n{}",
             &self.text[..head_end],
             &self.text[tail_start..],
         );
-        let (characters, lines) = (self.characters, self.text.lines().count());
+        let (characters, lines) = (self.characters, self.lines());
         let told = format!(
             "has {characters} characters in {lines} lines; its first {head} and its last {tail} \
              characters are shown, {left_out} are left out."
         );
         (Cow::Owned(cut), Some(told))
     }
+
+    /// Lines as they are kept.
+    pub(super) fn lines(&self) -> usize {
+        let ended = newlines_before(&self.text, self.text.len());
+        ended + usize::from(!self.text.is_empty() && !self.text.ends_with('\n'))
+    }
+}
+
+/// Characters of a character within JSON. What is written with a single letter after a
+/// backslash is counted as one: it is what other texts are made of, and a text of lines is
+/// not to be cut for its ends of lines.
+fn weight(character: char) -> usize {
+    match character {
+        '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 1,
+        '\0'..='\u{1f}' => 6,
+        _ => 1,
+    }
+}
+
+/// How many characters from the first on have so much room.
+fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
+    let mut used = 0;
+    characters
+        .take_while(|character| {
+            used += weight(*character);
+            used <= room
+        })
+        .count()
+}
+
+/// Newlines before the character at this byte, those between the pieces of broken lines
+/// included.
+fn newlines_before(text: &str, byte: usize) -> usize {
+    let breaks = breaks(text, LONGEST_LINE).take_while(|at| *at <= byte).count();
+    text[..byte].matches('\n').count() + breaks
+}
+
+/// The bytes at which a line goes on after `longest` characters of it.
+fn breaks(text: &str, longest: usize) -> impl Iterator<Item = usize> {
+    let mut column = 0;
+    text.char_indices().filter_map(move |(at, character)| {
+        let is_break = character != '\n' && column == longest;
+        column = if character == '\n' { 0 } else { 1 + if is_break { 0 } else { column } };
+        is_break.then_some(at)
+    })
 }
 
 /// How many characters each of the texts may have, for all of them to fit: the short ones
@@ -58,23 +111,17 @@ pub(super) fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
 /// The text with a newline after every `longest` characters of a line, and whether it had
 /// such lines.
 pub(super) fn broken(text: String, longest: usize) -> (String, bool) {
-    let is_long = |line: &str| line.len() > longest && line.chars().count() > longest;
-    if !text.lines().any(is_long) {
+    let mut broken = String::new();
+    let mut start = 0;
+    for at in breaks(&text, longest) {
+        broken.push_str(&text[start..at]);
+        broken.push('\n');
+        start = at;
+    }
+    if start == 0 {
         return (text, false);
     }
-    let mut broken = String::with_capacity(text.len() + text.len() / longest);
-    let mut column = 0;
-    for character in text.chars() {
-        if character == '\n' {
-            column = 0;
-        } else if column == longest {
-            broken.push('\n');
-            column = 1;
-        } else {
-            column += 1;
-        }
-        broken.push(character);
-    }
+    broken.push_str(&text[start..]);
     (broken, true)
 }
 
@@ -87,7 +134,7 @@ mod tests {
     #[test]
     fn counts_are_exact() {
         let passage = Passage::new("ab\ncd\nef\ngh\nij\n".to_owned());
-        let (shown, told) = passage.cut(6);
+        let (shown, told) = passage.cut(6, 1);
         assert_eq!(shown, "ab\nc\n[... 9 characters left out, from line 2 to line 5 ...]\nj\n");
         assert_eq!(
             told.as_deref(),
@@ -96,6 +143,28 @@ mod tests {
                  9 are left out."
             )
         );
+    }
+
+    #[test]
+    fn lines_are_counted_as_they_are_kept() {
+        let line = "x".repeat(2 * LONGEST_LINE + 1);
+        let passage = Passage::new(format!("{line}\n{line}\n"));
+        assert_eq!(passage.lines(), 6);
+        for (byte, newlines) in
+            [(0, 0), (1999, 0), (2000, 1), (4000, 2), (4001, 2), (4002, 3), (8003, 5), (8004, 6)]
+        {
+            assert_eq!(newlines_before(&passage.text, byte), newlines, "at {byte}");
+        }
+        let exact = Passage::new("x".repeat(LONGEST_LINE));
+        assert_eq!((exact.lines(), newlines_before(&exact.text, LONGEST_LINE)), (1, 0));
+    }
+
+    #[test]
+    fn what_json_writes_longer_takes_more_room() {
+        let passage = Passage::new("\0".repeat(100));
+        assert_eq!((passage.characters, passage.weight), (100, 600));
+        let (shown, _) = passage.cut(90, 1);
+        assert_eq!(shown.chars().filter(|c| *c == '\0').count(), 15);
     }
 
     #[test]
@@ -115,7 +184,7 @@ mod tests {
         #[test]
         fn head_and_tail_are_of_the_text(text in "[a-zä\n]{0,60}", room in 0usize..70) {
             let passage = Passage::new(text.clone());
-            let (shown, told) = passage.cut(room);
+            let (shown, told) = passage.cut(room, 1);
             match told {
                 None => prop_assert_eq!(shown, text),
                 Some(_) => {

@@ -101,6 +101,7 @@ fn short(text: &str) -> String {
 pub(super) fn reason(end: &End) -> Option<String> {
     Some(match end {
         End::Answered => return None,
+        End::Silent => "the model answered nothing".to_owned(),
         End::Cut => "the answer reached the limit on its length".to_owned(),
         End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
         End::Refused(why) => format!("the model refused: {}", one_line(why)),
@@ -115,6 +116,7 @@ pub(super) fn reason(end: &End) -> Option<String> {
 fn word(end: &End) -> &'static str {
     match end {
         End::Answered => "answered",
+        End::Silent => "silent",
         End::Cut => "cut",
         End::Refused(_) => "refused",
         End::Exhausted { .. } => "exhausted",
@@ -150,11 +152,6 @@ fn answer(messages: &Value) -> Option<String> {
     let last = messages.as_array()?.last()?;
     let parts = last["parts"].as_array().filter(|_| last["role"] == "model")?;
     Some(parts.iter().filter_map(|part| part["text"].as_str()).collect())
-}
-
-/// Whether the model ended without a word.
-pub(super) fn is_silent(session: &Session) -> bool {
-    answer(&session.transcript()).is_none_or(|answer| answer.trim().is_empty())
 }
 
 fn call(called: &Called) -> Value {
