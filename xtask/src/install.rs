@@ -1,8 +1,8 @@
 //! `cargo xtask install`: build, put into place, compile ahead, and prove it with
 //! one real call.
 //!
-//! Owns the layout of an install (`bin`, `libexec/ikigai`, the configuration) and
-//! its order. A second run with nothing changed writes nothing.
+//! Owns the layout of an install (`bin`, `libexec/ikigai`, the sample of a
+//! configuration) and its order. A second run with nothing changed writes nothing.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub(crate) struct Options {
     /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
-    /// Where the configuration goes [default: /etc for the prefix /usr, else PREFIX/etc]
+    /// Put the commented sample of a configuration into DIR/ikigai [default: /etc for the prefix
+    /// /usr, where it is read; else it goes to PREFIX/share/doc/ikigai, to be copied from]
     #[arg(long, value_name = "DIR")]
     sysconfdir: Option<PathBuf>,
     /// The cargo profile of the native builds; `dev` to try an install without waiting for `release`
@@ -38,8 +39,33 @@ pub(crate) struct Options {
 struct Layout {
     bin: PathBuf,
     libexec: PathBuf,
-    config: PathBuf,
+    sample: Sample,
 }
+
+/// Where the commented sample of a configuration goes.
+#[derive(Debug, PartialEq, Eq)]
+struct Sample {
+    file: PathBuf,
+    role: Role,
+}
+
+/// What the sample is once it is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The configuration of every user of the machine.
+    InForce,
+    /// A configuration, in a directory that a packager chose and the host does not read.
+    Unread,
+    /// Documentation, to copy from.
+    Documentation,
+}
+
+/// The directory whose `ikigai/config.toml` the host reads for everybody. The host's
+/// rule, repeated here because the host is no library of this program.
+const READ: &str = "/etc";
+
+/// Where the host reads the configuration of whoever runs it.
+const OF_THE_USER: &str = "~/.config/ikigai/config.toml";
 
 /// The call that ends an install: a line of a file that is certainly there.
 const SAMPLE_TOOL: &str = "file_read";
@@ -65,7 +91,8 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     if !changed {
         note("nothing changed since the last install");
     }
-    install_config(project, &layout.config)?;
+    let source = project.root.join("etc").join("ikigai").join("config.toml");
+    install_sample(&source, &layout.sample)?;
 
     if sandboxed {
         step("Compiling the components ahead of their first use");
@@ -88,10 +115,14 @@ impl Layout {
             }
         };
         let sysconfdir = match &options.sysconfdir {
-            Some(given) => std::path::absolute(given).context("cannot use `--sysconfdir`")?,
+            Some(given) => Some(std::path::absolute(given).context("cannot use `--sysconfdir`")?),
             // The file system hierarchy keeps the configuration of /usr in /etc.
-            None if prefix == Path::new("/usr") => PathBuf::from("/etc"),
-            None => prefix.join("etc"),
+            None => (prefix == Path::new("/usr")).then(|| PathBuf::from(READ)),
+        };
+        let (directory, role) = match sysconfdir {
+            Some(read) if read == Path::new(READ) => (read, Role::InForce),
+            Some(other) => (other, Role::Unread),
+            None => (prefix.join("share").join("doc"), Role::Documentation),
         };
         let destdir = options.destdir.as_ref().map(std::path::absolute).transpose();
         let destdir = destdir.context("cannot use `--destdir`")?;
@@ -102,23 +133,35 @@ impl Layout {
         Ok(Self {
             bin: place(prefix.join("bin")),
             libexec: place(prefix.join("libexec").join("ikigai")),
-            config: place(sysconfdir.join("ikigai").join("config.toml")),
+            sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
     }
 }
 
-/// Installs the commented sample, unless there is a configuration: that is the user's.
-fn install_config(project: &Project, destination: &Path) -> anyhow::Result<()> {
-    if destination.symlink_metadata().is_ok() {
-        note(&format!("{} is there already and stays as it is", destination.display()));
+/// Installs the commented sample, and says where a configuration is read.
+///
+/// Documentation is ikigai's own and brought up to date. In a directory of
+/// configurations, what is there is somebody's and stays.
+fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
+    let file = sample.file.display();
+    if sample.role != Role::Documentation && sample.file.symlink_metadata().is_ok() {
+        note(&format!("{file} is there already and stays as it is"));
         return Ok(());
     }
-    if let Some(parent) = destination.parent() {
+    if let Some(parent) = sample.file.parent() {
         place::directory(parent)?;
     }
-    let sample = project.root.join("etc").join("ikigai").join("config.toml");
-    place::file(&sample, destination, DATA)?;
-    step(&format!("Installed a commented sample as {}", destination.display()));
+    place::file(source, &sample.file, DATA)?;
+    match sample.role {
+        Role::InForce => step(&format!("Installed a commented configuration as {file}")),
+        Role::Unread | Role::Documentation => {
+            step(&format!("Installed a sample of a configuration as {file}"));
+            note(&format!(
+                "it is not read there; copy it to {OF_THE_USER}, or to \
+                 {READ}/ikigai/config.toml for everybody"
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -157,6 +200,8 @@ fn hint_path(bin: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn layout(
@@ -173,8 +218,10 @@ mod tests {
         Layout::new(&options, Some(Path::new("/home/u")))
     }
 
-    fn expect(layout: anyhow::Result<Layout>, bin: &str, libexec: &str, config: &str) {
-        let expected = Layout { bin: bin.into(), libexec: libexec.into(), config: config.into() };
+    fn expect(layout: anyhow::Result<Layout>, bin: &str, libexec: &str, sample: (&str, Role)) {
+        let (file, role) = sample;
+        let sample = Sample { file: file.into(), role };
+        let expected = Layout { bin: bin.into(), libexec: libexec.into(), sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 
@@ -184,7 +231,7 @@ mod tests {
             layout(None, None, None),
             "/home/u/.local/bin",
             "/home/u/.local/libexec/ikigai",
-            "/home/u/.local/etc/ikigai/config.toml",
+            ("/home/u/.local/share/doc/ikigai/config.toml", Role::Documentation),
         );
     }
 
@@ -194,13 +241,13 @@ mod tests {
             layout(Some("/usr"), Some("/stage"), None),
             "/stage/usr/bin",
             "/stage/usr/libexec/ikigai",
-            "/stage/etc/ikigai/config.toml",
+            ("/stage/etc/ikigai/config.toml", Role::InForce),
         );
         expect(
             layout(Some("/usr/local"), None, None),
             "/usr/local/bin",
             "/usr/local/libexec/ikigai",
-            "/usr/local/etc/ikigai/config.toml",
+            ("/usr/local/share/doc/ikigai/config.toml", Role::Documentation),
         );
     }
 
@@ -210,7 +257,33 @@ mod tests {
             layout(Some("/opt/i"), Some("/stage"), Some("/etc/opt")),
             "/stage/opt/i/bin",
             "/stage/opt/i/libexec/ikigai",
-            "/stage/etc/opt/ikigai/config.toml",
+            ("/stage/etc/opt/ikigai/config.toml", Role::Unread),
         );
+        expect(
+            layout(Some("/opt/i"), None, Some("/etc")),
+            "/opt/i/bin",
+            "/opt/i/libexec/ikigai",
+            ("/etc/ikigai/config.toml", Role::InForce),
+        );
+    }
+
+    #[test]
+    fn what_is_there_stays_where_configurations_are_and_nowhere_else() {
+        let scratch = env::temp_dir().join(format!("xtask-install-{}", std::process::id()));
+        fs::create_dir_all(&scratch).expect("a folder");
+        let source = scratch.join("sample.toml");
+        fs::write(&source, "#new").expect("written");
+        for (role, kept) in
+            [(Role::InForce, "old"), (Role::Unread, "old"), (Role::Documentation, "#new")]
+        {
+            let file = scratch.join(format!("{role:?}")).join("config.toml");
+            let sample = Sample { file, role };
+            install_sample(&source, &sample).expect("installed");
+            assert_eq!(fs::read_to_string(&sample.file).expect("read"), "#new");
+            fs::write(&sample.file, "old").expect("written");
+            install_sample(&source, &sample).expect("installed again");
+            assert_eq!(fs::read_to_string(&sample.file).expect("read"), kept, "{role:?}");
+        }
+        fs::remove_dir_all(&scratch).expect("removed");
     }
 }
