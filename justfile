@@ -1,4 +1,5 @@
-# What people type. Each recipe is one line; the work is done by `cargo xtask`.
+# What people type. Each recipe is one line; the work is done by `cargo xtask`, and by
+# `.ci/run` for all of CI.
 
 # List the recipes
 default:
