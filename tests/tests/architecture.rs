@@ -54,6 +54,18 @@ fn modules_of_the_host_use_lower_ones_only() {
     let sources = modules::read(&root);
     assert!(sources.contains_key("exec/envelope.rs"), "the sources of the host: {sources:?}");
     assert_eq!(modules::wrong_arrows(&sources), Vec::<String>::new());
+    assert_eq!(modules::stale_rows(&sources), Vec::<&str>::new(), "each row has a module");
+}
+
+#[test]
+fn a_row_without_a_module_is_found() {
+    let root = places::repository().join("host").join("src");
+    let mut sources = modules::read(&root);
+    sources.retain(|path, _| !path.starts_with("audit"));
+    // Neither is the module of that name.
+    sources.insert("auditor.rs".to_owned(), String::new());
+    sources.insert("exec/audit.rs".to_owned(), String::new());
+    assert_eq!(modules::stale_rows(&sources), ["audit"]);
 }
 
 #[test]

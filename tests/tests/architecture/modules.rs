@@ -17,7 +17,6 @@ const LAYERS: &[&[&str]] = &[
     &["exec"],
     &["audit", "registry"],
     &["assets"],
-    &["provider"],
     &["host"],
     &["agent"],
     &["repl"],
@@ -71,6 +70,17 @@ pub(crate) fn wrong_arrows(sources: &BTreeMap<String, String>) -> Vec<String> {
     }
     wrong.dedup();
     wrong
+}
+
+/// The rows that no source belongs to: modules that have gone, or are misspelt.
+pub(crate) fn stale_rows(sources: &BTreeMap<String, String>) -> Vec<&'static str> {
+    let is_there = |module: &str| {
+        sources.keys().any(|path| {
+            path.strip_prefix(module).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+        })
+    };
+    let known = LAYERS.iter().copied().flatten().chain(TOP).copied();
+    known.filter(|module| !is_there(module)).collect()
 }
 
 fn layer(module: &str) -> Option<usize> {
