@@ -105,6 +105,7 @@ fn run(kind: &Kind) {
         history::bounded_by_age,
         history::bounded_by_count,
         history::outputs_are_pruned_by_age,
+        history::outputs_are_pruned_by_size,
         history::what_replaced_what,
         model::random_operations_agree_with_a_model,
         pins::belong_to_an_agent,

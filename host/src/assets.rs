@@ -29,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a result of a tool is kept below `outputs/`.
 const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// How many bytes all of them have at most; the oldest go first. A model that fills a
+/// context thousands of times has not used this up.
+const OUTPUTS_MOST: u64 = 256 << 20;
+
 /// How long the removal of what is old may hold up a write.
 const PRUNING: Duration = Duration::from_secs(1);
 
@@ -120,6 +124,9 @@ impl AssetStore {
                 written?;
             }
             self.prune(store).await;
+            if let Err(error) = store.prune_outputs_beyond(OUTPUTS_MOST).await {
+                tracing::warn!("old outputs were not removed: {error}");
+            }
             Ok(path)
         })
         .await

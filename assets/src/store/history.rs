@@ -62,7 +62,39 @@ impl Store {
     ///
     /// Those of the database. What was removed before stays so.
     pub async fn prune_outputs(&self, age: Duration) -> Result<u64> {
-        let oldest = Value::Int(before_now(age));
+        self.prune_outputs_before(before_now(age)).await
+    }
+
+    /// Removes the oldest documents below `outputs/` as far as all of them, the newest
+    /// first, have more than `most` bytes together; gives how many. The newest stays, and
+    /// so do those that are read-only, which do not count.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database. What was removed before stays so.
+    pub async fn prune_outputs_beyond(&self, most: u64) -> Result<u64> {
+        let above = successor(OUTPUTS).unwrap_or_default();
+        let statement = "SELECT updated_at, CAST(octet_length(content) AS BIGINT) AS size \
+            FROM stored_assets WHERE path >= $1 AND path < $2 AND NOT read_only \
+            ORDER BY updated_at DESC";
+        let values = [Value::Text(OUTPUTS), Value::Text(&above)];
+        let all = self.database.rows(statement, &values, rows::written).await?;
+        let mut total = 0_u64;
+        let is_beyond = |size: u64| {
+            total = total.saturating_add(size);
+            total > most
+        };
+        let mut sizes = all.iter().map(|(_, size)| *size);
+        match (sizes.position(is_beyond), all.first()) {
+            (Some(place), Some((newest, _))) => {
+                self.prune_outputs_before(newest.min(&(all[place].0 + 1)).to_owned()).await
+            }
+            _ => Ok(0),
+        }
+    }
+
+    async fn prune_outputs_before(&self, time: i64) -> Result<u64> {
+        let oldest = Value::Int(time);
         let above = successor(OUTPUTS).unwrap_or_default();
         let mut pruned = 0;
         loop {

@@ -54,6 +54,11 @@ pub(super) fn version(row: &Row) -> Read<Version> {
     })
 }
 
+/// When a document was written, in microseconds since 1970, and its size in bytes.
+pub(super) fn written(row: &Row) -> Read<(i64, u64)> {
+    Ok((row.int("updated_at")?, row.count("size")?))
+}
+
 pub(super) fn snapshot(row: &Row) -> Read<Snapshot> {
     Ok(Snapshot { version: version(row)?, content: row.bytes("content")? })
 }

@@ -124,3 +124,29 @@ pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
     assert_eq!(left, ["blocks/outputs/x", "output", "outputs", "outputs/1", "outputs0"]);
     assert!(matches!(store.log(&path("outputs/0")).await, Err(Error::NotFound(_))));
 }
+
+pub(crate) async fn outputs_are_pruned_by_size(place: &Place<'_>) {
+    let store = place.store().await;
+    let write = async |name: &str, size: usize| {
+        let content = vec![b'x'; size];
+        store.write(&path(name), &content, &ann(), Expected::Any).await.expect("written");
+    };
+    for name in ["outputs/locked", "outputs/a", "outputs/b", "blocks/large", "outputs/c"] {
+        write(name, 1000).await;
+        // Two that were written at once are of one age.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    store.set_read_only(&path("outputs/locked"), true).await.expect("set");
+    assert_eq!(store.prune_outputs_beyond(3000).await.expect("pruned"), 0);
+    assert_eq!(store.prune_outputs_beyond(2999).await.expect("pruned"), 1);
+    let left = async || {
+        let left = store.list("", None).await.expect("listed");
+        left.iter().map(|document| document.path.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(left().await, ["blocks/large", "outputs/b", "outputs/c", "outputs/locked"]);
+    assert_eq!(store.prune_outputs_beyond(0).await.expect("pruned"), 1, "the newest stays");
+    assert_eq!(left().await, ["blocks/large", "outputs/c", "outputs/locked"]);
+    write("outputs/d", 5000).await;
+    assert_eq!(store.prune_outputs_beyond(10).await.expect("pruned"), 1);
+    assert_eq!(left().await, ["blocks/large", "outputs/d", "outputs/locked"]);
+}
