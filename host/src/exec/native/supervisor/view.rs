@@ -23,7 +23,7 @@ use crate::exec::native::plan::{Plan, Step};
 const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];
 
 /// What of `/etc` programs need to find users, libraries and certificates.
-const ETC: [&str; 10] = [
+const ETC: [&str; 12] = [
     "alternatives",
     "ca-certificates",
     "group",
@@ -33,7 +33,10 @@ const ETC: [&str; 10] = [
     "localtime",
     "nsswitch.conf",
     "passwd",
-    "ssl",
+    // Not all of `ssl`: beside the certificates lie private keys.
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
 ];
 
 /// What of `/etc` belongs to the network.
