@@ -18,7 +18,9 @@ use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, Decision, Denial, Origin, Request};
+use crate::policy::{
+    Assets, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
+};
 use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED};
 
 /// Tools, who decides what a call of one may use, and the record of calls.
@@ -140,16 +142,32 @@ impl Host {
         Envelope::of(name, &limits, outcome, entry.secrets())
     }
 
-    /// Answers a call that is the host's own and runs no tool, with a record like any other.
-    pub async fn call_own(
-        &self,
-        name: &str,
-        arguments: Bytes,
-        answer: impl Future<Output = Envelope>,
-    ) -> Envelope {
-        let mut entry = self.audit.begin(Via::Call, name);
+    /// Answers a call of the tool that is part of the host and runs no program: decided by
+    /// policy, as far as documents go, and recorded like any other.
+    pub async fn call_own<A>(&self, arguments: Bytes, answer: impl FnOnce(Assets) -> A) -> Envelope
+    where
+        A: Future<Output = Envelope>,
+    {
+        let mut entry = self.audit.begin(Via::Call, OWN_TOOL);
         entry.arguments(arguments);
-        let envelope = answer.await;
+        let request = Request {
+            name: Some(OWN_TOOL),
+            origin: Origin::System,
+            // Held by the host itself, as a component is.
+            backend: Backend::Wasm,
+            fell_back: false,
+            path: Path::new(OWN_TOOL),
+            contents: &[],
+        };
+        let envelope = match self.authority().decide(&request) {
+            Ok(decision) => {
+                let grant = Grant { assets: decision.grant.assets, ..Grant::default() };
+                let sources = decision.sources.of("assets").iter().map(ToString::to_string);
+                entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
+                answer(grant.assets).await
+            }
+            Err(denial) => Envelope::refused(EnvelopeCode::PermissionDenied, denial.to_string()),
+        };
         entry.end(envelope.failure());
         envelope
     }

@@ -30,7 +30,7 @@ pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub use rule::{LayerKind, LimitKey};
-pub use standard::{PROVIDER_KEYS, STORE_VARIABLE, for_schema};
+pub use standard::{OWN_TOOL, PROVIDER_KEYS, STORE_VARIABLE, for_schema};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

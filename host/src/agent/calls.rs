@@ -20,6 +20,11 @@ use crate::registry::Snapshot;
 /// would wait; of native tools, each of which is a few processes, more would only be slower.
 const AT_ONCE: usize = 16;
 
+/// Calls of one answer that run; the others are told that they did not. Far more than a model
+/// asks for that means what it does, and few enough that the audit log is not turned over by
+/// the calls of one answer.
+const MOST: usize = 256;
+
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct Called {
@@ -35,6 +40,8 @@ pub struct Called {
     pub is_error: bool,
     /// What the envelope, or the tool in its answer, says went wrong.
     pub error: Option<String>,
+    /// Whether it was ended, or never begun, because the turn was interrupted.
+    pub is_cancelled: bool,
     /// From the call to its end, with waiting for a place and compiling.
     pub duration: Duration,
     /// Characters of the whole result, of which `content` may have fewer.
@@ -42,10 +49,19 @@ pub struct Called {
 }
 
 impl Called {
+    /// A call beyond the most that one answer may have.
+    fn beyond(call: &Call) -> Self {
+        let reason =
+            format!("not run: of the calls of one answer the first {MOST} are; ask for it again");
+        let envelope = Envelope::refused(EnvelopeCode::InvalidParams, reason);
+        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
+    }
+
     fn cancelled(call: &Call) -> Self {
         let text = format!("Tool '{}' was cancelled", call.name);
         let envelope = Envelope::refused(EnvelopeCode::ToolCrashed, text);
-        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
+        let called = Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO);
+        Self { is_cancelled: true, ..called }
     }
 
     fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
@@ -56,6 +72,7 @@ impl Called {
             content: shown.text,
             is_error: !envelope.is_success(),
             error: excerpt::error(envelope),
+            is_cancelled: false,
             duration,
             characters: shown.characters,
         }
@@ -82,6 +99,13 @@ impl Session {
         cancel: &CancellationToken,
         tell: Tell<'_>,
     ) -> Vec<Called> {
+        let (calls, beyond) = calls.split_at(calls.len().min(MOST));
+        if !beyond.is_empty() {
+            let (all, rest) = (calls.len() + beyond.len(), beyond.len());
+            tell(Event::Warning(&format!(
+                "the model asked for {all} calls at once; the last {rest} do not run"
+            )));
+        }
         for Call { id, name, arguments, .. } in calls {
             tell(Event::Calling(Calling { id, name, arguments }));
         }
@@ -114,7 +138,7 @@ impl Session {
                 called
             })
         });
-        ended.collect()
+        ended.chain(beyond.iter().map(Called::beyond)).collect()
     }
 
     async fn run_call(
@@ -126,14 +150,16 @@ impl Session {
         let begun = Instant::now();
         let arguments = self.arguments(snapshot, call);
         let envelope = if call.name == SLASH_COMMAND {
-            let answer = slash::answer(self, &arguments, snapshot, cancel);
-            self.host.call_own(SLASH_COMMAND, arguments.clone(), answer).await
+            let answer = |granted| slash::answer(self, &arguments, granted, snapshot, cancel);
+            self.host.call_own(arguments.clone(), answer).await
         } else {
             self.host.call(snapshot, &call.name, arguments, cancel.clone()).await
         };
         let duration = begun.elapsed();
         let shown = excerpt::shown(&envelope, &call.id, self.documents.as_ref()).await;
-        Called::of(call, shown, &envelope, duration)
+        let called = Called::of(call, shown, &envelope, duration);
+        // One that had ended well in time is none of those that were ended.
+        Called { is_cancelled: called.is_error && cancel.is_cancelled(), ..called }
     }
 
     /// What the tool is given: what the model wrote, without the nulls that stand for

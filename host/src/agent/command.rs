@@ -23,6 +23,7 @@ pub use words::{Unclosed, words};
 use super::{Documents, Session};
 use crate::assets::{NotNamed, named, told};
 use crate::nearest::nearest;
+use crate::policy::Assets;
 use crate::registry::Snapshot;
 
 /// A command, read.
@@ -61,8 +62,8 @@ pub const COMMANDS: [(&str, &str); 6] = [
 pub enum By<'a> {
     /// Somebody who is asked before a document is replaced.
     Person(&'a mut dyn Confirm),
-    /// A model, which meant it.
-    Model,
+    /// A model, which meant it, and may do this much with documents.
+    Model(Assets),
 }
 
 /// Asks a person.
@@ -99,6 +100,9 @@ pub enum CommandError {
     /// The line is no command.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Policy does not let the model do that with documents.
+    #[error("Permission denied: {}", not_granted(*.0))]
+    NotGranted(Assets),
     /// There is no store.
     #[error("there is no place for documents")]
     NoDocuments,
@@ -144,6 +148,13 @@ pub enum CommandError {
     Cancelled,
 }
 
+fn not_granted(granted: Assets) -> &'static str {
+    match granted {
+        Assets::None => "no documents are granted to this tool",
+        Assets::Read | Assets::Write => "documents are granted to this tool for reading only",
+    }
+}
+
 struct DidYouMean<'a>(&'a Option<String>);
 
 impl fmt::Display for DidYouMean<'_> {
@@ -184,6 +195,7 @@ impl CommandError {
     pub(super) fn code(&self) -> ToolCode {
         match self {
             Self::Malformed(_) | Self::Refused { .. } => ToolCode::InvalidArg,
+            Self::NotGranted(_) => ToolCode::PermissionDenied,
             Self::NoTool { .. } => ToolCode::NotFound,
             Self::NotNamed(NotNamed { error, .. }) | Self::Store(error) => error.code(),
             Self::NoDocuments | Self::NoTools | Self::NoModel => ToolCode::OpenFailed,
@@ -194,6 +206,16 @@ impl CommandError {
 }
 
 impl Command {
+    /// What it does with documents.
+    fn needs(&self) -> Assets {
+        match self {
+            Self::Tool(_) => Assets::None,
+            // Pinning puts the text before the model.
+            Self::Pin(_) | Self::Pinned | Self::Blocks => Assets::Read,
+            Self::Unpin(_) | Self::Compact { .. } => Assets::Write,
+        }
+    }
+
     /// Reads a line. Words are separated by white space; a word with white space in it stands
     /// between quotation marks.
     ///
@@ -259,6 +281,11 @@ impl Session {
         snapshot: Option<&Arc<Snapshot>>,
         cancel: &CancellationToken,
     ) -> Result<String, CommandError> {
+        if let By::Model(granted) = by
+            && granted < command.needs()
+        {
+            return Err(CommandError::NotGranted(granted));
+        }
         let work = async {
             match command {
                 Command::Pin(Some(path)) => self.pin(path).await,

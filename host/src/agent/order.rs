@@ -15,6 +15,9 @@ use serde_json::Value;
 
 use super::SLASH_COMMAND;
 
+/// Bytes of a path from which on Linux opens nothing (`PATH_MAX`, `limits.h`).
+const PATH_MAX: usize = 4096;
+
 /// What a call touches, as far as its name and arguments say.
 #[derive(Debug)]
 struct Touched {
@@ -76,7 +79,8 @@ impl Touched {
         };
         // What cannot be read will not run.
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-        let path = arguments.get("file_path")?.as_str()?;
+        // No file has a longer name, and looking for one would take its time.
+        let path = arguments.get("file_path")?.as_str().filter(|path| path.len() < PATH_MAX)?;
         let is_document = path.starts_with(SCHEME);
         let what =
             if is_document { What::Documents } else { What::File(real(&workspace.join(path))) };
@@ -191,6 +195,13 @@ mod tests {
             on("file_edit", "ikigai://blocks/c.md"),
         ];
         assert_eq!(ordered(&calls, Path::new("/w")), [vec![0, 2, 3], vec![1]]);
+    }
+
+    #[test]
+    fn names_that_no_file_can_have_cost_nothing() {
+        // Looked for by its parts, a name of so many would take hours.
+        let calls = [on("file_read", &"a/".repeat(5_000_000)), on("file_write", "a")];
+        assert_eq!(ordered(&calls, Path::new("/w")), [vec![0], vec![1]]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::{By, Command, CommandError};
 use super::{SLASH_COMMAND, Session};
 use crate::exec::envelope::Envelope;
+use crate::policy::Assets;
 use crate::registry::Snapshot;
 
 /// The commands that a model may use.
@@ -48,6 +49,7 @@ pub(super) fn schema() -> ToolSchema {
 pub(super) async fn answer(
     session: &Session,
     arguments: &Bytes,
+    granted: Assets,
     snapshot: &Arc<Snapshot>,
     cancel: &CancellationToken,
 ) -> Envelope {
@@ -68,7 +70,7 @@ pub(super) async fn answer(
         Ok(command) => command,
         Err(error) => return failed(&error.into()),
     };
-    match session.command(&command, By::Model, Some(snapshot), cancel).await {
+    match session.command(&command, By::Model(granted), Some(snapshot), cancel).await {
         Ok(text) => Envelope::answered(raw(&json!({ "output": text }))),
         Err(CommandError::Cancelled) => {
             let text = format!("Tool '{SLASH_COMMAND}' was cancelled");

@@ -29,14 +29,18 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
-/// What a standard tool may do with the host's documents.
+/// What a standard tool, or the host's own, may do with the host's documents.
 pub(super) fn assets(tool: &str) -> Assets {
     match tool {
         "file_read" => Assets::Read,
-        "file_write" | "file_edit" => Assets::Write,
+        "file_write" | "file_edit" | OWN_TOOL => Assets::Write,
         _ => Assets::None,
     }
 }
+
+/// The tool that is part of the host: what a model may do with documents beside the file
+/// tools.
+pub const OWN_TOOL: &str = "slash_command";
 
 /// The standard tool that runs whatever it is told to, so that its native build
 /// cannot hold the boundary of its directories by itself.

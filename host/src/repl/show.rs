@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ikigai_terminal::{Busy, Ended, Screen};
+use ikigai_terminal::{Busy, Ended, Screen, one_line};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -113,23 +113,32 @@ impl State {
 
     fn called(&mut self, called: &Called) -> io::Result<()> {
         let Called { id, name, duration, characters, .. } = called;
-        let error = error(called);
+        let error = called.error.as_ref().map(|_| in_short(called));
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
         let ended = Ended { duration: *duration, size, error: error.as_deref() };
         self.screen.end_call(id, name, ended)?;
+        if let Some(words) = called.error.as_ref().filter(|_| !called.is_cancelled) {
+            self.screen.line(&format!("  {}", beginning(words)))?;
+        }
         self.running = self.running.saturating_sub(1);
         if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
     }
 }
 
-/// The code of what went wrong, or the words where there is none.
-fn error(called: &Called) -> Option<String> {
-    let words = called.error.as_ref()?;
-    if words.ends_with("was cancelled") {
-        return Some("cancelled".to_owned());
+/// What went wrong, in a word: the words themselves follow.
+fn in_short(called: &Called) -> String {
+    if called.is_cancelled {
+        return "cancelled".to_owned();
     }
     let envelope: Value = serde_json::from_str(&called.content).unwrap_or_default();
     let code =
         envelope["error_code"].as_str().or_else(|| envelope["result"]["error_code"].as_str());
-    Some(code.unwrap_or(words).to_owned())
+    code.unwrap_or("failed").to_owned()
+}
+
+/// As much of an error as a person reads between two calls, on one line.
+fn beginning(words: &str) -> String {
+    const SHOWN: usize = 300;
+    let line = one_line(&words.chars().take(SHOWN).collect::<String>());
+    if words.chars().nth(SHOWN).is_some() { line + "…" } else { line }
 }

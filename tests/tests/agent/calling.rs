@@ -81,6 +81,25 @@ fn two_hundred_calls_of_one_answer() {
 }
 
 #[test]
+fn a_flood_of_calls_does_not_turn_the_audit_log_over() {
+    const MANY: usize = 2_000;
+    let first = Reply::answer().call("glob", &json!({ "pattern": "*" }));
+    let flood = (0..MANY).fold(Reply::answer(), |answer, _| answer.call("nothing", &json!({})));
+    let rig = Rig::new(Vendor::Anthropic, [first, flood, Reply::answer().text("Done.")]);
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    let envelopes = envelopes(&ran.json());
+    assert_eq!(envelopes.len(), 1 + MANY, "every call has its result");
+    let is_run = |envelope: &&Value| envelope["error_code"] == "TOOL_NOT_FOUND";
+    assert_eq!(envelopes.iter().filter(is_run).count(), 256);
+    let last = envelopes[MANY]["error"].as_str().expect("an error");
+    assert!(last.contains("the first 256 are"), "{last}");
+    assert!(ran.stderr().contains("asked for 2000 calls at once"), "{ran}");
+    let audit = rig.host.run(["audit", "--json", "--tail", "10000"]).expect_code(0).stdout();
+    assert_eq!(audit.lines().count(), 1 + 256);
+    rig.assert_valid();
+}
+
+#[test]
 fn changes_of_one_file_are_made_in_their_order() {
     const EDITS: usize = 20;
     let edit = |number: usize| {

@@ -177,3 +177,34 @@ fn no_tool_takes_the_name_of_the_hosts_own() {
     assert_eq!(envelopes(&ran.json())[0]["result"]["output"], "No pinned documents.", "{ran}");
     assert!(!rig.host.workspace().join("ran").exists());
 }
+
+#[test]
+fn what_policy_forbids_a_model_cannot_command() {
+    let asked = || {
+        let lines = ["/pin secret", "/unpin pinned", "/compact secret", "/pinned", "/tool glob"];
+        let answer = lines.into_iter().fold(Reply::answer(), |answer, line| {
+            answer.call("slash_command", &json!({ "command": line }))
+        });
+        let rig = Rig::new(Vendor::Anthropic, [answer, Reply::answer().text("I see.")]);
+        for path in ["secret", "pinned"] {
+            put(&rig, path, "a text that is nobody's business, and long enough\n");
+        }
+        rig.host.run(["asset", "pin", "pinned"]).expect_code(0);
+        rig
+    };
+    for (granted, refused) in [("none", &[0, 1, 2, 3][..]), ("read", &[1, 2])] {
+        let rig = asked();
+        let policy = format!("[tools.slash_command]\nassets = \"{granted}\"\n");
+        rig.file(".ikigai/policy.toml", policy);
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        for (number, envelope) in envelopes(&ran.json()).iter().enumerate() {
+            let is_refused = envelope["result"]["error_code"] == "PERMISSION_DENIED";
+            assert_eq!(is_refused, refused.contains(&number), "{granted} {number}: {envelope}");
+        }
+        let pins = rig.host.run(["asset", "pin", "--json"]).expect_code(0).stdout();
+        assert_eq!(pins.contains("secret"), granted == "read", "{pins}");
+        assert!(pins.contains("pinned"), "{pins}");
+        let audit = rig.host.run(["audit", "--json"]).expect_code(0).stdout();
+        assert!(audit.contains("policy.toml:2"), "who decided is recorded: {audit}");
+    }
+}
