@@ -34,6 +34,7 @@ pub use turn::{End, NoModel, Prompt, Turn};
 
 use crate::assets::AssetStore;
 use crate::host::Host;
+use crate::policy;
 use request::ToolsOnce;
 
 /// Requests that one turn may take. A model that has not answered after so many is going
@@ -42,7 +43,7 @@ pub const MAX_ROUNDS: u32 = 50;
 
 /// The name of the host's own tool. No other tool can have it
 /// ([`ikigai_protocol::RESERVED_NAMES`]).
-pub const SLASH_COMMAND: &str = "slash_command";
+pub const SLASH_COMMAND: &str = policy::OWN_TOOL;
 
 /// Whom a conversation is with.
 #[derive(Debug)]

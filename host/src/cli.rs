@@ -24,9 +24,10 @@ mod run;
 mod schema;
 mod show;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -166,12 +167,20 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Config(command) => block_on(config::run(options, command, cli.model)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "ikigai", &mut script);
-            print(&script)?;
+            clap_complete::generate(shell, &mut visible(), "ikigai", &mut script);
+            print_raw(&script)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Precompile { dir } => block_on(precompile::run(dir)),
     }
+}
+
+/// The commands and flags that people are told of.
+fn visible() -> clap::Command {
+    let all = Cli::command();
+    let arguments = all.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    clap::Command::new("ikigai").args(arguments).subcommands(commands)
 }
 
 /// Runs a command on a runtime of one thread: components have threads of their
@@ -209,27 +218,32 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
 /// The exit code of a command that a person interrupted: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Writes to stdout.
-fn print(bytes: &[u8]) -> Result<(), CliError> {
+/// Writes to stdout: as it is, but for a terminal, which would obey what others have put into
+/// names, descriptions and answers.
+fn print(text: &str) -> Result<(), CliError> {
+    if std::io::stdout().is_terminal() {
+        return print_raw(ikigai_terminal::harmless(text).as_bytes());
+    }
+    print_raw(text.as_bytes())
+}
+
+/// Writes bytes to stdout that a terminal may obey.
+fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()?;
     Ok(())
 }
 
-/// Writes what somebody else has chosen to stdout: as it is, but for a terminal, which would
-/// obey what is in it.
-fn print_foreign(text: &str) -> Result<(), CliError> {
-    if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        return print(ikigai_terminal::harmless(text).as_bytes());
-    }
-    print(text.as_bytes())
-}
-
 /// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
 /// waits for a reader nor for a thread that does and holds the standard library's
 /// lock.
 fn say(text: &str) {
+    let text = if std::io::stderr().is_terminal() {
+        ikigai_terminal::harmless(text)
+    } else {
+        Cow::Borrowed(text)
+    };
     /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
     const READY: usize = 512;
     let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

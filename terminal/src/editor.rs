@@ -138,7 +138,8 @@ impl Editor {
             reedline = reedline.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
         }
         let prompt = Prompt::new(prompt);
-        let live = Live { reedline, prompt, continued, is_blank, has_history, _quiet: Quiet::begin()? };
+        let live =
+            Live { reedline, prompt, continued, is_blank, has_history, _quiet: Quiet::begin()? };
         Ok(Self { how: How::Live(Box::new(live)), screen, printer, stopper })
     }
 

@@ -39,7 +39,7 @@ fn the_component_is_taken_unless_a_flag_says_otherwise() {
     let host = twins(&printing(schema("twin"), Ending::Well), &schema("twin"));
     assert_backend(&host, "auto", "wasm", "components come first");
     assert_backend(&host, "wasm", "wasm", "components come first");
-    assert_backend(&host, "native", "native", "the flag asks for it");
+    assert_backend(&host, "native", "native", "--backend asks for it");
     // The component prints its schema, whatever it is asked.
     let answer = |backend: &str| {
         host.run(["tool", "call", "twin", "{}", "--backend", backend]).expect_code(0).json()["result"].clone()
@@ -66,7 +66,7 @@ fn a_component_that_fails_takes_its_native_build_down_with_it() {
             assert!(ran.contains("never falls back to native"), "{ending:?}\n{ran}");
         }
         // Who asks for it by name has chosen; nothing fell back.
-        assert_backend(&host, "native", "native", "the flag asks for it");
+        assert_backend(&host, "native", "native", "--backend asks for it");
         let call = host.run(["tool", "call", "twin", "{}"]).expect_code(1);
         assert_eq!(call.json()["error_code"], "TOOL_NOT_FOUND", "{call}");
     }

@@ -331,12 +331,13 @@ fn flags_pass_the_users_file_and_no_bound() {
         profile: Some(Profile::Standard),
         backend: ikigai::policy::BackendChoice::Native,
         limits: vec![(LimitKey::Fuel, 100), (LimitKey::WallClock, 60_000_000_000)],
+        ..Flags::default()
     };
     let mut rig = Rig::with("", user, "");
     rig.flags = asked.clone();
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
-    assert_eq!(decision.sources.of("fuel"), [Source::Flag("--fuel")]);
+    assert_eq!(decision.sources.of("fuel"), [Source::Flag("--fuel".into())]);
     let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
                  limits = { wall_clock = \"1s\", fuel = 50 }";
     for text in [bound, &bound.replace("backend = \"wasm\"\n", "")] {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::error::CliError;
 use super::options::Options;
-use super::print_foreign;
+use super::print;
 use crate::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
@@ -103,7 +103,7 @@ async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
 
 /// JSON, indented, and a newline.
 fn print_json(value: &Value) -> Result<(), CliError> {
-    print_foreign(&format!("{}\n", serde_json::to_string_pretty(value)?))
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// A document for programs.

@@ -4,6 +4,7 @@ mod filter;
 mod story;
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -146,14 +147,14 @@ impl Printer {
         }
         let text = table.to_string();
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-        print(format!("{}\n", lines.join("\n")).as_bytes())
+        print(&format!("{}\n", lines.join("\n")))
     }
 
     /// Goes on with what comes, each as soon as it is there.
     async fn follow(mut self, mut reader: Reader, lines: Vec<Line>) -> Result<ExitCode, CliError> {
         let cancel = cancelled_by_signals()?;
         if self.form == Form::Table {
-            print(row(HEADINGS.map(|(name, _)| name.to_owned())).as_bytes())?;
+            print(&row(HEADINGS.map(|(name, _)| name.to_owned())))?;
         }
         self.print_each(&lines)?;
         loop {
@@ -172,24 +173,26 @@ impl Printer {
     }
 
     fn print_each(&self, lines: &[Line]) -> Result<(), CliError> {
-        let mut text = Vec::new();
+        let mut text = String::new();
         for line in lines {
             match self.form {
                 Form::Json => {
-                    text.extend_from_slice(&line.text);
-                    text.push(b'\n');
+                    // A line that was read as a record is text.
+                    text.push_str(&String::from_utf8_lossy(&line.text));
+                    text.push('\n');
                 }
                 Form::Table => {
-                    text.extend_from_slice(row(columns(&line.record, &self.zone)).as_bytes());
+                    text.push_str(&row(columns(&line.record, &self.zone)));
                 }
                 Form::Stories => {
                     let story = Story { record: &line.record, zone: &self.zone };
-                    text.extend_from_slice(format!("{story}\n").as_bytes());
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(text, "{story}");
                 }
             }
         }
         // The last story ends the output.
-        if self.form == Form::Stories && text.ends_with(b"\n\n") {
+        if self.form == Form::Stories && text.ends_with("\n\n") {
             text.pop();
         }
         print(&text)

@@ -45,7 +45,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
     let mut text = envelope.to_json(layout)?;
     text.push('\n');
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
         false if cancel.is_cancelled() => super::INTERRUPTED,

@@ -68,7 +68,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         as_text(&arguments.path, &findings, good)
     };
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn run(
         .collect();
     rows.extend(of_model(options, &model)?);
     let text = if arguments.json { as_json(&rows)? } else { as_text(&rows) };
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,12 +15,14 @@ use std::process::ExitCode;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use ikigai_terminal::harmless;
 use serde::Serialize;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::print;
-use crate::registry::Depth;
+use super::{print, print_raw};
+use crate::host::{Host, Subject};
+use crate::registry::{Depth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -83,23 +85,33 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(tools::checks(host, &snapshot));
     checks.extend(places::checks(host.registry.places()));
     checks.extend(documents::checks(options).await?);
-    checks.extend(keys());
+    checks.extend(keys(host, &snapshot));
     let good = checks.iter().all(|check| check.status != Status::Fail);
-    let text = if arguments.json {
+    if arguments.json {
         let value = serde_json::json!({ "good": good, "checks": checks });
-        format!("{}\n", serde_json::to_string_pretty(&value)?)
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        as_text(&checks, colour())
-    };
-    print(text.as_bytes())?;
+        print_raw(as_text(&checks, colour()).as_bytes())?;
+    }
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-/// The keys of model providers, and whether they are there. Never their values.
-fn keys() -> Vec<Check> {
+/// The keys of model providers, whether they are there, and which tools have them. Never
+/// their values.
+fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let has = |tool: &&Tool, name: &str| {
+        let decision = host.decide(Subject::from(*tool));
+        decision.is_ok_and(|it| it.variables.iter().any(|variable| variable.name == name))
+    };
     let state = |name: &&str| match std::env::var_os(name) {
-        Some(value) if !value.is_empty() => "set, and kept from tools",
-        _ => "not set",
+        Some(value) if !value.is_empty() => {
+            let granted = snapshot.tools().filter(|tool| has(tool, name)).map(Tool::name);
+            match &granted.collect::<Vec<_>>()[..] {
+                [] => "set, and kept from tools".to_owned(),
+                granted => format!("set, and granted to {}", granted.join(", ")),
+            }
+        }
+        _ => "not set".to_owned(),
     };
     crate::policy::PROVIDER_KEYS
         .iter()
@@ -133,9 +145,11 @@ fn as_text(checks: &[Check], colour: bool) -> String {
             Status::Fail => ("FAIL", AnsiColor::Red),
         };
         let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
-        let _ = writeln!(text, "  {mark}  {:width$}  {}", check.what, check.detail);
+        // Paths and names are others'; only the marks are for the terminal to obey.
+        let (what, detail) = (harmless(&check.what), harmless(&check.detail));
+        let _ = writeln!(text, "  {mark}  {what:width$}  {detail}");
         if let Some(advice) = &check.advice {
-            let _ = writeln!(text, "  {:4}  {:width$}  to do: {advice}", "", "");
+            let _ = writeln!(text, "  {:4}  {:width$}  to do: {}", "", "", harmless(advice));
         }
     }
     text

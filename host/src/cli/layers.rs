@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, Command, CommandFactory as _, FromArgMatches as _};
 
@@ -37,10 +38,16 @@ pub(super) fn read() -> Result<Cli, u8> {
     };
     // By itself first: help and mistakes of the line do not depend on files.
     let matches = Cli::command().try_get_matches_from(&line).map_err(told)?;
-    let config = load().map_err(|error| {
-        say(&error.text());
-        error.exit
-    })?;
+    only_with_models(&matches).map_err(told)?;
+    let config = if matches.subcommand_name() == Some("completions") {
+        // A shell that starts with them must not fail for a file.
+        Config::default()
+    } else {
+        load().map_err(|error| {
+            say(&error.text());
+            error.exit
+        })?
+    };
     let matches = match config.settings().next() {
         None => matches,
         Some(_) => with_defaults(&config).try_get_matches_from(&line).map_err(told)?,
@@ -49,6 +56,22 @@ pub(super) fn read() -> Result<Cli, u8> {
     cli.options.origins = origins(&matches, &config);
     cli.options.config = config;
     Ok(cli)
+}
+
+/// Refuses the flags of a model before a command that asks none, where they would be ignored.
+fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(command) = matches.subcommand_name() else { return Ok(()) };
+    if matches!(command, "ask" | "config") {
+        return Ok(());
+    }
+    let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
+    match ["provider", "model", "system"].into_iter().find(is_given) {
+        None => Ok(()),
+        Some(key) => Err(Cli::command().error(
+            ErrorKind::ArgumentConflict,
+            format!("`--{key}` before `{command}` has no meaning: no model is asked there"),
+        )),
+    }
 }
 
 fn load() -> Result<Config, CliError> {

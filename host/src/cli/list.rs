@@ -35,14 +35,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if arguments.json {
         let mut text = serde_json::to_string_pretty(&as_json(&snapshot, &rows, arguments.all))?;
         text.push('\n');
-        print(text.as_bytes())?;
+        print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&rows)) };
     if arguments.all && !snapshot.skipped().is_empty() {
         text.push_str(&format!("\nSkipped:\n{}\n", skipped_table(&snapshot)));
     }
-    print(text.as_bytes())?;
+    print(&text)?;
     if rows.is_empty() {
         say(
             "no tools found\nhint: `cargo xtask install` installs the standard ones; put your own \

@@ -94,9 +94,10 @@ impl ModelOptions {
                 })?;
                 Some((provider, from))
             }
-            None => config
-                .only_provider(environment)
-                .map(|it| (it, config.key_source(it, environment).to_string())),
+            None => match config.keyed_providers(environment)[..] {
+                [it] => Some((it, config.key_source(it, environment).to_string())),
+                _ => None,
+            },
         };
         let of_provider = || {
             let setting = config.model_of(provider.as_ref()?.0)?;
@@ -126,7 +127,7 @@ impl Chosen {
         config: &Config,
         environment: Environment<'_>,
     ) -> Result<Model, CliError> {
-        let (provider, name) = self.complete()?;
+        let (provider, name) = self.complete(config, environment)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
             let hint = failure.hint();
@@ -140,13 +141,26 @@ impl Chosen {
     /// # Errors
     ///
     /// One of them was not named; the hints say how.
-    fn complete(&self) -> Result<(Provider, &str), CliError> {
+    fn complete(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<(Provider, &str), CliError> {
         let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
         let Some((provider, _)) = &self.provider else {
-            let keys = "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY";
-            return Err(missing("no provider is named, and there is not exactly one key")
-                .hint(format!("{keys}, or name one with --provider"))
-                .hint("`ikigai config show` says what is set, and where"));
+            let keyed = config.keyed_providers(environment);
+            let error = match &keyed[..] {
+                [] => missing("there is no key of a model provider").hint(
+                    "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name a provider \
+                     with --provider",
+                ),
+                keyed => {
+                    let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
+                    missing(&format!("there are keys of several providers: {}", names.join(", ")))
+                        .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
+                }
+            };
+            return Err(error.hint("`ikigai config show` says what is set, and where"));
         };
         let Some((model, _)) = &self.model else {
             return Err(missing(&format!("no model of `{provider}` is named"))

@@ -224,6 +224,7 @@ impl Options {
             }),
             backend: self.backend.choice(),
             limits: self.limits(),
+            elsewhere: self.elsewhere(),
         };
         let mut own = places.own();
         own.extend(files.further_ceilings.iter().cloned());
@@ -340,6 +341,23 @@ impl Options {
             return Err(CliError::usage(anyhow::Error::msg(text)));
         }
         Ok(workspace.into())
+    }
+
+    /// What sets the flags of policy that are not on the command line.
+    fn elsewhere(&self) -> BTreeMap<&'static str, String> {
+        let flags = [
+            ("profile", "--profile"),
+            ("backend", "--backend"),
+            ("timeout", "--timeout"),
+            ("fuel", "--fuel"),
+            ("memory", "--memory"),
+            ("max_output", "--max-output"),
+        ];
+        let from = |(key, flag): (&str, &'static str)| {
+            let from = &self.origins.get(key)?.from;
+            (from != flag).then(|| (flag, from.clone()))
+        };
+        flags.into_iter().filter_map(from).collect()
     }
 
     fn limits(&self) -> Vec<(LimitKey, u64)> {

@@ -85,7 +85,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     };
     let mut text = serde_json::to_string_pretty(&shown)?;
     text.push('\n');
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         as_text(&row, &imports)?
     };
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

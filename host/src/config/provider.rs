@@ -112,14 +112,13 @@ impl Config {
         }
     }
 
-    /// The provider that is meant where none was named: the only one for which there is a
-    /// key. `openai-chat` is never meant, it has the key of `openai`.
+    /// The providers for which there is a key: where there is one, it is meant if none was
+    /// named. `openai-chat` is never meant, it has the key of `openai`.
     #[must_use]
-    pub fn only_provider(&self, environment: Environment<'_>) -> Option<Provider> {
+    pub fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
         let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
         let has_key = |it: &Provider| self.key_source(*it, environment) != Said::Nowhere;
-        let mut found = candidates.into_iter().filter(has_key);
-        found.next().filter(|_| found.next().is_none())
+        candidates.into_iter().filter(has_key).collect()
     }
 
     /// How a provider is reached. Runs `key_command` where no variable holds the key, and
@@ -244,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_meant_where_only_one_has_a_key() {
+    fn keys_are_found_in_variables_and_files() {
         let openai = |name: &str| (name == "OPENAI_API_KEY").then(|| "k".to_owned());
-        assert_eq!(config("").only_provider(&openai), Some(Provider::OpenAi));
-        assert_eq!(config("").only_provider(&no_variable), None);
+        assert_eq!(config("").keyed_providers(&openai), [Provider::OpenAi]);
+        assert_eq!(config("").keyed_providers(&no_variable), []);
         let two = config("[providers.google]\nkey_command = \"echo k\"");
-        assert_eq!(two.only_provider(&no_variable), Some(Provider::Google));
-        assert_eq!(two.only_provider(&openai), None);
+        assert_eq!(two.keyed_providers(&no_variable), [Provider::Google]);
+        assert_eq!(two.keyed_providers(&openai), [Provider::OpenAi, Provider::Google]);
     }
 }

@@ -2,7 +2,7 @@
 //! together. Every front end asks here, and gets the same answer.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -27,6 +27,16 @@ pub struct Flags {
     pub backend: BackendChoice,
     /// `--timeout` and the like, in the unit of the key.
     pub limits: Vec<(LimitKey, u64)>,
+    /// By the flag, what sets it where that is not the command line: a variable, or a line
+    /// of a configuration file.
+    pub elsewhere: BTreeMap<&'static str, String>,
+}
+
+impl Flags {
+    /// Who asks for what this flag says.
+    pub(super) fn source(&self, flag: &'static str) -> Source {
+        Source::Flag(self.elsewhere.get(flag).map_or(flag.into(), |from| from.clone().into()))
+    }
 }
 
 /// Which build of a tool is to run, and why.
@@ -128,11 +138,7 @@ impl Authority {
             return choice(BackendChoice::Auto, "".into());
         };
         if let Some((backend, source)) = decide::backend(&layers, &self.flags, name) {
-            let reason = match source {
-                Source::Flag(_) => "the flag asks for it".into(),
-                source => format!("{source} asks for it").into(),
-            };
-            return choice(backend, reason);
+            return choice(backend, format!("{source} asks for it").into());
         }
         let (profile, _) = decide::profile(&layers, &self.flags);
         let is_shell = name == SHELL && origin == Origin::System;

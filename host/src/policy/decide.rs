@@ -38,7 +38,7 @@ type Ruling<'a> = (&'a Layer, &'a Entry);
 /// The profile in force: the strictest that any layer asks for.
 pub(super) fn profile(layers: &Layers, flags: &Flags) -> (Profile, Vec<Source>) {
     let asked = match (flags.profile, &layers.user.profile) {
-        (Some(profile), _) => Some((profile, Source::Flag("--profile"))),
+        (Some(profile), _) => Some((profile, flags.source("--profile"))),
         (None, Some(at)) => Some((at.value, source(&layers.user, at))),
         (None, None) => None,
     };
@@ -66,8 +66,8 @@ pub(super) fn backend(
         let at = layer.tools.get(name)?.backend.as_ref()?;
         (at.value != BackendChoice::Auto).then(|| (at.value, source(layer, at)))
     };
-    let flag = (flags.backend != BackendChoice::Auto)
-        .then_some((flags.backend, Source::Flag("--backend")));
+    let flag =
+        (flags.backend != BackendChoice::Auto).then(|| (flags.backend, flags.source("--backend")));
     layers.ceilings.iter().find_map(|layer| of(layer)).or(flag).or_else(|| of(&layers.user))
 }
 
@@ -653,7 +653,7 @@ fn limits(
         }
         if let Some((_, value)) = flags.limits.iter().find(|(own, _)| *own == key) {
             key.set(&mut limits, *value);
-            sources.set(name, Source::Flag(key.flag()));
+            sources.set(name, flags.source(key.flag()));
         }
         for (layer, bound) in bounds {
             if let Some(at) = bound.limits.get(&key)

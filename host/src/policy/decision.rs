@@ -1,6 +1,7 @@
 //! What is asked of the policy, and its answer: the decision on one call or its
 //! denial, each with who said so.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -44,8 +45,8 @@ pub enum Source {
         /// Counted from 1.
         line: usize,
     },
-    /// A flag, or its variable.
-    Flag(&'static str),
+    /// A flag, its variable, or the line of the configuration that sets it.
+    Flag(Cow<'static, str>),
     /// The host's own places lie there, where no tool may write.
     OwnPlaces,
 }

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
-use ikigai_protocol::{Access, DIRS_VARIABLE};
+use ikigai_protocol::{Access, DIRS_VARIABLE, is_tool_name};
 use toml::de::DeTable;
 
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
@@ -332,16 +332,12 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     if name == "*" {
         return Err("variables are granted by name, not all of them at once".to_owned());
     }
-    if name.is_empty() || name.contains(|c: char| c == '=' || c.is_control()) {
+    if name.is_empty()
+        || name.contains(|c: char| {
+            matches!(c, '=' | '"' | '\'') || c.is_whitespace() || c.is_control()
+        })
+    {
         return Err(format!("`{}` is no name of a variable", printable(name)));
     }
     Ok(())
-}
-
-/// The rule of docs/protocol.md, after hyphens became underscores.
-fn is_tool_name(name: &str) -> bool {
-    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
-    name.len() <= 64
-        && name.starts_with(is_start)
-        && name.chars().all(|c| is_start(c) || c.is_ascii_digit())
 }

@@ -346,12 +346,8 @@ async fn choose(
             skip(&build.path, reason.to_owned())
         }
         (Some(native), Some(Ok(wasm))) if native.1 == wasm.1 => {
-            let first = if asked == BackendChoice::Wasm && why_asked.contains(':') {
-                why_asked
-            } else {
-                why_wasm.into()
-            };
-            tool(wasm, first, Some(native))
+            let is_asked = asked == BackendChoice::Wasm;
+            tool(wasm, if is_asked { why_asked } else { why_wasm.into() }, Some(native))
         }
         (Some((build, _)), Some(Ok(wasm))) => {
             let path = build.path.display();

@@ -88,8 +88,9 @@ impl Command {
 }
 
 fn variable(text: &str) -> Option<Command> {
-    let (name, value) = text.split_once('=')?;
-    let value = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value);
+    let unquoted = |text| -> Option<&str> { str::strip_suffix(str::strip_prefix(text, '"')?, '"') };
+    let (name, value) = unquoted(text).unwrap_or(text).split_once('=')?;
+    let value = unquoted(value).unwrap_or(value);
     Some(Command::Env { name: name.to_owned(), value: value.to_owned() })
 }
 
@@ -165,6 +166,7 @@ mod tests {
         let env = |name: &str, value: &str| Command::Env { name: name.into(), value: value.into() };
         assert_eq!(read("/env KEY=a=b c"), env("KEY", "a=b c"));
         assert_eq!(read("/env KEY=\"a b\""), env("KEY", "a b"));
+        assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
         assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
     }
 

@@ -3,7 +3,7 @@
 
 use std::io::IsTerminal as _;
 
-use ikigai_terminal::{harmless, one_line};
+use ikigai_terminal::one_line;
 use serde_json::{Value, json};
 
 use super::prompt::Asked;
@@ -62,17 +62,17 @@ impl Report {
         if std::mem::take(&mut self.is_next) && self.last.is_some() {
             // Each answer of a turn is a paragraph of its own.
             self.end_text()?;
-            print(b"\n")?;
+            print("\n")?;
         }
         self.last = text.chars().next_back();
-        if self.is_terminal { print(harmless(text).as_bytes()) } else { print(text.as_bytes()) }
+        print(text)
     }
 
     /// Ends the last line.
     pub(super) fn end_text(&mut self) -> Result<(), CliError> {
         if self.last.is_some_and(|last| last != '\n') {
             self.last = Some('\n');
-            print(b"\n")?;
+            print("\n")?;
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError
         let (place, line) = &it.place;
         format!("{place}:{line}: {}: {}\n", it.reference, it.why)
     };
-    print(dangling.iter().map(line).collect::<String>().as_bytes())?;
+    print(&dangling.iter().map(line).collect::<String>())?;
     let noun = if looked == 1 { "text" } else { "texts" };
     say(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
     Ok(())

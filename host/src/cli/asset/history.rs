@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{as_json, local, named, print_json, stamp};
 use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
-use crate::cli::{print, print_foreign, say};
+use crate::cli::{print, print_raw, say};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Get {
@@ -41,9 +41,9 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
         value["content"] = String::from_utf8_lossy(&content).into();
         print_json(&value)?;
     } else if let Ok(text) = str::from_utf8(&content) {
-        print_foreign(text)?;
+        print(text)?;
     } else {
-        print(&content)?;
+        print_raw(&content)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +115,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
             by,
         ]);
     }
-    print(format!("{}\n{table}\n", path.to_uri()).as_bytes())?;
+    print(&format!("{}\n{table}\n", path.to_uri()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -62,6 +62,6 @@ pub(super) async fn run(
             &marks.join(", "),
         ]);
     }
-    print(format!("{table}\n").as_bytes())?;
+    print(&format!("{table}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -37,7 +37,7 @@ pub(super) async fn pin(
             "path": path.as_str(), "agent": agent.as_str(), "pinned": true, "changed": is_new,
         }))?;
     } else {
-        print(format!("{}\n", told::pinned(&path, pinned)).as_bytes())?;
+        print(&format!("{}\n", told::pinned(&path, pinned)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -63,7 +63,7 @@ pub(super) async fn unpin(
             "path": path.as_str(), "agent": agent.as_str(), "pinned": false, "changed": was_pinned,
         }))?;
     } else {
-        print(format!("{}\n", told::unpinned(&path, was_pinned)).as_bytes())?;
+        print(&format!("{}\n", told::unpinned(&path, was_pinned)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -82,7 +82,7 @@ async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliE
         }))?;
     } else {
         let lines: String = pins.into_iter().map(|(line, _)| line).collect();
-        print(format!("{}\n{lines}", told::pins_heading(&usage)).as_bytes())?;
+        print(&format!("{}\n{lines}", told::pins_heading(&usage)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -138,6 +138,6 @@ pub(super) async fn usage(
     let _ = writeln!(text, "Documents: {}, {}", usage.documents, told::tokens(usage.tokens));
     let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, told::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -149,7 +149,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         {
             value.extend(decision);
         }
-        print(format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     }
     tell(tool, &decided);
     Ok(ExitCode::SUCCESS)

@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     }
     if json {
         let value = json!({ "tool": tool, "policy": proposal.path.to_string_lossy() });
-        print(format!("{value}\n").as_bytes())?;
+        print(&format!("{value}\n"))?;
     } else {
         say(&format!("revoked: `{tool}` has what its profile gives it\n"));
     }

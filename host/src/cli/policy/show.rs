@@ -44,7 +44,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         as_text(host, &snapshot, &rows)?
     };
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -106,7 +106,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         };
         answers.iter().map(line).collect()
     };
-    print(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::from(if is_allowed { 0 } else { error::FAILED }))
 }
 
