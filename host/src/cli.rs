@@ -54,7 +54,8 @@ use crate::exec::native;
 #[derive(Debug, Parser)]
 #[command(name = "ikigai", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
-                        configuration.\nIKIGAI_LOG filters what is logged, such as \
+                        configuration, 130 interrupted; those of `tool run` are the tool's \
+                        own.\nIKIGAI_LOG filters what is logged, such as \
                         IKIGAI_LOG=debug.")]
 struct Cli {
     #[command(flatten)]
@@ -120,13 +121,16 @@ enum ToolCommand {
     /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
     ///
     /// The same limits and grants hold as in a call. Exits with the tool's code, 124
-    /// where a limit ended it, 126 where it could not be started.
+    /// where a limit ended it, 126 where it could not be started or policy forbids it, 2
+    /// where there is no such tool.
     Run(run::Arguments),
     /// Print the schemas of tools as a model is told them
     Schema(schema::Arguments),
     /// Check whether a file is a good tool
     ///
-    /// Runs it with --schema and with malformed arguments, under the host's limits.
+    /// Runs it with --schema and with malformed arguments, under the host's limits. A native
+    /// file runs with your rights, unconfined, unless a grant has its digest; --schema alone
+    /// is always asked in the sandbox.
     Check(check::Arguments),
 }
 

@@ -97,12 +97,12 @@ pub struct Limits {
     pub processes: u64,
 }
 
-/// About a minute of one core of ordinary code, so that the wall clock is what
+/// Most of a minute of one core of ordinary code, so that the wall clock is what
 /// usually ends a call. wasmtime counts one unit for most instructions of
 /// WebAssembly. Measured by `cargo xtask bench` on the machine that
-/// docs/performance.md names: 12.5 · 10⁹ a second where text, maps and sorting are
-/// worked with, 8 · 10⁹ in a loop of dependent arithmetic, 3 · 10⁹ in a search, which
-/// spends most of its time in the host. A minute of the first is 750 · 10⁹.
+/// docs/performance.md names: 13 to 15 · 10⁹ a second where text, maps and sorting are
+/// worked with, 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a
+/// search, which spends most of its time in the host. This is 50 to 58 s of the first.
 pub const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for Limits {

@@ -89,7 +89,7 @@ pub(super) struct Options {
           value_parser = limits::parse_size)]
     max_output: Option<u64>,
 
-    /// Where documents are kept: sqlite:PATH or postgres://… [default:
+    /// Where documents are kept: sqlite:PATH, postgres://… or memory: [default:
     /// ~/.local/share/ikigai/store.db]
     #[arg(long, global = true, value_name = "URL", env = STORE_VARIABLE, hide_env_values = true)]
     store: Option<String>,

@@ -28,12 +28,12 @@ pub(super) enum Command {
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take away all that your own policy file grants a tool
-    #[command(after_help = "Examples:\n  ikigai policy revoke db_query\n  \
+    #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
     /// Ask whether a tool may do something, and which line decides
     ///
-    /// Exits 0 if it is allowed, 1 if it is not.
+    /// Exits 0 if it is allowed, 1 if it is not, 2 if there is no such tool.
     #[command(after_help = test::EXAMPLES)]
     Test(test::Arguments),
 }

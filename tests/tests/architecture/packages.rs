@@ -15,13 +15,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-tools"]),
-    // Never on `ikigai-tools`: to the host a standard tool is a tool like any other.
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
     // The vendors as they document themselves, for tests; knows no reading of ours.
     ("ikigai-provider-testing", &[]),
     ("ikigai-terminal", &["ikigai-terminal-testing"]),
     // A terminal for tests, of the package and of the program alike.
     ("ikigai-terminal-testing", &[]),
+    // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
     ("ikigai", &["ikigai-assets", "ikigai-protocol", "ikigai-provider", "ikigai-terminal"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),

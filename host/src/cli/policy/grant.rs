@@ -23,10 +23,11 @@ use crate::policy::{
 use crate::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
-    ikigai policy grant db_query --net db.internal:5432 --env DB_CONNECTION_STRING\n  \
+    ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
     ikigai policy grant grep --read docs --yes\n\n\
-    A list of hosts can be kept for a component; a native tool has the whole network or none.";
+    customer_db is a component: to a native tool, which has the whole network or none, a host \
+    and port is refused.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {

@@ -19,7 +19,7 @@ use crate::policy::{Assets, Backend, Decision, Net, PeerHost};
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
     ikigai policy test file_write --write /etc/hosts\n  \
-    ikigai policy test db_query --connect db.internal:5432 --env DB_CONNECTION_STRING";
+    ikigai policy test customer_db --connect db.internal:5432 --env CUSTOMER_DB";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
