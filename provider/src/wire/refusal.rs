@@ -25,7 +25,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Reads JSON that is an error, or has one as its `error`.
+    /// Reads JSON that is an error, or has one as its `error`. An answer has a `type` or a
+    /// `status` as well; what is an error by itself says so, or says what is wrong.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         // Google wraps the error of a stream in an array.
         let value = if let Value::Array(values) = value { values.first()? } else { value };
@@ -43,16 +44,18 @@ impl Told {
             .into_iter()
             .find_map(text)
             .or_else(|| inner.get("detail").map(Value::to_string));
+        let says_so = ["type", "object"].into_iter().filter_map(text).any(|kind| kind == ERROR);
+        if error.is_none() && message.is_none() && !says_so {
+            return None;
+        }
+        let codes = ["type", "code", "status", "reason"].into_iter().filter_map(text);
         let mut told = Self {
-            codes: ["type", "code", "status", "reason"].into_iter().filter_map(text).collect(),
+            codes: codes.filter(|code| code != ERROR).collect(),
             status: inner.get("code").and_then(Value::as_u64).and_then(|code| code.try_into().ok()),
             ..Self::default()
         };
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
             told.read_detail(detail);
-        }
-        if message.is_none() && error.is_none() && told.codes.is_empty() {
-            return None;
         }
         told.message = message.unwrap_or_default();
         Some(told)
@@ -127,6 +130,9 @@ impl Told {
         self.codes.iter().find_map(of_code).or(self.status).unwrap_or(200)
     }
 }
+
+/// What an object calls itself that is an error. It says nothing about which.
+const ERROR: &str = "error";
 
 /// The conversation does not fit: OpenAI, llama.cpp, Anthropic.
 const TOO_LONG: &[&str] =
@@ -276,9 +282,17 @@ mod tests {
 
     #[test]
     fn what_is_no_error_is_none() {
-        for value in
-            [json!({}), json!([]), json!("no"), json!({ "choices": [] }), json!({ "error": null })]
-        {
+        for value in [
+            json!({}),
+            json!([]),
+            json!("no"),
+            json!({ "choices": [] }),
+            json!({ "error": null }),
+            json!({ "type": "message", "role": "assistant", "content": [], "stop_reason": "x" }),
+            json!({ "object": "response", "status": "completed", "error": null, "output": [] }),
+            json!({ "object": "chat.completion", "choices": [], "code": "c", "reason": "r" }),
+            json!({ "model": "m", "message": { "content": "hello" }, "done": true }),
+        ] {
             assert_eq!(Told::of(&value), None, "{value}");
         }
     }
