@@ -23,6 +23,19 @@ pub(crate) struct SseEvent {
     pub(crate) data: String,
 }
 
+/// What a stream leaves when it ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// It ended within a line, or within an event: before the blank line that ends one.
+    pub(crate) is_cut: bool,
+    /// The lines that are of no field of the format, joined by line feeds: what a server wrote
+    /// that gave up its stream, or never began one. No more than [`MAX_STRAYS`] bytes of them.
+    pub(crate) strays: String,
+}
+
+/// How much is kept of what is no stream, to say what it was.
+const MAX_STRAYS: usize = 64 << 10;
+
 /// Takes bytes and gives events. What stands after the last blank line is no event.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
@@ -35,6 +48,7 @@ pub(crate) struct SseParser {
     after_return: bool,
     /// The first line, which may begin with a byte order mark, is over.
     is_begun: bool,
+    strays: String,
 }
 
 impl SseParser {
@@ -63,6 +77,17 @@ impl SseParser {
         Ok(events)
     }
 
+    /// What is left, now that nothing more comes.
+    pub(crate) fn finish(mut self) -> Rest {
+        let is_within_line = !self.line.is_empty();
+        if is_within_line {
+            // Cut within a character it is no text, and nothing could be made of it.
+            self.end_line().unwrap_or_default();
+        }
+        let is_within_event = self.has_data || !self.name.is_empty();
+        Rest { is_cut: is_within_line || is_within_event, strays: self.strays }
+    }
+
     fn end_line(&mut self) -> Result<Option<SseEvent>, NotText> {
         let line = std::mem::take(&mut self.line);
         let mut line = std::str::from_utf8(&line).map_err(|_| NotText)?;
@@ -83,10 +108,19 @@ impl SseParser {
                 self.has_data = true;
                 self.data.push_str(value);
             }
-            // `id`, `retry`, comments (an empty field) and what nobody knows.
-            _ => {}
+            // The empty field is that of a comment.
+            "id" | "retry" | "" => {}
+            _ => self.stray(line),
         }
         Ok(None)
+    }
+
+    fn stray(&mut self, line: &str) {
+        if !self.strays.is_empty() && self.strays.len() < MAX_STRAYS {
+            self.strays.push('\n');
+        }
+        let room = MAX_STRAYS - self.strays.len();
+        self.strays.push_str(&line[..line.floor_char_boundary(room)]);
     }
 
     fn end_event(&mut self) -> Option<SseEvent> {
@@ -143,6 +177,32 @@ mod tests {
             let single: Vec<&[u8]> = bytes.chunks(1).collect();
             assert_eq!(events(&single), Err(NotText), "{bytes:?}");
         }
+    }
+
+    fn rest(stream: &[u8]) -> Rest {
+        let mut parser = SseParser::default();
+        for byte in stream {
+            parser.feed(&[*byte]).expect("text");
+        }
+        parser.finish()
+    }
+
+    #[test]
+    fn what_a_stream_leaves_when_it_ends() {
+        for whole in ["", "data: a\n\n", "data: a\r\n\r", ": c\nid: 7\nretry: 1\n", "\n\n"] {
+            assert_eq!(rest(whole.as_bytes()), Rest::default(), "{whole:?}");
+        }
+        for cut in ["d", "data: a", "data: a\n", "data: a\n\nevent: b\n", ": c", "data: é"] {
+            let found = rest(&cut.as_bytes()[..cut.len() - usize::from(cut.ends_with('é'))]);
+            assert!(found.is_cut, "{cut:?}");
+            assert_eq!(found.strays, if cut == "d" { "d" } else { "" }, "{cut:?}");
+        }
+        let bare = rest(b"data: a\n\n{\r\n  \"error\": {}\r\n}\n: c\n\nx");
+        assert_eq!(bare, Rest { is_cut: true, strays: "{\n  \"error\": {}\n}\nx".to_owned() });
+        let page = format!("<p>{}\n", "é".repeat(10));
+        let found = rest(page.repeat(MAX_STRAYS / 20).as_bytes());
+        assert!(found.strays.starts_with(&page.repeat(2)), "{}", &found.strays[..50]);
+        assert!((MAX_STRAYS - 1..=MAX_STRAYS).contains(&found.strays.len()));
     }
 
     #[test]

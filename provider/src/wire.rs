@@ -51,12 +51,14 @@ pub(crate) trait Reading: Send {
     /// The event tells of a failure, or contradicts what came before it.
     fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure>;
 
-    /// The answer, once the stream has ended.
+    /// The answer, once the stream has ended. `ends_whole` says that it ended after an event
+    /// and not within one; where no event is the last one by what it says, nothing else tells
+    /// that the answer is whole.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Cut`]: no terminal event came.
-    fn finish(self: Box<Self>) -> Result<Answer, Failure>;
+    /// [`FailureKind::Cut`]: what says that the answer is whole did not come.
+    fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure>;
 }
 
 /// The request in the provider's form. `is_own_site` says that it goes to the provider itself

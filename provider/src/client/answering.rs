@@ -1,7 +1,9 @@
 //! An answer while its bytes arrive, whoever sends them: bounded, and checked for what is no
 //! stream of events at all.
 
-use crate::sse::SseParser;
+use serde_json::Value;
+
+use crate::sse::{Rest, SseParser};
 use crate::wire::refusal::Told;
 use crate::wire::{Flow, Reading, Tell};
 use crate::{Answer, Failure, FailureKind, Provider};
@@ -10,9 +12,6 @@ use crate::{Answer, Failure, FailureKind, Provider};
 /// than one megabyte; what is larger than this is no answer.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// How much of what came before any event is kept, to say what it was.
-const HEAD_BYTES: usize = 4096;
-
 /// The bytes of one answer.
 pub(super) struct Answering {
     provider: Provider,
@@ -20,7 +19,6 @@ pub(super) struct Answering {
     reading: Box<dyn Reading>,
     read: usize,
     limit: usize,
-    head: Vec<u8>,
     has_events: bool,
 }
 
@@ -33,7 +31,6 @@ impl Answering {
             reading,
             read: 0,
             limit: MAX_BYTES,
-            head: Vec::new(),
             has_events: false,
         }
     }
@@ -54,30 +51,33 @@ impl Answering {
                 return Ok(Flow::Done);
             }
         }
-        if !self.has_events && self.head.len() < HEAD_BYTES {
-            self.head.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES - self.head.len())]);
-        }
         Ok(Flow::More)
     }
 
     /// The answer, now that nothing more is read.
     pub(super) fn finish(self) -> Result<Answer, Failure> {
-        if !self.has_events {
-            let head = self.head.trim_ascii_start();
-            if head.starts_with(b"<") {
-                return Err(self.failure(FailureKind::Malformed).saying(HTML));
-            }
-            if let Some(told) = serde_json::from_slice(head).ok().as_ref().and_then(Told::of) {
-                return Err(told.failure(self.provider, "", 200));
-            }
+        let Self { provider, parser, reading, has_events, .. } = self;
+        let malformed = |said| Failure::new(provider, FailureKind::Malformed).saying(said);
+        let Rest { is_cut, strays } = parser.finish();
+        if strays.trim_ascii_start().starts_with('<') {
+            return Err(malformed(HTML));
         }
-        self.reading.finish()
+        // Gemini and some gateways write an error as it is, in the middle of a stream too.
+        let document: Option<Value> = serde_json::from_str(&strays).ok();
+        match document.as_ref().map(Told::of) {
+            Some(Some(told)) => Err(told.failure(provider, "", 200)),
+            Some(None) if !has_events => Err(malformed(DOCUMENT)),
+            _ => reading.finish(!is_cut && strays.is_empty()),
+        }
     }
 
     fn failure(&self, kind: FailureKind) -> Failure {
         Failure::new(self.provider, kind)
     }
 }
+
+/// What is said of JSON that is no error: the answer of a server that streams none.
+pub(super) const DOCUMENT: &str = "a single document came instead of a stream";
 
 /// What is said of a page for people, which is what wrong addresses and captive networks send.
 pub(super) const HTML: &str = "a page of HTML came instead of an answer";

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::address::Address;
-use super::answering::HTML;
+use super::answering::{DOCUMENT, HTML};
 use super::{Endpoint, retry};
 use crate::wire::refusal::Told;
 use crate::{Failure, FailureKind, Key, Provider};
@@ -235,8 +235,7 @@ impl Document {
         let mut found = match told {
             Some(told) => told.failure(provider, model, status),
             None if self.status.is_success() => {
-                let document = "a single document came instead of a stream";
-                failure(FailureKind::Malformed).saying(if self.is_html { HTML } else { document })
+                failure(FailureKind::Malformed).saying(if self.is_html { HTML } else { DOCUMENT })
             }
             None => {
                 let said = if self.is_html { HTML.to_owned() } else { self.text };

@@ -53,6 +53,8 @@ pub(crate) struct Answer {
     /// How many characters of the arguments of a call are sent at once.
     pub(crate) fragment: usize,
     pub(crate) content_type: String,
+    /// Whether each of Google's responses says that the answer has ended.
+    pub(crate) always_ends: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +94,7 @@ impl Reply {
             cached: 0,
             fragment: 5,
             content_type: "text/event-stream; charset=utf-8".to_owned(),
+            always_ends: false,
         }))
     }
 
@@ -351,6 +354,14 @@ impl Reply {
     #[must_use]
     pub fn refused(self, why: &str) -> Self {
         self.ending(Ending::Refused(why.to_owned()))
+    }
+
+    /// Each response says that the answer has ended, as some of Google's models do: the last
+    /// one is told by the end of the stream alone. The other vendors have no such models.
+    #[must_use]
+    pub fn ending_in_each_response(mut self) -> Self {
+        self.answering().always_ends = true;
+        self
     }
 
     /// Another word for why the answer ended, as newer models may have it.

@@ -35,7 +35,7 @@ fn needed(vendor: Vendor, body: &[u8]) -> usize {
 
 /// A server that cuts the stream where the name of the model says, and refuses a second
 /// attempt, so that nothing is waited for.
-fn server(vendor: Vendor, is_clean: bool) -> FakeServer {
+fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
     let mut seen = HashSet::new();
     FakeServer::with(vendor, move |request| {
         let model = match vendor {
@@ -68,16 +68,24 @@ async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
 }
 
 async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
-    let server = server(vendor, is_clean);
+    let server = server(vendor, is_clean, whole);
     let client = Arc::new(client(&server));
     // More bytes than there are: nothing is cut.
     let asked = ask_cut(client.clone(), 1_000_000).await;
     assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2), "{vendor}");
     let body = whole().body(vendor, &server.requests()[0]);
     let needed = needed(vendor, &body);
-    let mut asking = JoinSet::new();
     // Every place where the end is near, every third elsewhere.
     let places = (1..needed).filter(|at| at % 3 == 0 || at + 120 > needed);
+    no_cut_there_is_an_answer(vendor, client, places).await;
+}
+
+async fn no_cut_there_is_an_answer(
+    vendor: Vendor,
+    client: Arc<Client>,
+    places: impl Iterator<Item = usize>,
+) {
+    let mut asking = JoinSet::new();
     for at in places {
         let client = client.clone();
         asking.spawn(async move { (at, ask_cut(client, at).await) });
@@ -85,7 +93,7 @@ async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
     while let Some(asked) = asking.join_next().await {
         let (at, asked) = asked.expect("no panic");
         let Err(failure) = &asked.outcome else {
-            panic!("{vendor}: {at} of {needed} bytes make an answer: {asked:?}")
+            panic!("{vendor}: {at} bytes make an answer: {asked:?}")
         };
         let is_shown = asked.told.iter().any(|told| {
             // A thought is told of, and shows nothing that would have to be taken back.
@@ -97,7 +105,7 @@ async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
             // The second attempt, as nothing had been shown of the first.
             FailureKind::Refused { status: 400 }
         };
-        assert_eq!(failure.kind, expected, "{vendor}: {at} of {needed} bytes: {asked:?}");
+        assert_eq!(failure.kind, expected, "{vendor}: {at} bytes: {asked:?}");
         assert_eq!(asked.retries(), usize::from(!is_shown), "{vendor} {at}: {asked:?}");
     }
 }
@@ -124,4 +132,25 @@ async fn no_part_of_a_messages_stream_is_an_answer() {
 async fn no_part_of_a_gemini_stream_is_an_answer() {
     no_cut_is_an_answer(Vendor::Google, false).await;
     no_cut_is_an_answer(Vendor::Google, true).await;
+}
+
+/// Nothing but the end of the stream says which response is the last, so that one that is
+/// begun says that it is not over.
+#[tokio::test]
+async fn no_stream_that_ends_within_a_response_is_an_answer() {
+    let always_ended = || whole().ending_in_each_response();
+    for is_clean in [false, true] {
+        let server = server(Vendor::Google, is_clean, always_ended);
+        let client = Arc::new(client(&server));
+        let asked = ask_cut(client.clone(), 1_000_000).await;
+        assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2));
+        let body = always_ended().body(Vendor::Google, &server.requests()[0]);
+        // A response has ended with the first character of the blank line after it.
+        let has_ended =
+            |at: usize| body[..at].ends_with(b"\r\n\r\n") || body[..at].ends_with(b"\r\n\r");
+        let last = body.len() - 4;
+        let places = (1..=last).filter(|at| at % 3 == 0 || at + 120 > last);
+        let places: Vec<usize> = places.filter(|at| !has_ended(*at)).collect();
+        no_cut_there_is_an_answer(Vendor::Google, client, places.into_iter()).await;
+    }
 }

@@ -293,7 +293,7 @@ impl Reading for Stream {
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
         let Self { mut ids, blocks, usage, stop, is_done, .. } = *self;
         let (Some(stop), true) = (stop, is_done) else {
             return Err(Failure::new(PROVIDER, FailureKind::Cut));

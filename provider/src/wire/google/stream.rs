@@ -1,6 +1,7 @@
 //! The events of an answer of the Gemini API: each a response with the next parts. There is no
 //! terminal event; the last response says why the answer ended, and the stream ends with it.
-//! Some models say so in every response, so what counts is that it was said at all.
+//! Some models say so in every response, so what counts is that it was said at all, and that
+//! the stream did not break off within a further response.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -173,8 +174,9 @@ impl Reading for Stream {
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
-        let stop = self.stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
+    fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure> {
+        let stop = self.stop.filter(|_| ends_whole);
+        let stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         let usage = self.usage.map_or_else(Usage::default, |tokens| {
             let counts = [tokens.candidates_token_count, tokens.thoughts_token_count];
             Usage {

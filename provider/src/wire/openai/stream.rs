@@ -237,7 +237,7 @@ impl Reading for Stream {
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
         let Self { mut ids, slots, end } = *self;
         let end = end.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         let reason = end.incomplete_details.and_then(|details| details.reason);

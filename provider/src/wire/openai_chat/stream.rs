@@ -165,7 +165,7 @@ impl Reading for Stream {
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
         let Self { mut ids, text, refusal, thoughts, calls, stop, usage } = *self;
         let mut stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         if !refusal.is_empty() {

@@ -16,6 +16,7 @@ struct Writer<'a, 'b> {
     has_call: bool,
     /// A call was asked for that this format has no room for.
     is_malformed: bool,
+    always_ends: bool,
 }
 
 pub(super) fn render(answer: &Answer, asked: &mut Asked<'_>) -> Vec<Step> {
@@ -28,6 +29,7 @@ pub(super) fn render(answer: &Answer, asked: &mut Asked<'_>) -> Vec<Step> {
         has_thought: has_thought(answer),
         has_call: false,
         is_malformed: false,
+        always_ends: answer.always_ends,
     };
     for piece in &answer.pieces {
         writer.piece(piece);
@@ -82,7 +84,11 @@ impl Writer<'_, '_> {
 
     fn part(&mut self, part: &Value) {
         let content = json!({ "parts": [part], "role": "model" });
-        self.candidate(&json!({ "content": content, "index": 0 }));
+        let mut candidate = json!({ "content": content, "index": 0 });
+        if self.always_ends {
+            candidate["finishReason"] = json!("STOP");
+        }
+        self.candidate(&candidate);
     }
 
     fn candidate(&mut self, candidate: &Value) {
