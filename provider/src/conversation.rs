@@ -81,13 +81,24 @@ pub struct CallResult {
 
 /// What one provider sent to have it back: signatures of thoughts, reasoning items.
 ///
-/// It goes back as it came, to that provider; to another it is left out.
+/// It goes back as it came, to the model that wrote it. To another it is left out: models refuse
+/// what they cannot read, and those that do not reason refuse all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blob {
     /// Who reads it.
     pub provider: Provider,
+    /// Who wrote it, by the name under which the model was asked for ([`Request::model`]).
+    pub model: String,
     /// As it came.
     pub value: Value,
+}
+
+impl Blob {
+    /// Whether it goes back with a request to this model of this provider.
+    #[must_use]
+    pub fn is_for(&self, provider: Provider, model: &str) -> bool {
+        self.provider == provider && self.model == model
+    }
 }
 
 /// One request: everything that the model is to know.

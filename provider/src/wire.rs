@@ -74,12 +74,12 @@ pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: b
 
 /// What reads the answer to the request.
 pub(crate) fn reading(provider: Provider, request: &Request<'_>) -> Box<dyn Reading> {
-    let ids = ids::Ids::of(request.messages);
+    let (ids, model) = (ids::Ids::of(request.messages), request.model.to_owned());
     match provider {
-        Provider::OpenAi => Box::new(openai::Stream::new(ids)),
-        Provider::OpenAiChat => Box::new(openai_chat::Stream::new(ids)),
-        Provider::Anthropic => Box::new(anthropic::Stream::new(ids)),
-        Provider::Google => Box::new(google::Stream::new(ids)),
+        Provider::OpenAi => Box::new(openai::Stream::new(ids, model)),
+        Provider::OpenAiChat => Box::new(openai_chat::Stream::new(ids, model)),
+        Provider::Anthropic => Box::new(anthropic::Stream::new(ids, model)),
+        Provider::Google => Box::new(google::Stream::new(ids, model)),
     }
 }
 

@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn what_only_a_provider_reads_is_left_out() {
-        let blob = Blob { provider: Provider::Anthropic, value: json!("signature") };
+        let (provider, model) = (Provider::Anthropic, "m".to_owned());
+        let blob = Blob { provider, model, value: json!("signature") };
         let call = Call {
             id: "1".into(),
             name: "t".into(),

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use super::outgoing;
 use crate::{Blob, Call, CallResult, Message, Part, Provider, Request, Role, translate_all};
 
+/// The model that is asked, and that wrote what is in the conversations.
+const MODEL: &str = "the-model";
+
 fn message(role: Role, parts: Vec<Part>) -> Message {
     Message { role, parts }
 }
@@ -44,7 +47,7 @@ fn snapshot(name: &str, system: &[&str], messages: &[Message], has_tools: bool) 
         let tools = if has_tools { tools(provider) } else { json!([]) };
         let max_output = has_tools.then_some(1000);
         let request =
-            Request { model: "the-model", system: &system, messages, tools: &tools, max_output };
+            Request { model: MODEL, system: &system, messages, tools: &tools, max_output };
         insta::assert_snapshot!(format!("{name}_{provider}"), shown(provider, &request));
     }
 }
@@ -66,7 +69,7 @@ fn with_tools() {
 
 /// What every provider would have left in a conversation of its own.
 fn own_blobs(provider: Provider) -> (Vec<Part>, Option<Blob>, Option<Blob>) {
-    let blob = |value| Blob { provider, value };
+    let blob = |value| Blob { provider, model: MODEL.into(), value };
     let alone = |value| vec![Part::Blob(blob(value))];
     match provider {
         Provider::OpenAi => (
@@ -111,7 +114,7 @@ fn parallel_calls_with_blobs() {
     for provider in Provider::ALL {
         let (messages, tools) = (parallel_calls(provider), tools(provider));
         let request = Request {
-            model: "the-model",
+            model: MODEL,
             system: &["You are ikigai.".to_owned()],
             messages: &messages,
             tools: &tools,
@@ -126,7 +129,7 @@ fn numbers_keep_their_digits() {
     for provider in Provider::ALL {
         let messages = parallel_calls(provider);
         let request = Request {
-            model: "m",
+            model: MODEL,
             system: &[],
             messages: &messages,
             tools: &Value::Null,
@@ -143,7 +146,7 @@ fn what_another_provider_left_is_left_out() {
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             let messages = parallel_calls(other);
             let request = Request {
-                model: "m",
+                model: MODEL,
                 system: &[],
                 messages: &messages,
                 tools: &Value::Null,
@@ -160,6 +163,35 @@ fn what_another_provider_left_is_left_out() {
 }
 
 #[test]
+fn what_another_model_left_is_left_out() {
+    for provider in Provider::ALL {
+        let messages = parallel_calls(provider);
+        let shown = |model| {
+            let tools = Value::Null;
+            let request = Request {
+                model,
+                system: &[],
+                messages: &messages,
+                tools: &tools,
+                max_output: None,
+            };
+            String::from_utf8(outgoing(provider, &request, true).body).expect("text")
+        };
+        let (own, other) = (shown(MODEL), shown("another-model"));
+        let found = |body: &str| {
+            let left = ["gAAA", "commentary", "\"hm\"", "Eq==", "google-1", "EjQ="];
+            left.into_iter().filter(|left| body.contains(left)).count()
+        };
+        // What the person adds to the results begins a turn, in which a chat sends no thoughts.
+        assert_eq!(found(&own) > 0, provider != Provider::OpenAiChat, "{provider}: {own}");
+        assert_eq!(found(&other), 0, "{provider}: {other}");
+        let bypass = other.matches("skip_thought_signature_validator").count();
+        assert_eq!(bypass, usize::from(provider == Provider::Google), "{other}");
+        assert!(other.contains("reading") && other.contains("12345678901234567890123"), "{other}");
+    }
+}
+
+#[test]
 fn a_name_that_the_provider_would_refuse_is_not_sent() {
     let named = |blob| {
         vec![
@@ -171,7 +203,7 @@ fn a_name_that_the_provider_would_refuse_is_not_sent() {
     let count = |provider, messages: &[Message]| {
         let tools = Value::Null;
         let request =
-            Request { model: "m", system: &[], messages, tools: &tools, max_output: None };
+            Request { model: MODEL, system: &[], messages, tools: &tools, max_output: None };
         let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
         (body.matches("no tool").count(), body.matches("no_tool").count())
     };
@@ -194,7 +226,7 @@ fn a_message_that_has_nothing_to_say_is_no_message() {
             message(Role::User, vec![Part::text("two")]),
         ];
         let request = Request {
-            model: "m",
+            model: MODEL,
             system: &[],
             messages: &messages,
             tools: &Value::Null,
@@ -222,7 +254,7 @@ fn an_anthropic_conversation_is_cached_up_to_its_end() {
     let system = ["a".to_owned(), "b".to_owned()];
     for marked in [&[0][..], &[0, 2], &[2, 4], &[4, 6]] {
         let request = Request {
-            model: "m",
+            model: MODEL,
             system: &system,
             messages: &messages,
             tools: &tools,
@@ -252,7 +284,7 @@ fn an_anthropic_conversation_is_cached_up_to_its_end() {
 fn the_member_for_the_length_is_the_one_that_the_server_knows() {
     let messages = [message(Role::User, vec![Part::text("x")])];
     let request = Request {
-        model: "m",
+        model: MODEL,
         system: &[],
         messages: &messages,
         tools: &Value::Null,

@@ -1,10 +1,12 @@
 //! What a provider wants back, and conversations that began with another.
 
-use ikigai_provider::{Blob, Call, Message, Part, Role};
+use ikigai_provider::{Blob, Call, Message, Part, Request, Role};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
-use crate::asking::{answered, client, provider, question, result, says, send};
+use crate::asking::{
+    answered, client, provider, question, result, says, send, send_request, tools,
+};
 
 /// Everything of a kind that has to come back.
 fn with_thoughts() -> Reply {
@@ -106,6 +108,28 @@ async fn a_conversation_goes_on_with_another_provider() {
     }
 }
 
+#[tokio::test]
+async fn a_conversation_goes_on_with_another_model_of_its_provider() {
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(vendor, [with_thoughts(), Reply::answer().text("done")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        let conversation = answered(question(), asked.answer());
+        let request = Request {
+            model: "another-model",
+            system: &[],
+            messages: &conversation,
+            tools: &tools(client.provider()),
+            max_output: None,
+        };
+        assert_eq!(send_request(&client, &request).await.text(), "done", "{vendor}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+        let body = server.requests()[1].body.to_string();
+        assert!(!body.contains("+s/==") && !body.contains("let me"), "{vendor}: {body}");
+        assert!(body.contains("I look."), "{vendor}: {body}");
+    }
+}
+
 /// Servers of open models name a call after its tool and its number.
 #[tokio::test]
 async fn ids_of_any_form_are_sent_in_one_that_the_vendor_takes() {
@@ -134,7 +158,8 @@ async fn ids_of_any_form_are_sent_in_one_that_the_vendor_takes() {
 async fn what_is_somebody_elses_is_left_out_wherever_it_stands() {
     for vendor in Vendor::ALL {
         let other = Vendor::ALL.into_iter().find(|other| *other != vendor).expect("another");
-        let blob = Blob { provider: provider(other), value: json!({ "secret": "theirs" }) };
+        let (provider, model) = (provider(other), "a-model".to_owned());
+        let blob = Blob { provider, model, value: json!({ "secret": "theirs" }) };
         let text = Part::Text { text: "I think.".to_owned(), blob: Some(blob.clone()) };
         let conversation = vec![
             says("how?"),

@@ -65,8 +65,9 @@ fn events(data: &[serde_json::Value]) -> String {
 }
 
 fn expected(provider: Provider) -> Answer {
-    let blob = |value| Some(Blob { provider, value });
-    let alone = |value| Part::Blob(Blob { provider, value });
+    let written = |value| Blob { provider, model: "m".into(), value };
+    let blob = |value| Some(written(value));
+    let alone = |value| Part::Blob(written(value));
     let call = |id: &str, name: &str, arguments: &str, blob| {
         Part::Call(Call { id: id.into(), name: name.into(), arguments: arguments.into(), blob })
     };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Message, Part, Provider, Request, Role};
+use crate::{Part, Provider, Request, Role};
 
 /// The API wants a bound on every answer. This is the largest that each model in service
 /// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of
@@ -99,7 +99,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     if let Some(last) = system.last_mut() {
         last.cache_control = Some(EPHEMERAL);
     }
-    let mut messages = turns(request.messages, &ids);
+    let mut messages = turns(request, &ids);
     let of_user = messages.iter_mut().rev().filter(|turn| turn.role == USER);
     of_user.take(MARKED_TURNS).filter_map(|turn| turn.content.last_mut()).for_each(mark);
     let body = Body {
@@ -115,15 +115,15 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
 
 /// The messages that have something to say. Where one has not, its neighbours are of one side
 /// and become one.
-fn turns<'a>(messages: &'a [Message], ids: &SentIds<'_>) -> Vec<Turn<'a>> {
+fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
-    for message in messages {
+    for message in request.messages {
         let role = match message.role {
             Role::User => USER,
             Role::Model => "assistant",
         };
-        let mut content: Vec<Block<'a>> =
-            message.parts.iter().filter_map(|part| block(part, ids)).collect();
+        let blocks = message.parts.iter().filter_map(|part| block(part, ids, request.model));
+        let mut content: Vec<Block<'a>> = blocks.collect();
         match message.role {
             // Results must come before everything else; the sort keeps their order.
             Role::User => {
@@ -154,7 +154,7 @@ fn mark(block: &mut Block<'_>) {
     }
 }
 
-fn block<'a>(part: &'a Part, ids: &SentIds<'_>) -> Option<Block<'a>> {
+fn block<'a>(part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Block<'a>> {
     match part {
         // "text content blocks must contain non-whitespace text".
         Part::Text { text, .. } if text.trim().is_empty() => None,
@@ -171,7 +171,7 @@ fn block<'a>(part: &'a Part, ids: &SentIds<'_>) -> Option<Block<'a>> {
             cache_control: None,
         }),
         Part::Blob(blob) => {
-            (blob.provider == Provider::Anthropic).then_some(Block::Blob(&blob.value))
+            blob.is_for(Provider::Anthropic, model).then_some(Block::Blob(&blob.value))
         }
     }
 }

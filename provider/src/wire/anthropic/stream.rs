@@ -147,6 +147,7 @@ enum Content {
 /// The answer so far.
 pub(in crate::wire) struct Stream {
     ids: Ids,
+    model: String,
     blocks: BTreeMap<u64, Block>,
     usage: Tokens,
     stop: Option<Stop>,
@@ -155,9 +156,10 @@ pub(in crate::wire) struct Stream {
 }
 
 impl Stream {
-    pub(in crate::wire) fn new(ids: Ids) -> Self {
+    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
         Self {
             ids,
+            model,
             blocks: BTreeMap::new(),
             usage: Tokens::default(),
             stop: None,
@@ -294,16 +296,17 @@ impl Reading for Stream {
     }
 
     fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
-        let Self { mut ids, blocks, usage, stop, is_done, .. } = *self;
+        let Self { mut ids, model, blocks, usage, stop, is_done, .. } = *self;
         let (Some(stop), true) = (stop, is_done) else {
             return Err(Failure::new(PROVIDER, FailureKind::Cut));
         };
-        let parts = blocks.into_values().filter_map(|block| part(block.content, &mut ids));
+        let parts = blocks.into_values().filter_map(|block| part(block.content, &mut ids, &model));
         Ok(Answer { parts: parts.collect(), stop, usage: usage.total() }.without_broken_calls())
     }
 }
 
-fn part(content: Content, ids: &mut Ids) -> Option<Part> {
+fn part(content: Content, ids: &mut Ids, model: &str) -> Option<Part> {
+    let blob = |value| Part::Blob(Blob { provider: PROVIDER, model: model.to_owned(), value });
     match content {
         Content::Text(text) => (!text.is_empty()).then(|| Part::text(text)),
         // Without its signature a thought is refused when it is sent back.
@@ -322,10 +325,6 @@ fn part(content: Content, ids: &mut Ids) -> Option<Part> {
         }
         Content::Other => None,
     }
-}
-
-fn blob(value: Value) -> Part {
-    Part::Blob(Blob { provider: PROVIDER, value })
 }
 
 impl Tokens {

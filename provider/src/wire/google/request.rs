@@ -13,7 +13,9 @@ use crate::{Blob, Message, Part, Provider, Request, Role};
 
 /// What stands for a signature where there is none, because another model made the call. Gemini
 /// 3 refuses a turn whose first call has none:
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. Every model gets it: aliases
+/// like `gemini-flash-latest` do not say which they are, and 2.5 has been seen to refuse the same,
+/// <https://github.com/Gitlawb/openclaude/issues/583>, although the page says that it does not.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The member under which a result is sent that is no object, and the one for an error:
@@ -97,7 +99,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         .collect();
     let body = Body {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
-        contents: contents(request.messages),
+        contents: contents(request),
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
         generation_config: request
             .max_output
@@ -114,17 +116,17 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     }
 }
 
-fn contents(messages: &[Message]) -> Vec<Content<'_>> {
-    let own_calls = own_calls(messages);
+fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
+    let own = Own::of(request);
     let mut contents: Vec<Content<'_>> = Vec::new();
-    for message in messages {
+    for message in request.messages {
         let (role, mut parts) = match message.role {
             Role::User => ("user", Vec::new()),
             Role::Model => ("model", Vec::new()),
         };
-        let mut is_signed = is_signed(message);
+        let mut is_signed = own.signs(message);
         for part in &message.parts {
-            parts.extend(sent(part, &own_calls, &mut is_signed));
+            parts.extend(own.sent(part, &mut is_signed));
         }
         // The results of calls belong together and directly after them.
         parts.sort_by_key(|part| role == "user" && !matches!(part, Sent::Result { .. }));
@@ -137,72 +139,81 @@ fn contents(messages: &[Message]) -> Vec<Content<'_>> {
     contents
 }
 
-/// Whether a call of the message has its signature; the others of the same step need none.
-fn is_signed(message: &Message) -> bool {
-    message.parts.iter().any(|part| match part {
-        Part::Call(call) => member(call.blob.as_ref(), blob::SIGNATURE).is_some(),
-        _ => false,
-    })
+/// What the model left that is asked now, among what others did.
+struct Own<'a> {
+    model: &'a str,
+    /// Its calls, by the ids of this crate, with the ids that Google gave to them.
+    calls: HashMap<&'a str, Option<&'a str>>,
 }
 
-/// The calls that Google's models made, by the ids of this crate, with the ids that Google gave
-/// to them.
-fn own_calls(messages: &[Message]) -> HashMap<&str, Option<&str>> {
-    let parts = messages.iter().flat_map(|message| &message.parts);
-    parts
-        .filter_map(|part| match part {
-            Part::Call(call) if is_own(call) => {
-                Some((call.id.as_str(), member(call.blob.as_ref(), blob::ID)))
+impl<'a> Own<'a> {
+    fn of(request: &Request<'a>) -> Self {
+        let mut own = Self { model: request.model, calls: HashMap::new() };
+        for part in request.messages.iter().flat_map(|message| &message.parts) {
+            if let Part::Call(call) = part
+                && let Some(blob) = own.blob(call.blob.as_ref())
+            {
+                own.calls.insert(&call.id, text(blob, blob::ID));
             }
-            _ => None,
+        }
+        own
+    }
+
+    fn blob<'b>(&self, blob: Option<&'b Blob>) -> Option<&'b Blob> {
+        blob.filter(|blob| blob.is_for(Provider::Google, self.model))
+    }
+
+    fn signature<'b>(&self, blob: Option<&'b Blob>) -> Option<&'b str> {
+        text(self.blob(blob)?, blob::SIGNATURE)
+    }
+
+    /// Whether a call of the message has its signature; the others of the same step need none.
+    fn signs(&self, message: &Message) -> bool {
+        message.parts.iter().any(|part| match part {
+            Part::Call(call) => self.signature(call.blob.as_ref()).is_some(),
+            _ => false,
         })
-        .collect()
+    }
+
+    fn sent(&self, part: &'a Part, is_signed: &mut bool) -> Option<Sent<'a>> {
+        match part {
+            Part::Text { text, blob } => {
+                let thought_signature = self.signature(blob.as_ref());
+                // A signature may come alone, on a text without a letter.
+                (!text.is_empty() || thought_signature.is_some())
+                    .then_some(Sent::Text { text, thought_signature })
+            }
+            Part::Call(call) => {
+                let signature = self.signature(call.blob.as_ref());
+                let missing = (!std::mem::replace(is_signed, true)).then_some(NO_SIGNATURE);
+                let own = self.blob(call.blob.as_ref());
+                let function_call = Call {
+                    id: own.and_then(|blob| text(blob, blob::ID)),
+                    name: name(&call.name, own.is_some()),
+                    args: Object::of_arguments(&call.arguments),
+                };
+                Some(Sent::Call { function_call, thought_signature: signature.or(missing) })
+            }
+            Part::Result(result) => {
+                let own = self.calls.get(result.id.as_str());
+                let member = if result.is_error { ERROR } else { OUTPUT };
+                let function_response = Response {
+                    id: own.copied().flatten(),
+                    name: name(&result.name, own.is_some()),
+                    response: Object::of(&result.content, member),
+                };
+                Some(Sent::Result { function_response })
+            }
+            Part::Blob(blob) => self.blob(Some(blob)).map(|blob| Sent::Blob(&blob.value)),
+        }
+    }
 }
 
-fn is_own(call: &crate::Call) -> bool {
-    call.blob.as_ref().is_some_and(|blob| blob.provider == Provider::Google)
-}
-
-/// The name of a call. What Google named it stays: its signature is that of the whole call.
+/// The name of a call. What the model named it stays: its signature is that of the whole call.
 fn name(name: &str, is_own: bool) -> Cow<'_, str> {
     if is_own { name.into() } else { names::sent(Provider::Google, name) }
 }
 
-fn sent<'a>(
-    part: &'a Part,
-    own_calls: &HashMap<&str, Option<&'a str>>,
-    is_signed: &mut bool,
-) -> Option<Sent<'a>> {
-    match part {
-        Part::Text { text, blob } => {
-            let thought_signature = member(blob.as_ref(), blob::SIGNATURE);
-            // A signature may come alone, on a text without a letter.
-            (!text.is_empty() || thought_signature.is_some())
-                .then_some(Sent::Text { text, thought_signature })
-        }
-        Part::Call(call) => {
-            let own = member(call.blob.as_ref(), blob::SIGNATURE);
-            let missing = (!std::mem::replace(is_signed, true)).then_some(NO_SIGNATURE);
-            let function_call = Call {
-                id: member(call.blob.as_ref(), blob::ID),
-                name: name(&call.name, is_own(call)),
-                args: Object::of_arguments(&call.arguments),
-            };
-            Some(Sent::Call { function_call, thought_signature: own.or(missing) })
-        }
-        Part::Result(result) => {
-            let own = own_calls.get(result.id.as_str());
-            let function_response = Response {
-                id: own.copied().flatten(),
-                name: name(&result.name, own.is_some()),
-                response: Object::of(&result.content, if result.is_error { ERROR } else { OUTPUT }),
-            };
-            Some(Sent::Result { function_response })
-        }
-        Part::Blob(blob) => (blob.provider == Provider::Google).then_some(Sent::Blob(&blob.value)),
-    }
-}
-
-fn member<'a>(blob: Option<&'a Blob>, name: &str) -> Option<&'a str> {
-    blob.filter(|blob| blob.provider == Provider::Google)?.value.get(name)?.as_str()
+fn text<'a>(blob: &'a Blob, name: &str) -> Option<&'a str> {
+    blob.value.get(name)?.as_str()
 }

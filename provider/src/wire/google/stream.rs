@@ -79,14 +79,15 @@ struct Tokens {
 /// The answer so far.
 pub(in crate::wire) struct Stream {
     ids: Ids,
+    model: String,
     parts: Vec<Part>,
     stop: Option<Stop>,
     usage: Option<Tokens>,
 }
 
 impl Stream {
-    pub(in crate::wire) fn new(ids: Ids) -> Self {
-        Self { ids, parts: Vec::new(), stop: None, usage: None }
+    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
+        Self { ids, model, parts: Vec::new(), stop: None, usage: None }
     }
 
     fn part(&mut self, part: Received, tell: Tell<'_>) {
@@ -96,13 +97,8 @@ impl Stream {
             let arguments = call.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
             let came = call.id.filter(|id| !id.is_empty());
             let id = self.ids.take(came.as_deref().unwrap_or_default());
-            let members = [(blob::ID, came), (blob::SIGNATURE, signature)];
-            self.parts.push(Part::Call(Call {
-                id,
-                name: call.name,
-                arguments,
-                blob: own(members),
-            }));
+            let blob = self.own([(blob::ID, came), (blob::SIGNATURE, signature)]);
+            self.parts.push(Part::Call(Call { id, name: call.name, arguments, blob }));
             return;
         }
         let Some(text) = part.text else { return };
@@ -116,7 +112,7 @@ impl Stream {
         match (self.parts.last_mut(), signature) {
             // A part that is signed stays by itself: the signature is that of its own text.
             (_, Some(signature)) => {
-                let blob = own([(blob::SIGNATURE, Some(signature))]);
+                let blob = self.own([(blob::SIGNATURE, Some(signature))]);
                 self.parts.push(Part::Text { text, blob });
             }
             (Some(Part::Text { text: last, blob: None }), None) => last.push_str(&text),
@@ -124,14 +120,15 @@ impl Stream {
             (_, None) => self.parts.push(Part::text(text)),
         }
     }
-}
 
-/// What goes back to Google, if there is anything.
-fn own<const N: usize>(members: [(&str, Option<String>); N]) -> Option<Blob> {
-    let members = members.into_iter();
-    let value: Map<String, Value> =
-        members.filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    (!value.is_empty()).then(|| Blob { provider: PROVIDER, value: value.into() })
+    /// What goes back to the model, if there is anything.
+    fn own<const N: usize>(&self, members: [(&str, Option<String>); N]) -> Option<Blob> {
+        let members = members.into_iter();
+        let value: Map<String, Value> =
+            members.filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
+        let (model, value) = (&self.model, (!value.is_empty()).then_some(value)?);
+        Some(Blob { provider: PROVIDER, model: model.clone(), value: value.into() })
+    }
 }
 
 /// Why an answer ended: <https://ai.google.dev/api/generate-content#FinishReason>.

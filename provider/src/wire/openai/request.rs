@@ -72,7 +72,9 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         let mut parts: Vec<&Part> = message.parts.iter().collect();
         // Results follow their calls directly; what the person adds comes after them.
         parts.sort_by_key(|part| message.role == Role::User && !matches!(part, Part::Result(_)));
-        input.extend(parts.into_iter().filter_map(|part| item(message.role, part, &ids)));
+        input.extend(
+            parts.into_iter().filter_map(|part| item(message.role, part, &ids, request.model)),
+        );
         // Thoughts that led to nothing: "provided without its required following item".
         if message.role == Role::Model {
             while input.pop_if(|item| matches!(item, Item::Blob(_))).is_some() {}
@@ -98,7 +100,7 @@ fn reasons(model: &str) -> bool {
     !NOT_REASONING.iter().any(|start| base.starts_with(start))
 }
 
-fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>) -> Option<Item<'a>> {
+fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Item<'a>> {
     match part {
         Part::Text { text, .. } if text.is_empty() => None,
         Part::Text { text, blob } => Some(match role {
@@ -110,7 +112,7 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>) -> Option<Item<'a>> {
             Role::Model => Item::Message {
                 role: "assistant",
                 content: vec![Content::OutputText { text }],
-                phase: own(blob.as_ref()).and_then(|members| members.get(super::PHASE)),
+                phase: own(blob.as_ref(), model).and_then(|members| members.get(super::PHASE)),
             },
         }),
         Part::Call(call) => Some(Item::FunctionCall {
@@ -125,10 +127,14 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>) -> Option<Item<'a>> {
         Part::Result(result) => {
             Some(Item::FunctionCallOutput { call_id: ids.get(&result.id), output: &result.content })
         }
-        Part::Blob(blob) => (blob.provider == Provider::OpenAi).then_some(Item::Blob(&blob.value)),
+        Part::Blob(blob) => is_own(blob, model).then_some(Item::Blob(&blob.value)),
     }
 }
 
-fn own(blob: Option<&Blob>) -> Option<&Map<String, Value>> {
-    blob.filter(|blob| blob.provider == Provider::OpenAi)?.value.as_object()
+fn is_own(blob: &Blob, model: &str) -> bool {
+    blob.is_for(Provider::OpenAi, model)
+}
+
+fn own<'a>(blob: Option<&'a Blob>, model: &str) -> Option<&'a Map<String, Value>> {
+    blob.filter(|blob| is_own(blob, model))?.value.as_object()
 }

@@ -125,13 +125,14 @@ struct Slot {
 /// The answer so far.
 pub(in crate::wire) struct Stream {
     ids: Ids,
+    model: String,
     slots: BTreeMap<u64, Slot>,
     end: Option<Response>,
 }
 
 impl Stream {
-    pub(in crate::wire) fn new(ids: Ids) -> Self {
-        Self { ids, slots: BTreeMap::new(), end: None }
+    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
+        Self { ids, model, slots: BTreeMap::new(), end: None }
     }
 
     fn add(&mut self, index: u64, item: &Item, tell: Tell<'_>) -> Result<(), Failure> {
@@ -238,7 +239,7 @@ impl Reading for Stream {
     }
 
     fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
-        let Self { mut ids, slots, end } = *self;
+        let Self { mut ids, model, slots, end } = *self;
         let end = end.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         let reason = end.incomplete_details.and_then(|details| details.reason);
         let is_incomplete = reason.is_some() || end.status.as_deref() == Some("incomplete");
@@ -250,7 +251,7 @@ impl Reading for Stream {
         let mut parts = Vec::new();
         for (index, slot) in slots {
             match slot.done {
-                Some(item) => take(item, &mut ids, &mut parts, &mut stop),
+                Some(item) => take(item, &mut ids, &model, &mut parts, &mut stop),
                 None if !is_incomplete => {
                     return Err(malformed(PROVIDER, format!("item {index} was never done")));
                 }
@@ -268,15 +269,15 @@ impl Reading for Stream {
 }
 
 /// An item that is done, as parts of the answer.
-fn take(item: Item, ids: &mut Ids, parts: &mut Vec<Part>, stop: &mut Stop) {
+fn take(item: Item, ids: &mut Ids, model: &str, parts: &mut Vec<Part>, stop: &mut Stop) {
+    let blob = |value| Blob { provider: PROVIDER, model: model.to_owned(), value };
     match item {
         Item::Message { content, phase } => {
             for piece in content {
                 match piece {
                     Content::OutputText { text } if !text.is_empty() => {
-                        let blob = phase.as_ref().filter(|phase| !phase.is_null()).map(|phase| {
-                            Blob { provider: PROVIDER, value: json!({ super::PHASE: phase }) }
-                        });
+                        let phase = phase.as_ref().filter(|phase| !phase.is_null());
+                        let blob = phase.map(|phase| blob(json!({ super::PHASE: phase })));
                         parts.push(Part::Text { text, blob });
                     }
                     Content::Refusal { refusal } => *stop = Stop::Refused(refusal),
@@ -305,7 +306,7 @@ fn take(item: Item, ids: &mut Ids, parts: &mut Vec<Part>, stop: &mut Stop) {
                     value[name] = member;
                 }
             }
-            parts.push(Part::Blob(Blob { provider: PROVIDER, value }));
+            parts.push(Part::Blob(blob(value)));
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Message, Part, Provider, Request, Role};
+use crate::{Blob, Message, Part, Provider, Request, Role};
 
 /// What stands between texts that become one.
 const BETWEEN: &str = "\n\n";
@@ -92,9 +92,10 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
     };
     let turn = request.messages.iter().rposition(asked).unwrap_or_default();
     for (index, message) in request.messages.iter().enumerate() {
+        let model = (index > turn).then_some(request.model);
         match message.role {
             Role::User => user(message, &ids, &mut messages),
-            Role::Model => messages.extend(assistant(message, &ids, index > turn)),
+            Role::Model => messages.extend(assistant(message, &ids, model)),
         }
     }
     let body = Body {
@@ -122,7 +123,9 @@ fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>
     }
 }
 
-fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, is_thinking: bool) -> Option<Sent<'a>> {
+/// With the thoughts of `model`, where its turn is not over.
+fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -> Option<Sent<'a>> {
+    let is_own = |blob: &Blob| model.is_some_and(|model| blob.is_for(Provider::OpenAiChat, model));
     let mut tool_calls = Vec::new();
     let mut thoughts = Map::new();
     for part in &message.parts {
@@ -135,7 +138,7 @@ fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, is_thinking: bool) -> 
                     arguments: Object::of_arguments(&call.arguments),
                 },
             }),
-            Part::Blob(blob) if is_thinking && blob.provider == Provider::OpenAiChat => {
+            Part::Blob(blob) if is_own(blob) => {
                 thoughts.extend(blob.value.as_object().cloned().unwrap_or_default());
             }
             _ => {}

@@ -61,6 +61,7 @@ struct Details {
 /// The answer so far.
 pub(in crate::wire) struct Stream {
     ids: Ids,
+    model: String,
     text: String,
     refusal: String,
     /// What the model thought, and the name under which it came.
@@ -71,9 +72,10 @@ pub(in crate::wire) struct Stream {
 }
 
 impl Stream {
-    pub(in crate::wire) fn new(ids: Ids) -> Self {
+    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
         Self {
             ids,
+            model,
             text: String::new(),
             refusal: String::new(),
             thoughts: None,
@@ -166,14 +168,15 @@ impl Reading for Stream {
     }
 
     fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
-        let Self { mut ids, text, refusal, thoughts, calls, stop, usage } = *self;
+        let Self { mut ids, model, text, refusal, thoughts, calls, stop, usage } = *self;
         let mut stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         if !refusal.is_empty() {
             stop = Stop::Refused(refusal);
         }
         let mut parts = Vec::new();
         if let Some((name, thoughts)) = thoughts.filter(|_| !calls.is_empty()) {
-            parts.push(Part::Blob(Blob { provider: PROVIDER, value: json!({ name: thoughts }) }));
+            let value = json!({ name: thoughts });
+            parts.push(Part::Blob(Blob { provider: PROVIDER, model, value }));
         }
         if !text.is_empty() {
             parts.push(Part::text(text));
