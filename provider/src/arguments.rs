@@ -2,96 +2,138 @@
 //!
 //! Strict mode makes every optional property a required nullable one, so a model says null
 //! for what it would leave out. The tool must not see those nulls; its own it must.
+//!
+//! The text is cut and not written anew: a tree of values would lose the digits of numbers, and
+//! has a greatest depth and a greatest number.
+
+mod places;
+
+use std::collections::HashSet;
+use std::ops::Range;
 
 use ikigai_protocol::ToolSchema;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::translate::reference::{
-    accepts_type, is_widened, leaves, listed_alone, required, type_of,
-};
+use self::places::{Member, elements, kind, members};
+use crate::translate::reference::{accepts_type, is_widened, leaves, listed_alone, required};
 use crate::translate::{dialect, strict};
 
-/// Removes exactly the nulls that strict mode introduced, at every depth, and nothing where
-/// the schema was sent with `strict: false`.
+/// How deep in arguments nulls are looked for. Each level is read once more than the one around
+/// it; nobody nests this deep, and a model that does must not hold up the host.
+const MAX_DEPTH: usize = 1000;
+
+/// Removes exactly the nulls that strict mode introduced, at every depth up to 1000, and nothing
+/// where the schema was sent with `strict: false`. Nothing is returned where nothing is to be
+/// removed, as from what is no JSON; what is not removed stays byte for byte.
 ///
 /// For the providers for which [`crate::Provider::is_strict`] holds. An argument whose schema
 /// accepts null keeps it. Arguments that do not fit the schema are kept as far as they do not:
 /// it is the tool that refuses them.
 #[must_use]
-pub fn strip_nulls(schema: &ToolSchema, arguments: Value) -> Value {
-    let Ok(modern) = dialect::modern(&schema.parameters) else { return arguments };
-    if strict::strict(&modern.schema).is_err() {
-        return arguments;
+pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
+    let modern = dialect::modern(&schema.parameters).ok()?;
+    strict::strict(&modern.schema).ok()?;
+    let value: &RawValue = serde_json::from_str(arguments).ok()?;
+    let cuts = cuts(&modern.schema, arguments, value);
+    let (mut kept, mut end) = (String::new(), 0);
+    for cut in &cuts {
+        kept.push_str(&arguments[end..cut.start]);
+        end = cut.end;
     }
-    let root = &modern.schema;
-    strip(root, root, arguments)
+    kept.push_str(&arguments[end..]);
+    (!cuts.is_empty()).then_some(kept)
 }
 
-fn strip(root: &Value, schema: &Value, value: Value) -> Value {
-    let candidates = leaves(root, schema).schemas;
-    let Some(leaf) = choose(root, &candidates, &value) else { return value };
-    match value {
-        Value::Object(members) => Value::Object(strip_members(root, leaf, members)),
-        Value::Array(elements) => match leaf.get("items") {
-            Some(items) => {
-                elements.into_iter().map(|element| strip(root, items, element)).collect()
+/// What is to be removed from the text that a value was read from, in its order.
+fn cuts(root: &Value, text: &str, value: &RawValue) -> Vec<Range<usize>> {
+    let mut cuts = Vec::new();
+    // Not by recursion, which would need a stack as deep as the arguments.
+    let mut open = vec![(root, value, 0)];
+    while let Some((schema, place, depth)) = open.pop() {
+        let mut enter = |schema, place| {
+            if depth < MAX_DEPTH {
+                open.push((schema, place, depth + 1));
             }
-            None => Value::Array(elements),
-        },
-        scalar => scalar,
-    }
-}
-
-fn strip_members(
-    root: &Value,
-    leaf: &Map<String, Value>,
-    members: Map<String, Value>,
-) -> Map<String, Value> {
-    let properties = leaf.get("properties").and_then(Value::as_object);
-    let mut kept = Map::new();
-    for (name, member) in members {
-        let value = match properties.and_then(|all| all.get(&name)) {
-            Some(property) if member.is_null() && is_widened(root, leaf, &name, property) => {
-                continue;
-            }
-            Some(property) => strip(root, property, member),
-            None => member,
         };
-        kept.insert(name, value);
+        match kind(place) {
+            "object" => {
+                let members = members(place);
+                let Some(leaf) = choose(root, schema, &members) else { continue };
+                let mut is_null = Vec::new();
+                for member in &members {
+                    let property = property(leaf, member);
+                    is_null.push(property.is_some_and(|property| {
+                        member.is_null() && is_widened(root, leaf, &member.name, property)
+                    }));
+                    if let Some(property) = property {
+                        enter(property, member.value);
+                    }
+                }
+                cuts.extend(places::cuts(text, &members, &is_null));
+            }
+            "array" => {
+                let leaf = of_type(root, schema, "array").next();
+                if let Some(items) = leaf.and_then(|leaf| leaf.get("items")) {
+                    elements(place).into_iter().for_each(|element| enter(items, element));
+                }
+            }
+            _ => {}
+        }
     }
-    kept
+    cuts.sort_by_key(|cut| cut.start);
+    cuts
+}
+
+fn of_type<'a>(
+    root: &'a Value,
+    schema: &'a Value,
+    name: &'static str,
+) -> impl Iterator<Item = &'a Map<String, Value>> {
+    leaves(root, schema).schemas.into_iter().filter(move |leaf| accepts_type(leaf, name))
 }
 
 /// The alternative that the model meant. Strict mode makes it give every property, so an exact
 /// match decides; servers that do not enforce strict mode leave some out.
 fn choose<'a>(
-    root: &Value,
-    candidates: &[&'a Map<String, Value>],
-    value: &Value,
+    root: &'a Value,
+    schema: &'a Value,
+    members: &[Member<'_>],
 ) -> Option<&'a Map<String, Value>> {
-    let of_type: Vec<_> =
-        candidates.iter().copied().filter(|leaf| accepts_type(leaf, type_of(value))).collect();
-    let (Value::Object(members), true) = (value, of_type.len() > 1) else {
-        // Strict mode lets no two alternatives of another type differ in their nulls.
+    let of_type: Vec<_> = of_type(root, schema, "object").collect();
+    // Strict mode lets no two alternatives of another type differ in their nulls.
+    if of_type.len() <= 1 {
         return of_type.into_iter().next();
+    }
+    let names: HashSet<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    let fitting: Vec<_> =
+        of_type.into_iter().filter(|leaf| fits(root, leaf, members, &names)).collect();
+    let is_complete = |leaf: &&&Map<String, Value>| {
+        properties(leaf).is_none_or(|all| all.keys().all(|name| names.contains(name.as_str())))
     };
-    let fitting: Vec<_> = of_type.into_iter().filter(|leaf| fits(root, leaf, members)).collect();
-    let is_complete = |leaf: &&&Map<String, Value>| properties(leaf).count() == members.len();
     fitting.iter().find(is_complete).or_else(|| fitting.first()).copied()
 }
 
 /// Whether every member is declared, and none contradicts the values that its schema lists.
-fn fits(root: &Value, leaf: &Map<String, Value>, members: &Map<String, Value>) -> bool {
-    let declared = |name: &str| properties(leaf).find(|(known, _)| *known == name);
-    members.iter().all(|(name, member)| match declared(name) {
+fn fits(
+    root: &Value,
+    leaf: &Map<String, Value>,
+    members: &[Member<'_>],
+    names: &HashSet<&str>,
+) -> bool {
+    members.iter().all(|member| match property(leaf, member) {
         None => false,
-        Some((_, property)) => {
-            listed_alone(root, property).is_none_or(|values| values.contains(&member))
-                || (member.is_null() && is_widened(root, leaf, name, property))
+        Some(property) => {
+            listed_alone(root, property).is_none_or(|values| member.is_one_of(&values))
+                || (member.is_null() && is_widened(root, leaf, &member.name, property))
         }
-    }) && required(leaf).all(|name| members.contains_key(name))
+    }) && required(leaf).all(|name| names.contains(name))
 }
 
-fn properties(leaf: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    leaf.get("properties").and_then(Value::as_object).into_iter().flatten()
+fn property<'a>(leaf: &'a Map<String, Value>, member: &Member<'_>) -> Option<&'a Value> {
+    properties(leaf)?.get(member.name.as_str())
+}
+
+fn properties(leaf: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    leaf.get("properties").and_then(Value::as_object)
 }

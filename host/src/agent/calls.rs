@@ -173,9 +173,6 @@ impl Session {
         let written = || Bytes::copy_from_slice(call.arguments.as_bytes());
         let is_strict = self.model.as_ref().is_some_and(|it| it.client.provider().is_strict());
         let (true, Some(tool)) = (is_strict, snapshot.get(&call.name)) else { return written() };
-        match serde_json::from_str(&call.arguments) {
-            Ok(value) => strip_nulls(&tool.schema, value).to_string().into(),
-            Err(_) => written(),
-        }
+        strip_nulls(&tool.schema, &call.arguments).map_or_else(written, Bytes::from)
     }
 }

@@ -1,0 +1,93 @@
+//! Where in a text of JSON the members and elements of a value are, and what to cut so that some
+//! of the members are gone and JSON is left.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A member of an object.
+pub(super) struct Member<'a> {
+    /// As it is meant, without the escapes that it may have been written with.
+    pub(super) name: String,
+    pub(super) value: &'a RawValue,
+    written: &'a RawValue,
+}
+
+impl Member<'_> {
+    pub(super) fn is_null(&self) -> bool {
+        self.value.get() == "null"
+    }
+
+    pub(super) fn is_one_of(&self, values: &[&Value]) -> bool {
+        let value = serde_json::from_str(self.value.get());
+        value.is_ok_and(|value: Value| values.contains(&&value))
+    }
+}
+
+/// The type of a value; a number is one whatever it is.
+pub(super) fn kind(value: &RawValue) -> &'static str {
+    match value.get().as_bytes().first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ => "number",
+    }
+}
+
+/// The members of an object, in their order; of a value that is none, nothing.
+pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
+    struct Object;
+    impl<'de> Visitor<'de> for Object {
+        type Value = Vec<Member<'de>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while let Some((written, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                // Half of a surrogate pair is no text, and no property is called so.
+                let name = serde_json::from_str(written.get());
+                let name = name.unwrap_or_else(|_| written.get().to_owned());
+                members.push(Member { name, value, written });
+            }
+            Ok(members)
+        }
+    }
+    serde_json::Deserializer::from_str(object.get()).deserialize_map(Object).unwrap_or_default()
+}
+
+/// The elements of an array, in their order; of a value that is none, nothing.
+pub(super) fn elements(array: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(array.get()).unwrap_or_default()
+}
+
+/// Where a piece of a text begins in it.
+fn offset(text: &str, piece: &str) -> usize {
+    piece.as_ptr().addr() - text.as_ptr().addr()
+}
+
+/// What of the text goes with some members of an object in it, and with one comma for each: the
+/// one before it, or where no member before it stays, the one after it.
+pub(super) fn cuts(text: &str, members: &[Member<'_>], is_cut: &[bool]) -> Vec<Range<usize>> {
+    let begin = |member: &Member<'_>| offset(text, member.written.get());
+    let end = |member: &Member<'_>| offset(text, member.value.get()) + member.value.get().len();
+    let mut cuts = Vec::new();
+    let mut has_kept = false;
+    for (at, member) in members.iter().enumerate() {
+        if !is_cut[at] {
+            has_kept = true;
+        } else if let (true, Some(before)) = (has_kept, at.checked_sub(1)) {
+            cuts.push(end(&members[before])..end(member));
+        } else {
+            cuts.push(begin(member)..members.get(at + 1).map_or(end(member), begin));
+        }
+    }
+    cuts
+}
