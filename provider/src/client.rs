@@ -37,8 +37,8 @@ pub struct Endpoint {
     pub connect_timeout: Duration,
     /// How long nothing may come once it is made, before the answer begins and within it.
     pub silence: Duration,
-    /// How long to wait before the second attempt, where the server does not say. Each further
-    /// wait is twice as long, up to 8 seconds, and each varies by a quarter.
+    /// How long to wait before the second attempt, where the server does not ask for more. Each
+    /// further wait is twice as long, up to 8 seconds, and each varies by a quarter.
     pub first_wait: Duration,
 }
 

@@ -13,19 +13,18 @@ const MAX_ASKED: Duration = Duration::from_secs(60);
 /// The longest wait of our own.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// How long to wait after this attempt, counted from 1; nothing where no other follows.
+/// How long to wait after this attempt, counted from 1; nothing where no other follows. A server
+/// that asks for less than we wait by ourselves, as with a date that is over, is spared all the
+/// same: it has just failed.
 pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
     if attempt > failure.retries() {
         return None;
     }
-    match failure.retry_after {
-        Some(asked) => (asked <= MAX_ASKED).then_some(asked),
-        None => {
-            let doubled = first.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_WAIT);
-            // Clients that failed together would otherwise come back together.
-            Some(doubled.mul_f64(0.75 + 0.5 * fastrand::f64()))
-        }
-    }
+    let asked = failure.retry_after.unwrap_or_default();
+    let doubled = first.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_WAIT);
+    // Clients that failed together would otherwise come back together.
+    let own = doubled.mul_f64(0.75 + 0.5 * fastrand::f64());
+    (asked <= MAX_ASKED).then_some(asked.max(own))
 }
 
 /// How long a server asks to wait: <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>,
@@ -92,13 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_waited_for_as_it_asks_up_to_a_minute() {
+    fn a_server_is_waited_for_as_it_asks_up_to_a_minute_and_no_shorter_than_without() {
         let asks = |seconds| Failure {
             retry_after: Some(Duration::from_secs(seconds)),
             ..Failure::new(Provider::OpenAi, FailureKind::RateLimited)
         };
         let first = Duration::from_millis(1);
-        assert_eq!(wait(&asks(0), 1, first), Some(Duration::ZERO));
+        for (attempt, middle) in [(1, 1000), (2, 2000), (3, 4000), (4, 8000)] {
+            let own = wait(&asks(0), attempt, Duration::from_secs(1)).expect("another attempt");
+            assert!(own.as_millis() >= middle * 3 / 4, "{attempt}: {own:?}");
+        }
+        assert!(wait(&asks(1), 4, Duration::from_secs(1)) > Some(Duration::from_secs(5)));
         assert_eq!(wait(&asks(60), 1, first), Some(Duration::from_secs(60)));
         assert_eq!(wait(&asks(61), 1, first), None);
         assert_eq!(asks(61).hint().as_deref(), Some("try again in 61 s"));
