@@ -247,3 +247,22 @@ fn two_hundred_calls_at_once() {
         assert_eq!(found, numbers.clone().map(arguments).collect::<Vec<_>>(), "{provider}");
     }
 }
+
+#[test]
+fn a_chat_whose_content_comes_in_chunks() {
+    let content =
+        |content: serde_json::Value| json!({ "choices": [{ "delta": { "content": content } }] });
+    let thinking = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "hm" }] });
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let stream = events(&[
+        content(json!("")),
+        content(json!([thinking])),
+        content(json!([thinking, text("It "), { "type": "reference", "reference_ids": [1] }])),
+        content(json!([text("is "), text("so")])),
+        content(json!(".")),
+        json!({ "choices": [{ "delta": { "content": [] }, "finish_reason": "stop" }] }),
+    ]);
+    let (answer, told) = read(Provider::OpenAiChat, [stream.as_bytes()]);
+    assert_eq!(answer.expect("an answer").parts, [Part::text("It is so.")]);
+    assert_eq!(told, ["(thinks)", "It ", "is so", "."]);
+}

@@ -37,13 +37,34 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Delta {
-    content: Option<String>,
+    content: Option<Content>,
     refusal: Option<String>,
     tool_calls: Option<Vec<Fragment>>,
     /// DeepSeek, llama.cpp, older vLLM.
     reasoning_content: Option<String>,
     /// vLLM, Ollama, OpenRouter.
     reasoning: Option<String>,
+}
+
+/// A text, or the list that Mistral's reasoning models have for it:
+/// <https://docs.mistral.ai/capabilities/reasoning>.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Chunks(Vec<Chunk>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Chunk {
+    Text {
+        text: String,
+    },
+    /// What the model thinks, in chunks once more. Nothing asks for it back.
+    Thinking,
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -64,6 +85,8 @@ pub(in crate::wire) struct Stream {
     model: String,
     text: String,
     refusal: String,
+    /// That the model thinks was told of.
+    is_thinking: bool,
     /// What the model thought, and the name under which it came.
     thoughts: Option<(&'static str, String)>,
     calls: Calls,
@@ -78,6 +101,7 @@ impl Stream {
             model,
             text: String::new(),
             refusal: String::new(),
+            is_thinking: false,
             thoughts: None,
             calls: Calls::default(),
             stop: None,
@@ -87,9 +111,13 @@ impl Stream {
 
     fn grow(&mut self, delta: Delta, tell: Tell<'_>) -> Result<(), Failure> {
         let fragments = delta.tool_calls.unwrap_or_default();
-        let text = delta.content.filter(|text| !text.is_empty());
+        let (text, has_thought) = delta.content.map(Content::into_text).unwrap_or_default();
+        let text = Some(text).filter(|text| !text.is_empty());
         if self.stop.is_some() && (text.is_some() || !fragments.is_empty()) {
             return Err(malformed(PROVIDER, "the answer went on after its end"));
+        }
+        if has_thought {
+            self.tell_of_thinking(tell);
         }
         for (name, thought) in
             [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
@@ -111,18 +139,38 @@ impl Stream {
         Ok(())
     }
 
+    fn tell_of_thinking(&mut self, tell: Tell<'_>) {
+        if !std::mem::replace(&mut self.is_thinking, true) {
+            tell(Event::Thinking);
+        }
+    }
+
     /// Where both names come they say the same; the first one counts.
     fn think(&mut self, name: &'static str, thought: &str, tell: Tell<'_>) {
         if thought.is_empty() {
             return;
         }
-        let (known, thoughts) = self.thoughts.get_or_insert_with(|| {
-            tell(Event::Thinking);
-            (name, String::new())
-        });
+        self.tell_of_thinking(tell);
+        let (known, thoughts) = self.thoughts.get_or_insert_with(|| (name, String::new()));
         if *known == name {
             thoughts.push_str(thought);
         }
+    }
+}
+
+impl Content {
+    /// What is text of it, and whether there is a thought.
+    fn into_text(self) -> (String, bool) {
+        let chunks = match self {
+            Self::Text(text) => return (text, false),
+            Self::Chunks(chunks) => chunks,
+        };
+        let has_thought = chunks.iter().any(|chunk| matches!(chunk, Chunk::Thinking));
+        let texts = chunks.into_iter().filter_map(|chunk| match chunk {
+            Chunk::Text { text } => Some(text),
+            Chunk::Thinking | Chunk::Other => None,
+        });
+        (texts.collect(), has_thought)
     }
 }
 
@@ -154,9 +202,14 @@ impl Reading for Stream {
             };
             return Err(told.failure(PROVIDER, "", 200));
         }
+        // Older servers of vLLM have the members of the error in the event itself.
+        if incoming.choices.is_none()
+            && let Some(told) = Told::of(&from_json(PROVIDER, &event.data)?)
+        {
+            return Err(told.failure(PROVIDER, "", 200));
+        }
         self.usage = incoming.usage.or(self.usage);
-        let choices = incoming.choices.unwrap_or_default();
-        for choice in choices.into_iter().filter(|choice| choice.index == 0) {
+        for choice in incoming.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
                 self.grow(delta, tell)?;
             }
@@ -168,7 +221,7 @@ impl Reading for Stream {
     }
 
     fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
-        let Self { mut ids, model, text, refusal, thoughts, calls, stop, usage } = *self;
+        let Self { mut ids, model, text, refusal, thoughts, calls, stop, usage, .. } = *self;
         let mut stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         if !refusal.is_empty() {
             stop = Stop::Refused(refusal);

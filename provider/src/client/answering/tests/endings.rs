@@ -89,6 +89,12 @@ fn failures_within_the_stream() {
             FailureKind::Server { status: 200 },
         ),
         (
+            Provider::OpenAiChat,
+            json!({ "object": "error", "type": "BadRequestError", "param": null, "code": 400,
+                "message": "the maximum context length is 8 m" }),
+            FailureKind::TooLong,
+        ),
+        (
             Provider::Google,
             json!({ "error": { "code": 503, "message": "m", "status": "UNAVAILABLE" } }),
             FailureKind::Overloaded,
