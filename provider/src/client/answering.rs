@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::sse::{Rest, SseParser};
+use crate::sse::{Rest, SseEvent, SseParser};
 use crate::wire::refusal::Told;
 use crate::wire::{Flow, Reading, Tell};
 use crate::{Answer, Failure, FailureKind, Provider};
@@ -47,6 +47,9 @@ impl Answering {
             .map_err(|error| self.failure(FailureKind::Malformed).saying(error.to_string()))?;
         for event in events {
             self.has_events = true;
+            if let Some(told) = told(&event) {
+                return Err(told.failure(self.provider, "", 200));
+            }
             if self.reading.event(&event, tell)? == Flow::Done {
                 return Ok(Flow::Done);
             }
@@ -74,6 +77,13 @@ impl Answering {
     fn failure(&self, kind: FailureKind) -> Failure {
         Failure::new(self.provider, kind)
     }
+}
+
+/// The error that an event has which is called one. Some gateways leave out the members by which
+/// the events of a provider are told apart.
+fn told(event: &SseEvent) -> Option<Told> {
+    let data = (event.name == "error").then_some(&event.data)?;
+    Told::of(&serde_json::from_str(data).ok()?)
 }
 
 /// What is said of JSON that is no error: the answer of a server that streams none.

@@ -112,6 +112,30 @@ fn failures_within_the_stream() {
     }
 }
 
+#[test]
+fn events_that_are_called_errors() {
+    for provider in Provider::ALL {
+        for (data, expected) in [
+            (
+                json!({ "error": { "type": "overloaded_error", "message": "m" } }),
+                FailureKind::Overloaded,
+            ),
+            (
+                json!({ "type": "error", "code": "rate_limit_exceeded", "message": "m" }),
+                FailureKind::RateLimited,
+            ),
+            (json!({ "message": "m" }), FailureKind::Server { status: 200 }),
+        ] {
+            let stream = format!("event: error\ndata: {data}\n\n");
+            let failure = answer(provider, stream.as_bytes()).expect_err("a failure");
+            assert_eq!((failure.kind, failure.said.as_str()), (expected, "m"), "{provider}");
+        }
+        // One that has no error in it is an event like any other.
+        let whole = format!("event: error\n{}", events(&one_call(provider, "{}")));
+        assert_eq!(answer(provider, whole.as_bytes()).expect("an answer").parts.len(), 1);
+    }
+}
+
 /// Gemini and some gateways write it as it is, in a stream that had begun.
 #[test]
 fn failures_that_are_no_event() {
