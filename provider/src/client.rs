@@ -5,11 +5,12 @@
 
 mod address;
 mod answering;
+mod patience;
 mod retry;
 mod transport;
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,6 +20,7 @@ use url::Url;
 
 use self::address::Address;
 use self::answering::Answering;
+use self::patience::Patience;
 use self::transport::{Received, Transport};
 use crate::wire::{Flow, Tell, outgoing, reading};
 use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
@@ -35,7 +37,9 @@ pub struct Endpoint {
     pub key: Option<Key>,
     /// How long a connection may take to be made, through a proxy and with TLS.
     pub connect_timeout: Duration,
-    /// How long nothing may come once it is made, before the answer begins and within it.
+    /// How long nothing may come once it is made, before the answer begins and within it. Signs
+    /// of life alone, as comments in the stream or Anthropic's `ping`, keep it for six times as
+    /// long, counted from the last event that was more than that.
     pub silence: Duration,
     /// How long to wait before the second attempt, where the server does not ask for more. Each
     /// further wait is twice as long, up to 8 seconds, and each varies by a quarter.
@@ -171,11 +175,21 @@ impl Client {
             }
         };
         let mut answering = Answering::new(provider, reading(provider, sending.request));
-        while let Some(bytes) = self.transport.next(&mut response).await? {
-            if answering.feed(&bytes, tell)? == Flow::Done {
+        let mut patience = Patience::new(self.endpoint.silence, Instant::now());
+        loop {
+            let wait = patience.wait(Instant::now());
+            let bytes = match self.transport.next(&mut response, wait).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => break,
+                Err(_) if patience.has_answer() => break,
+                Err(failure) => return Err(failure),
+            };
+            let flow = answering.feed(&bytes, tell)?;
+            if flow == Flow::Done {
                 self.transport.finish(response);
                 break;
             }
+            patience.hear(flow, Instant::now());
         }
         answering.finish()
     }

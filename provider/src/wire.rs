@@ -33,11 +33,15 @@ pub(crate) struct Outgoing {
     pub(crate) body: Vec<u8>,
 }
 
-/// Whether an answer goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether an answer goes on; of several, the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
+    /// A sign of life, which is no piece of the answer. Read on.
+    Idle,
     /// Read on.
     More,
+    /// The answer is whole. What follows says at most what it cost, and may never come.
+    Whole,
     /// That was the terminal event.
     Done,
 }

@@ -35,7 +35,7 @@ impl Answering {
         }
     }
 
-    /// Takes in what came, in pieces of any size.
+    /// Takes in what came, in pieces of any size. What is no event is a sign of life.
     pub(super) fn feed(&mut self, bytes: &[u8], tell: Tell<'_>) -> Result<Flow, Failure> {
         self.read += bytes.len();
         if self.read > self.limit {
@@ -45,16 +45,18 @@ impl Answering {
             .parser
             .feed(bytes)
             .map_err(|error| self.failure(FailureKind::Malformed).saying(error.to_string()))?;
+        let mut flow = Flow::Idle;
         for event in events {
             self.has_events = true;
             if let Some(told) = told(&event) {
                 return Err(told.failure(self.provider, "", 200));
             }
-            if self.reading.event(&event, tell)? == Flow::Done {
-                return Ok(Flow::Done);
+            flow = flow.max(self.reading.event(&event, tell)?);
+            if flow == Flow::Done {
+                break;
             }
         }
-        Ok(Flow::More)
+        Ok(flow)
     }
 
     /// The answer, now that nothing more is read.

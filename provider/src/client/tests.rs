@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::patience::Wait;
 use super::*;
 use crate::{Message, Part, Role};
 
@@ -207,6 +208,36 @@ async fn a_refusal_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
+    let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+    for (provider, sign) in [(Provider::OpenAi, ": still here\n\n"), (Provider::Anthropic, ping)] {
+        let (listener, address) = listener().await;
+        let gone = tokio::spawn(async move {
+            // Nothing was shown, so that there is one more attempt.
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                stream.read_u8().await.expect("a request");
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+                let mut written = stream.write_all(head.as_bytes()).await;
+                while written.is_ok() {
+                    sleep(SHORT / 30).await;
+                    written = stream.write_all(sign.as_bytes()).await;
+                }
+            }
+        });
+        let endpoint = endpoint(&format!("http://{address}"));
+        let endpoint = Endpoint { silence: SHORT, provider, ..endpoint };
+        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let (failure, retries) = failure(&client).await;
+        // A machine that is busy may be silent for as long as that by itself.
+        let FailureKind::Silence(silence) = failure.kind else { panic!("{failure:?}") };
+        assert!(silence == SHORT || silence == SHORT * 6, "{silence:?}");
+        assert_eq!(retries, 1);
+        gone.await.expect("the client hung up twice");
+    }
+}
+
+#[tokio::test]
 async fn what_a_server_says_is_short_and_plain() {
     let message = format!("no \\u001b[31msk-very-secret\\u202e here\\n{}", "x".repeat(1000));
     let body = format!("{{\"error\":{{\"message\":\"{message}\"}}}}");
@@ -266,7 +297,8 @@ async fn a_connection_serves_the_next_request_although_its_response_ends_late() 
         Ok(Received::Document(_)) | Err(_) => panic!("no stream"),
     };
     let mut response = post().await;
-    assert_eq!(transport.next(&mut response).await.expect("bytes").as_deref(), Some(&b"last"[..]));
+    let read = transport.next(&mut response, Wait::of(Duration::from_secs(60))).await;
+    assert_eq!(read.expect("bytes").as_deref(), Some(&b"last"[..]));
     let finished = transport.finish(response);
     is_read.send(()).expect("a server");
     finished.await.expect("the end of the response");

@@ -22,6 +22,7 @@ use url::Url;
 
 use super::address::Address;
 use super::answering::{DOCUMENT, HTML};
+use super::patience::Wait;
 use super::{Endpoint, retry};
 use crate::wire::refusal::Told;
 use crate::{Failure, FailureKind, Key, Provider};
@@ -142,13 +143,22 @@ impl Transport {
     }
 
     /// The next bytes of a response; none at its end.
-    pub(super) async fn next(&self, response: &mut Response) -> Result<Option<Bytes>, Failure> {
-        match timeout(self.silence, response.chunk()).await {
+    pub(super) async fn next(
+        &self,
+        response: &mut Response,
+        wait: Wait,
+    ) -> Result<Option<Bytes>, Failure> {
+        let silence = || self.failure(FailureKind::Silence(wait.silence));
+        // What has come already would be taken however late it is.
+        if wait.left.is_zero() {
+            return Err(silence());
+        }
+        match timeout(wait.left, response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => {
                 Err(self.failure(FailureKind::Cut).saying(root(&error.without_url())))
             }
-            Err(_) => Err(self.failure(FailureKind::Silence(self.silence))),
+            Err(_) => Err(silence()),
         }
     }
 
@@ -187,7 +197,7 @@ impl Transport {
     /// Reads until there is enough of a document.
     async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
         while text.len() < MAX_DOCUMENT
-            && let Some(bytes) = self.next(response).await?
+            && let Some(bytes) = self.next(response, Wait::of(self.silence)).await?
         {
             text.extend_from_slice(&bytes);
         }

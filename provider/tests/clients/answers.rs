@@ -173,6 +173,16 @@ async fn a_stream_is_one_by_what_is_in_it() {
     }
 }
 
+/// Some servers keep the connection open after the last event, and write no `[DONE]`.
+#[tokio::test]
+async fn a_chat_that_says_why_it_ended_is_not_waited_for() {
+    let gate = Gate::closed();
+    let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let reply = Reply::answer().text("a").event(ended).ping().stall(&gate).without_end();
+    let asked = ask(Vendor::OpenAiChat, [reply]).await;
+    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("a", &Stop::Finished));
+}
+
 #[tokio::test]
 async fn an_answer_without_anything_is_an_answer() {
     for vendor in Vendor::ALL {

@@ -154,3 +154,20 @@ async fn no_stream_that_ends_within_a_response_is_an_answer() {
         no_cut_there_is_an_answer(Vendor::Google, client, places.into_iter()).await;
     }
 }
+
+/// Everything of a chat came before the reason why it ended.
+#[tokio::test]
+async fn a_chat_that_is_cut_after_its_reason_is_an_answer() {
+    for is_clean in [false, true] {
+        let server = server(Vendor::OpenAiChat, is_clean, whole);
+        let client = Arc::new(client(&server));
+        ask_cut(client.clone(), 1_000_000).await;
+        let body = whole().body(Vendor::OpenAiChat, &server.requests()[0]);
+        // The blank line is there that ends the event with the reason.
+        let needed = needed(Vendor::OpenAiChat, &body) + 2;
+        for at in [needed, needed + 1, body.len() - 20, body.len() - 1] {
+            let asked = ask_cut(client.clone(), at).await;
+            assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2), "{at}");
+        }
+    }
+}

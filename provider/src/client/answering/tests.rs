@@ -44,8 +44,8 @@ fn read<'a>(
     };
     for piece in pieces {
         match answering.feed(piece, &mut tell) {
-            Ok(Flow::More) => {}
             Ok(Flow::Done) => break,
+            Ok(_) => {}
             Err(failure) => return (Err(failure), told),
         }
     }

@@ -41,7 +41,8 @@ enum Incoming {
     Error {
         error: Value,
     },
-    /// `ping`, and what the documentation asks to expect: events that are added later.
+    Ping,
+    /// What the documentation asks to expect: events that are added later.
     #[serde(other)]
     Other,
 }
@@ -290,6 +291,7 @@ impl Reading for Stream {
             Incoming::Error { error } => {
                 return Err(Told::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
             }
+            Incoming::Ping => return Ok(Flow::Idle),
             Incoming::Other => {}
         }
         Ok(Flow::More)

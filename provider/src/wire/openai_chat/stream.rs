@@ -217,7 +217,7 @@ impl Reading for Stream {
                 self.stop = Some(stop(reason)?);
             }
         }
-        Ok(Flow::More)
+        Ok(if self.stop.is_some() { Flow::Whole } else { Flow::More })
     }
 
     fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {

@@ -122,7 +122,7 @@ fn more_than_the_limit() {
         let mut answering = answering(provider);
         answering.limit = 100;
         let mut tell = |_: Event<'_>| {};
-        assert_eq!(answering.feed(&[b':'; 100], &mut tell), Ok(Flow::More));
+        assert_eq!(answering.feed(&[b':'; 100], &mut tell), Ok(Flow::Idle));
         let failure = answering.feed(b":", &mut tell).expect_err("too large");
         assert_eq!(failure.kind, FailureKind::TooLarge { limit: 100 });
     }
