@@ -26,8 +26,6 @@ enum Incoming {
     Done { output_index: u64, item: Item },
     #[serde(rename = "response.output_text.delta")]
     Text { output_index: u64, delta: String },
-    #[serde(rename = "response.refusal.delta")]
-    Refusal { output_index: u64, delta: String },
     #[serde(rename = "response.function_call_arguments.delta")]
     Arguments { output_index: u64, delta: String },
     #[serde(rename = "response.function_call_arguments.done")]
@@ -117,7 +115,6 @@ struct Details {
 struct Slot {
     is_added: bool,
     text: String,
-    refusal: String,
     arguments: String,
     done: Option<Item>,
 }
@@ -208,9 +205,6 @@ impl Reading for Stream {
                 if !delta.is_empty() {
                     tell(Event::Text(&delta));
                 }
-            }
-            Incoming::Refusal { output_index, delta } => {
-                self.open(output_index)?.refusal.push_str(&delta);
             }
             Incoming::Arguments { output_index, delta } => {
                 self.open(output_index)?.arguments.push_str(&delta);
