@@ -198,12 +198,17 @@ impl Client {
     fn presentable(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
         if let FailureKind::UnknownModel { model } = &mut failure.kind {
             request.model.clone_into(model);
+            if let Some(version) = self.address.needless_version(self.endpoint.provider) {
+                let advice =
+                    format!("the address must be without `/{version}`, which every request adds");
+                let said = [advice, failure.said].into_iter().filter(|said| !said.is_empty());
+                failure.said = said.collect::<Vec<_>>().join("; ");
+            }
         }
         let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
         let mut secrets = vec![key];
         secrets.extend(self.transport.secrets());
-        let in_address = self.address.secrets();
-        secrets.extend(in_address.iter().map(String::as_str));
+        secrets.extend(self.address.secrets());
         failure.presentable(&secrets)
     }
 

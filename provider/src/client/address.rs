@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::Endpoint;
 use crate::wire::Outgoing;
@@ -21,6 +21,8 @@ const MIN_SECRET: usize = 16;
 pub(super) struct Address {
     base: Url,
     is_own: bool,
+    /// Every form in which a value of the query may come back.
+    secrets: Vec<String>,
 }
 
 impl fmt::Debug for Address {
@@ -63,7 +65,8 @@ impl Address {
             return failed("a user and a password have no place in it; set the key instead");
         }
         let is_own = base.as_str().trim_end_matches('/') == own;
-        Ok(Self { base, is_own })
+        let secrets = secrets(given, &base);
+        Ok(Self { base, is_own, secrets })
     }
 
     /// Whether it is the provider's own and not that of another server.
@@ -76,10 +79,21 @@ impl Address {
         &self.base
     }
 
-    /// What must be in no message: keys that some gateways want in the query.
-    pub(super) fn secrets(&self) -> Vec<String> {
-        let values = self.base.query_pairs().map(|(_, value)| value.into_owned());
-        values.filter(|value| value.len() >= MIN_SECRET).collect()
+    /// What must be in no message: keys that some gateways want in the query. None is within
+    /// one that comes after it.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(String::as_str)
+    }
+
+    /// The version at the end of the address of a provider whose addresses have none: a request
+    /// adds it once more.
+    pub(super) fn needless_version(&self, provider: Provider) -> Option<&str> {
+        let wants_none = matches!(provider, Provider::Anthropic | Provider::Google);
+        let last = self.base.path_segments()?.rfind(|segment| !segment.is_empty())?;
+        let is_version = last
+            .strip_prefix('v')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        Some(last).filter(|_| wants_none && is_version)
     }
 
     /// Its host and port, as they are shown.
@@ -106,6 +120,44 @@ impl Address {
         }
         url
     }
+}
+
+/// The values of a query that may be keys: as they were written, as they are sent, as they are
+/// meant, and as a server may write them that encodes them anew. The longest come first.
+fn secrets(given: &str, base: &Url) -> Vec<String> {
+    let values = |query: &str| -> Vec<String> {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(_, value)| value.to_owned()).collect()
+    };
+    let written = given.split_once('?').map_or("", |(_, rest)| rest);
+    let written = written.split_once('#').map_or(written, |(query, _)| query);
+    let mut secrets = values(written);
+    secrets.extend(values(base.query().unwrap_or_default()));
+    // A plus sign stands for a space in a form, and for itself elsewhere.
+    let literal = written.replace('+', "%2B");
+    for query in [written, &literal] {
+        for (_, value) in form_urlencoded::parse(query.as_bytes()) {
+            let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+            let percent = encoded.replace('+', "%20");
+            secrets.extend([percent.clone(), in_lower_case(&percent)]);
+            secrets.extend([in_lower_case(&encoded), encoded, value.into_owned()]);
+        }
+    }
+    secrets.retain(|secret| secret.len() >= MIN_SECRET);
+    secrets.sort_by_key(|secret| (std::cmp::Reverse(secret.len()), secret.clone()));
+    secrets.dedup();
+    secrets
+}
+
+/// With small letters in what is percent-encoded.
+fn in_lower_case(encoded: &str) -> String {
+    let mut pieces = encoded.split('%');
+    let mut lower = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at(piece.len().min(2));
+        lower.extend(["%", &digits.to_ascii_lowercase(), rest]);
+    }
+    lower
 }
 
 /// The headers of each request.
@@ -194,6 +246,52 @@ mod tests {
             Outgoing { path: vec!["m".into()], query: Some("alt=sse"), body: Vec::new() };
         let base = address(Provider::Google, Some("https://g.test/x/?v=1")).expect("an address");
         assert_eq!(base.join(&outgoing).as_str(), "https://g.test/x/m?v=1&alt=sse");
+    }
+
+    #[test]
+    fn a_value_of_the_query_is_a_secret_in_every_form() {
+        let of = |query: &str| -> Vec<String> {
+            let base = format!("https://g.test/v1?{query}");
+            let address = address(Provider::OpenAi, Some(&base)).expect("an address");
+            address.secrets().map(str::to_owned).collect()
+        };
+        let secrets = of("v=1&key=SECRET%2Fkey%2Bvalue%3D0123456789&api-version=2024-10-21#x=y");
+        let forms = ["SECRET%2Fkey%2Bvalue%3D0123456789", "SECRET%2fkey%2bvalue%3d0123456789"];
+        assert_eq!(secrets, [forms[0], forms[1], "SECRET/key+value=0123456789"]);
+        let secrets = of("key=a/b+c \"0123456789\"");
+        for form in [
+            "a/b+c \"0123456789\"",
+            "a/b+c%20%220123456789%22",
+            "a/b c \"0123456789\"",
+            "a%2Fb%2Bc%20%220123456789%22",
+            "a%2Fb%2Bc+%220123456789%22",
+            "a%2fb+c+%220123456789%22",
+        ] {
+            assert!(secrets.iter().any(|secret| secret == form), "{form}: {secrets:#?}");
+        }
+        assert!(secrets.is_sorted_by_key(|secret| std::cmp::Reverse(secret.len())), "{secrets:#?}");
+        assert_eq!(of("key=%61%61%61%61%61"), [""; 0]);
+    }
+
+    #[test]
+    fn a_version_at_the_end_is_needless_where_a_request_adds_one() {
+        let found = |provider, base: &str| {
+            let address = address(provider, Some(base)).expect("an address");
+            address.needless_version(provider).map(str::to_owned)
+        };
+        for (base, version) in [
+            ("https://a.test/v1", Some("v1")),
+            ("https://a.test/v1/", Some("v1")),
+            ("https://a.test/x/v1beta?key=v", Some("v1beta")),
+            ("https://a.test", None),
+            ("https://a.test/v1/x", None),
+            ("https://a.test/vertex", None),
+        ] {
+            for provider in [Provider::Anthropic, Provider::Google] {
+                assert_eq!(found(provider, base).as_deref(), version, "{base}");
+            }
+            assert_eq!(found(Provider::OpenAi, base), None, "{base}");
+        }
     }
 
     #[test]

@@ -167,6 +167,50 @@ async fn a_key_in_the_address_is_in_no_message() {
 }
 
 #[tokio::test]
+async fn a_key_in_the_address_is_shown_in_no_encoding() {
+    let query = "key=SECRET%2Fkey%2Bvalue%3D0123456789";
+    let body = format!("no route {query}, key=SECRET/key+value=0123456789");
+    let moved = format!("location: http://127.0.0.1:1/v1?{query}\r\n");
+    for (status, headers, said) in [
+        ("404 Not Found", "", "no route key=…, key=…"),
+        ("308 Permanent Redirect", &*moved, "moved to http://127.0.0.1:1/v1?key=…"),
+    ] {
+        let address = server(http(status, headers, &body)).await;
+        let endpoint = endpoint(&format!("http://{address}/v1?{query}"));
+        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let (failure, _) = failure(&client).await;
+        assert_eq!(failure.said, said);
+        assert!(!format!("{failure:?} {client:?}").contains("0123456789"), "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_with_a_version_that_is_added_once_more() {
+    for provider in [Provider::Anthropic, Provider::Google] {
+        let advice = "the address must be without `/v1`, which every request adds";
+        for (body, said) in [("", advice.to_owned()), ("nothing", format!("{advice}; nothing"))] {
+            let address = server(http("404 Not Found", "", body)).await;
+            let endpoint = Endpoint { provider, ..endpoint(&format!("http://{address}/v1/")) };
+            let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+            let (failure, _) = failure(&client).await;
+            assert_eq!(failure.kind, FailureKind::UnknownModel { model: "m".to_owned() });
+            assert_eq!(failure.said, said, "{provider}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_http() {
+    let address = server(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()).await;
+    let client =
+        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+    let (failure, retries) = failure(&client.expect("a client")).await;
+    assert_eq!((&failure.kind, retries), (&FailureKind::Malformed, 0), "{failure:?}");
+    assert!(failure.said.contains(&format!("{address} does not speak HTTP")), "{failure:?}");
+    assert!(failure.hint().expect("a hint").contains("OPENAI_BASE_URL"));
+}
+
+#[tokio::test]
 async fn a_host_without_a_proxy() {
     let address = server(http("401 Unauthorized", "", "{}")).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();

@@ -216,6 +216,9 @@ impl Transport {
             Some(proxy) if error.is_connect() => self
                 .failure(FailureKind::Proxy { proxy: proxy.shown.clone() })
                 .saying(timed_out.unwrap_or_else(|| root(error))),
+            _ if is_no_http(error) => self
+                .failure(FailureKind::Malformed)
+                .saying(format!("what answers at {host} does not speak HTTP: {}", root(error))),
             _ if error.is_timeout() => {
                 self.failure(FailureKind::ConnectTimeout(self.connect_timeout))
             }
@@ -299,6 +302,18 @@ fn tls() -> Result<ClientConfig, String> {
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// Whether what came could not be read as HTTP.
+fn is_no_http(error: &reqwest::Error) -> bool {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            return error.is_parse();
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// What went wrong with TLS, if it was that.
