@@ -182,7 +182,7 @@ impl Client {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
                 Err(_) if patience.has_answer() => break,
-                Err(failure) => return Err(failure),
+                Err(failure) => return Err(answering.broken_off(failure)),
             };
             let flow = answering.feed(&bytes, tell)?;
             if flow == Flow::Done {

@@ -61,23 +61,36 @@ impl Answering {
 
     /// The answer, now that nothing more is read.
     pub(super) fn finish(self) -> Result<Answer, Failure> {
-        let Self { provider, parser, reading, has_events, .. } = self;
-        let malformed = |said| Failure::new(provider, FailureKind::Malformed).saying(said);
-        let Rest { is_cut, strays } = parser.finish();
-        if strays.trim_ascii_start().starts_with('<') {
-            return Err(malformed(HTML));
-        }
-        // Gemini and some gateways write an error as it is, in the middle of a stream too.
-        let document: Option<Value> = serde_json::from_str(&strays).ok();
-        match document.as_ref().map(Told::of) {
-            Some(Some(told)) => Err(told.failure(provider, "", 200)),
-            Some(None) if !has_events => Err(malformed(DOCUMENT)),
-            _ => reading.finish(!is_cut && strays.is_empty()),
+        let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
+        self.reading.finish(ends_whole)
+    }
+
+    /// Why there is no answer, where reading failed: what the server said of it, if it did.
+    pub(super) fn broken_off(self, failure: Failure) -> Failure {
+        match read_rest(self.provider, self.parser.finish(), self.has_events) {
+            Err(told) => told,
+            Ok(_) => failure,
         }
     }
 
     fn failure(&self, kind: FailureKind) -> Failure {
         Failure::new(self.provider, kind)
+    }
+}
+
+/// Whether a stream ended after an event with nothing left over, or what it says that is no
+/// stream. Gemini and some gateways write an error as it is, in the middle of a stream too.
+fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, Failure> {
+    let malformed = |said| Failure::new(provider, FailureKind::Malformed).saying(said);
+    let Rest { is_cut, strays } = rest;
+    if strays.trim_ascii_start().starts_with('<') {
+        return Err(malformed(HTML));
+    }
+    let document: Option<Value> = serde_json::from_str(&strays).ok();
+    match document.as_ref().map(Told::of) {
+        Some(Some(told)) => Err(told.failure(provider, "", 200)),
+        Some(None) if !has_events => Err(malformed(DOCUMENT)),
+        _ => Ok(!is_cut && strays.is_empty()),
     }
 }
 

@@ -252,6 +252,25 @@ async fn a_refusal_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_cut_after_it_said_why() {
+    let error = r#"{"error":{"type":"authentication_error","message":"who"}}"#;
+    for (body, kind, said) in [
+        (format!(": here\n\n{error}"), FailureKind::Key, "who"),
+        (": here\n\n".to_owned(), FailureKind::Cut, ""),
+    ] {
+        let longer = body.len() + 1;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream";
+        let reply = format!("{head}\r\ncontent-length: {longer}\r\n\r\n{body}");
+        let address = server(reply.into_bytes()).await;
+        let endpoint = endpoint(&format!("http://{address}"));
+        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let (failure, _) = failure(&client).await;
+        assert_eq!(failure.kind, kind, "{failure:?}");
+        assert!(failure.said.contains(said), "{failure:?}");
+    }
+}
+
+#[tokio::test]
 async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
     let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
     for (provider, sign) in [(Provider::OpenAi, ": still here\n\n"), (Provider::Anthropic, ping)] {
