@@ -138,10 +138,12 @@ impl Completer for Finder {
     }
 
     fn poll_completion(&mut self) -> CompletionStatus {
+        // Asked first: the end of the walk changes the list, which is seen then.
+        let is_walking = self.files.is_walking();
         match self.seen {
             None => CompletionStatus::Idle,
             Some(seen) if self.files.found().0 != seen => CompletionStatus::Ready,
-            Some(_) if self.files.is_walking() => CompletionStatus::Pending,
+            Some(_) if is_walking => CompletionStatus::Pending,
             Some(_) => CompletionStatus::Idle,
         }
     }

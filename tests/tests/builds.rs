@@ -38,7 +38,7 @@ fn assert_backend(host: &Host, backend: &str, expected: &str, reason: &str) {
 fn the_component_is_taken_unless_a_flag_says_otherwise() {
     let host = twins(&printing(schema("twin"), Ending::Well), &schema("twin"));
     assert_backend(&host, "auto", "wasm", "components come first");
-    assert_backend(&host, "wasm", "wasm", "components come first");
+    assert_backend(&host, "wasm", "wasm", "--backend asks for it");
     assert_backend(&host, "native", "native", "--backend asks for it");
     // The component prints its schema, whatever it is asked.
     let answer = |backend: &str| {
