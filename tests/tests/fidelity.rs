@@ -8,6 +8,7 @@
 use std::process::Command;
 
 use ikigai_tests::fidelity::{self, Case, Made, cases, component, reference, run_all};
+use ikigai_tests::left_out;
 
 /// Ids, and why the shell of the component answers otherwise. Those that are wrong
 /// without saying so come first.
@@ -65,13 +66,17 @@ fn check(cases: &[Case], made: &[Made], excuses: &[(&str, &[&str])]) {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
 
-/// Whether the programs that the record comes from are here: GNU bash and GNU's tools.
+/// Whether the programs that the record comes from are here: GNU bash 5, coreutils and jq.
 fn has_gnu() -> bool {
     let says = |program: &str, words: &str| {
         let ran = Command::new(program).arg("--version").output();
         ran.is_ok_and(|ran| String::from_utf8_lossy(&ran.stdout).contains(words))
     };
     says("bash", "GNU bash, version 5") && says("sort", "GNU coreutils") && says("jq", "jq-")
+}
+
+fn gnu(what: &str) -> Option<()> {
+    if has_gnu() { Some(()) } else { left_out(what, "GNU bash 5, coreutils and jq") }
 }
 
 #[test]
@@ -81,23 +86,15 @@ fn the_component_answers_as_gnu_bash_did() {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn the_posix_shell_answers_the_same_where_the_command_is_posix() {
-    if !has_gnu() {
-        eprintln!("left out: the record is of GNU's tools, which are not all on this machine");
-        return;
-    }
+    let Some(()) = gnu("the shell of POSIX") else { return };
     let cases: Vec<Case> = cases().into_iter().filter(Case::is_posix).collect();
     check(&cases, &run_all(&cases, &|case, dir| reference("/bin/sh", case, dir)), &[]);
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn gnu_bash_answers_as_it_did() {
-    if !has_gnu() {
-        eprintln!("left out: GNU bash 5, coreutils and jq are not all on this machine");
-        return;
-    }
+    let Some(()) = gnu("GNU bash") else { return };
     let cases = cases();
     check(&cases, &run_all(&cases, &|case, dir| reference("bash", case, dir)), &[]);
 }

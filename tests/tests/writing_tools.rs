@@ -1,14 +1,13 @@
 //! The tools of docs/writing-tools.md: the page shows the very files of
 //! `tests/examples`, and each of them does through the host what the page says.
 
-use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
-use ikigai_tests::places;
+use ikigai_tests::{left_out, places};
 use serde_json::{Value, json};
 
 /// Files of the examples that the page has no place for.
@@ -80,7 +79,7 @@ impl Example {
     fn native(name: &'static str, file: &str, interpreter: &str) -> Option<Self> {
         let found = Command::new(interpreter).args(["-c", ""]).output();
         if !found.is_ok_and(|output| output.status.success()) {
-            return skipped(file, interpreter);
+            return left_out(file, interpreter);
         }
         Some(Self::install(Host::new(), name, &examples().join(file)))
     }
@@ -90,7 +89,7 @@ impl Example {
     fn component(name: &'static str, file: &str, language: &str) -> Option<Self> {
         let file = places::built_examples().join(file);
         if !file.is_file() {
-            return skipped(&file.display().to_string(), language);
+            return left_out(&file.display().to_string(), language);
         }
         Some(Self::install(Host::new().with_shared_cache(), name, &file))
     }
@@ -133,16 +132,6 @@ impl Example {
         assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
         assert!(answer["error"].is_string(), "{answer}");
     }
-}
-
-/// Nothing is left out in CI.
-fn skipped<T>(what: &str, missing: &str) -> Option<T> {
-    assert!(env::var_os("CI").is_none(), "`{what}` cannot be tested: {missing} is missing");
-    #[expect(clippy::print_stderr, reason = "the only way to say that a test did nothing")]
-    {
-        eprintln!("skipped: `{what}` needs {missing}, or `cargo xtask test` to build it");
-    }
-    None
 }
 
 #[test]
@@ -248,7 +237,7 @@ fn the_javascript_component() {
 fn the_first_compilation_is_shown_and_happens_once() {
     let file = places::built_examples().join("rust-component/text-count.wasm");
     if !file.is_file() {
-        return skipped("text-count.wasm", "wasm32-wasip2").unwrap_or_default();
+        return left_out("text-count.wasm", "wasm32-wasip2").unwrap_or_default();
     }
     let tool = Example::install(Host::new(), "text_count", &file);
     let call = ["tool", "call", "text_count", r#"{"text":""}"#];
