@@ -156,8 +156,11 @@ impl Config {
                     return Err(file.unknown(&place, key, PROVIDER_KEYS));
                 };
                 let setting = setting(file, key, Kind::Text, item, None)?;
-                provider::check(key, &setting.value)
-                    .map_err(|what| file.fail(&item.span(), what))?;
+                provider::check(key, &setting.value).map_err(|what| {
+                    let error = file.fail(&item.span(), what);
+                    // What is no address may hold a password all the same.
+                    if *key == "base_url" { error.without_excerpt() } else { error }
+                })?;
                 self.providers.insert((provider, key), setting);
             }
         }

@@ -60,6 +60,24 @@ impl Endpoint {
             first_wait: Duration::from_millis(500),
         }
     }
+
+    /// Where requests go, as it may be shown: without user, password and query.
+    #[must_use]
+    pub fn shown_base_url(&self) -> String {
+        match &self.base_url {
+            Some(address) => address::shown(address),
+            None => self.provider.own_base_url().to_owned(),
+        }
+    }
+
+    /// Whether requests can go there, as far as the address says.
+    ///
+    /// # Errors
+    ///
+    /// [`FailureKind::Address`]
+    pub fn check_address(&self) -> Result<(), Failure> {
+        Address::of(self).map(drop)
+    }
 }
 
 impl fmt::Debug for Endpoint {

@@ -164,7 +164,7 @@ pub enum FailureKind {
         provider: crate::Provider,
     },
     /// 401.
-    #[error("the provider does not know the API key")]
+    #[error("the provider rejected the API key")]
     Key,
     /// 403.
     #[error("the provider does not allow this")]

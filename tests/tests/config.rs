@@ -31,11 +31,21 @@ fn pair(value: &str, from: impl Into<String>) -> (String, String) {
 }
 
 #[test]
+fn an_address_with_a_password_is_refused_and_not_shown() {
+    let (host, file) =
+        configured("[providers.anthropic]\nbase_url = \"http://me:secret@localhost:9\"");
+    let ran = host.run(["config", "show"]).expect_code(2);
+    assert!(ran.stderr().contains(&format!("{}:2:", file.display())), "{ran}");
+    assert!(ran.stderr().contains("a user and a password have no place in it"), "{ran}");
+    assert!(!ran.stderr().contains("secret"), "{ran}");
+}
+
+#[test]
 fn flags_are_above_variables_and_those_above_the_file() {
     let (host, file) = configured(
         "timeout = \"7s\"\nfuel = 1_000\nprofile = \"strict\"\naudit_arguments = true\n\
          model = \"any\"\nprovider = \"anthropic\"\n[providers.anthropic]\nmodel = \"mine\"\n\
-         base_url = \"http://me:secret@localhost:9?key=hidden\"\nkey_command = \"echo top-secret\"",
+         base_url = \"http://localhost:9?key=hidden\"\nkey_command = \"echo top-secret\"",
     );
     let host = host.env("IKIGAI_TIMEOUT", "8s").env("IKIGAI_FUEL", "2000");
     let line = |number: u32| format!("{}:{number}", file.display());
@@ -48,9 +58,14 @@ fn flags_are_above_variables_and_those_above_the_file() {
     assert_eq!(from(&found, "model"), pair("mine", line(8)));
     assert_eq!(from(&found, "provider"), pair("anthropic", line(6)));
     assert_eq!(from(&found, "backend"), pair("auto", "default"));
-    assert_eq!(from(&found, "providers.anthropic.base_url"), pair("http://localhost:9/", line(9)));
+    assert_eq!(
+        from(&found, "providers.anthropic.base_url"),
+        pair("http://localhost:9/?…", line(9))
+    );
     assert_eq!(from(&found, "providers.anthropic.key"), pair("(by a command)", line(10)));
     assert_eq!(from(&found, "providers.openai.key"), pair("–", "default"));
+    let own = pair("https://api.openai.com/v1", "default");
+    assert_eq!(from(&found, "providers.openai.base_url"), own);
 
     let found = shown(&host, &["--provider", "google", "--model", "g"]);
     assert_eq!(from(&found, "provider"), pair("google", "--provider"));

@@ -349,7 +349,8 @@ fn a_user_tool_takes_the_place_of_a_system_tool_and_gets_nothing_from_it() {
     assert_eq!(names(&ran), ["file_write"], "{ran}");
     assert_eq!(entry(&ran.json(), "file_write")["source"], "user", "{ran}");
     assert!(
-        reason(&ran.json(), "file-write.wasm").contains("a user tool of the same name"),
+        reason(&ran.json(), "file-write.wasm")
+            .contains("user-tools/mine.wasm` of its name takes its place"),
         "{ran}"
     );
     let shown = host.run(["tool", "show", "file_write", "--json"]).expect_code(0).json();

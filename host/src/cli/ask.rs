@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print};
+use super::{cancelled_by_signals, list, print, say};
 use crate::agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use crate::host::Host;
 use crate::registry::{Depth, Snapshot};
@@ -136,7 +136,11 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
     Err(match &turn.end {
         End::Answered => return Ok(ExitCode::SUCCESS),
-        End::Interrupted => return Ok(ExitCode::from(super::INTERRUPTED)),
+        End::Interrupted => {
+            // What the terminal shows of Ctrl-C has no end of its line.
+            say("\ninterrupted\n");
+            return Ok(ExitCode::from(super::INTERRUPTED));
+        }
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let error = CliError::failed(failure.clone());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use ikigai_provider::Provider;
+use ikigai_provider::{Endpoint, Provider};
 use serde_json::{Map, Value, json};
 
 use super::error::CliError;
@@ -76,9 +76,11 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
     let mut rows =
         vec![row("provider", provider), row("model", chosen.model), row("system", chosen.system)];
     for provider in Provider::ALL {
-        let (url, from) = config.base_url(provider, ENVIRONMENT);
-        let url = url.map(|url| without_secrets(&url));
-        rows.push(Row::new(format!("providers.{provider}.base_url"), url, from.to_string()));
+        let (base_url, from) = config.base_url(provider, ENVIRONMENT);
+        let from = if base_url.is_some() { from.to_string() } else { "default".to_owned() };
+        let endpoint = Endpoint { base_url, ..Endpoint::new(provider) };
+        let url = Some(endpoint.shown_base_url());
+        rows.push(Row::new(format!("providers.{provider}.base_url"), url, from));
         let key = config.key_source(provider, ENVIRONMENT);
         let value = match &key {
             Said::Variable(_) => Some("(set)".to_owned()),
@@ -91,19 +93,6 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         }
     }
     Ok(rows)
-}
-
-/// An address as it may be shown: what may be a secret in it is left out.
-fn without_secrets(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else { return "(no address)".to_owned() };
-    if !url.username().is_empty() || url.password().is_some() {
-        // Neither fails for an address that has a host.
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-    }
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
 }
 
 fn as_text(rows: &[Row]) -> String {

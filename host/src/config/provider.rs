@@ -159,10 +159,14 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         "connect_timeout" | "silence_timeout" => {
             limits::parse_timeout(value).map(drop).map_err(|what| format!("`{value}` {what}"))
         }
-        "base_url" => match url::Url::parse(value) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
-            _ => Err(format!("`{value}` is no address: `https://HOST/…` is expected")),
-        },
+        "base_url" => {
+            // What an address is depends on no provider.
+            let base_url = Some(value.to_owned());
+            let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
+            endpoint
+                .check_address()
+                .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.said))
+        }
         _ => Ok(()),
     }
 }

@@ -83,8 +83,10 @@ impl Scan {
                 add(&scan, &mut found, &mut snapshot, builds).await;
             }
             for (name, tool) in found {
+                let taking = tool.build.path.clone();
                 if let Some(hidden) = snapshot.tools.insert(name, tool) {
-                    let reason = "a user tool of the same name takes its place".to_owned();
+                    let taking = taking.display();
+                    let reason = format!("the user tool `{taking}` of its name takes its place");
                     let path = hidden.build.path.clone();
                     snapshot.skipped.push(Skipped { path, reason, failed: false });
                 }

@@ -90,6 +90,12 @@ impl FileError {
         self
     }
 
+    /// Without the line, which may hold a secret.
+    #[must_use]
+    pub(crate) fn without_excerpt(self) -> Self {
+        Self { excerpt: None, ..self }
+    }
+
     /// All of it on one line, for a log or an envelope.
     #[must_use]
     pub fn line(&self) -> String {

@@ -208,3 +208,15 @@ fn what_policy_forbids_a_model_cannot_command() {
         assert!(audit.contains("policy.toml:2"), "who decided is recorded: {audit}");
     }
 }
+
+#[test]
+fn a_document_that_is_short_enough_is_not_rewritten() {
+    let rig = Rig::new(Vendor::OpenAi, [command("/compact x 4k"), Reply::answer().text("I see.")]);
+    put(&rig, "x", "a few words\n");
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    assert_eq!(rig.server.requests().len(), 2, "nobody was asked to rewrite it");
+    assert_eq!(
+        envelopes(&ran.json())[0]["result"]["error"],
+        "`x` was not compacted: it has 3 tokens, and should have at most 4k"
+    );
+}

@@ -48,6 +48,14 @@ pub enum Refusal {
     /// The document has nothing in it.
     #[error("it is empty")]
     NothingThere,
+    /// The document has no more tokens than it should have.
+    #[error("it has {tokens} tokens, and should have at most {target}", tokens = thousands(*.tokens), target = thousands(*.target))]
+    ShortEnough {
+        /// Tokens of the document.
+        tokens: u64,
+        /// Tokens that were asked for.
+        target: u64,
+    },
     /// The model wrote nothing.
     #[error("the model's proposal is empty")]
     Empty,
@@ -96,6 +104,9 @@ impl Session {
         let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;
         if old.trim().is_empty() {
             return Err(refused(Refusal::NothingThere));
+        }
+        if let Some(target) = target.filter(|target| metadata.tokens <= *target) {
+            return Err(refused(Refusal::ShortEnough { tokens: metadata.tokens, target }));
         }
         let answer = self.rewritten(&path, old, target).await?;
         let new = accepted(old, answer).map_err(refused)?;
