@@ -5,6 +5,7 @@
 
 mod files;
 mod ranking;
+mod rules;
 mod word;
 
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl Finder {
     /// that there is. Nothing is walked before the first `@`.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, documents: Names) -> Self {
-        let files = Files::new(workspace.into());
+        let files = Files::new(workspace.into(), files::MOST);
         let ranking = Ranking::default();
         Self { commands, documents, files, ranking, seen: None, mention: None }
     }

@@ -1,24 +1,25 @@
 //! The files of the workspace, walked in a thread of their own.
 //!
-//! What `.gitignore` and its kin name, and what is hidden, is left out. Symbolic links
-//! are not followed.
+//! What `.gitignore` and its kin name, and what is hidden, is left out, as far as
+//! [`rules`](super::rules) lets them be read. Symbolic links are not followed.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ignore::{WalkBuilder, WalkState};
+use ignore::WalkState;
 
 use super::ranking::Name;
+use super::rules;
 
 /// A part of the list. Parts are never changed, so that matching needs no lock.
 type Chunk = Arc<[Name]>;
 
-/// How many files there may be; further ones are left out, so that a walk of a whole
-/// disk ends. About 200 bytes each.
-const MOST: usize = 500_000;
+/// How many files and directories there may be; further ones are left out, so that a walk of
+/// a whole disk ends. About 200 bytes each.
+pub(super) const MOST: usize = 500_000;
 
 /// How many new files are worth showing.
 const CHUNK: usize = 2_000;
@@ -33,6 +34,7 @@ pub(super) struct Files {
 
 struct Shared {
     root: PathBuf,
+    most: usize,
     list: Mutex<List>,
     /// Ends a walk when nobody wants it any more.
     stop: AtomicBool,
@@ -48,9 +50,10 @@ struct List {
 }
 
 impl Files {
-    pub(super) fn new(root: PathBuf) -> Self {
+    /// Files below `root`, of which a walk looks at `most` entries.
+    pub(super) fn new(root: PathBuf, most: usize) -> Self {
         let list = Mutex::new(List::default());
-        Self { shared: Arc::new(Shared { root, list, stop: AtomicBool::new(false) }) }
+        Self { shared: Arc::new(Shared { root, most, list, stop: AtomicBool::new(false) }) }
     }
 
     /// Begins a walk, unless one runs or the list is fresh. What is known stays until
@@ -97,9 +100,13 @@ impl Shared {
     fn walk(&self) {
         let shows_at_once = self.lock().chunks.is_empty();
         let found = Mutex::new(Vec::new());
-        let walker = WalkBuilder::new(&self.root).require_git(false).build_parallel();
-        walker.run(|| {
+        let seen = AtomicUsize::new(0);
+        rules::walk(&self.root).build_parallel().run(|| {
             Box::new(|entry| {
+                let is_enough = seen.fetch_add(1, Ordering::Relaxed) >= self.most;
+                if is_enough || self.stop.load(Ordering::Relaxed) {
+                    return WalkState::Quit;
+                }
                 // What cannot be read cannot be named either.
                 let Ok(entry) = entry else { return WalkState::Continue };
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
@@ -111,9 +118,6 @@ impl Shared {
                 if shows_at_once && found.len().is_multiple_of(CHUNK) {
                     let news = Chunk::from(&found[found.len() - CHUNK..]);
                     self.show(|list| list.chunks.push(news));
-                }
-                if found.len() >= MOST || self.stop.load(Ordering::Relaxed) {
-                    return WalkState::Quit;
                 }
                 WalkState::Continue
             })

@@ -103,17 +103,19 @@ fn commands_and_their_arguments_are_offered_at_the_start() {
     assert_eq!(result.suggestions()[0].description.as_deref(), Some("about help"));
 }
 
+/// How many files there are, once the walk has ended.
+fn list(files: &Files) -> usize {
+    files.refresh();
+    while files.is_walking() {
+        thread::yield_now();
+    }
+    files.found().1.iter().map(|chunk| chunk.len()).sum()
+}
+
 #[test]
 fn a_file_that_came_later_is_found_by_a_later_finder() {
     let workspace = workspace(&["a"]);
-    let files = Files::new(workspace.path().to_owned());
-    let list = |files: &Files| {
-        files.refresh();
-        while files.is_walking() {
-            thread::yield_now();
-        }
-        files.found().1.iter().map(|chunk| chunk.len()).sum::<usize>()
-    };
+    let files = Files::new(workspace.path().to_owned(), 10);
     assert_eq!(list(&files), 1);
     fs::write(workspace.path().join("b"), "").expect("a file");
     assert_eq!(list(&files), 1, "the list is fresh");
@@ -127,4 +129,12 @@ fn a_workspace_that_is_gone_has_no_files() {
     let mut finder = finder(&workspace);
     drop(workspace);
     assert_eq!(offered(&mut finder, "@"), [""; 0]);
+}
+
+#[test]
+fn a_walk_of_directories_without_files_ends_too() {
+    let workspace = workspace(&["d/d/d/d/d/d/d/d/a"]);
+    let root = workspace.path().to_owned();
+    assert_eq!(list(&Files::new(root.clone(), 10)), 1, "the root, eight directories and a file");
+    assert_eq!(list(&Files::new(root, 9)), 0);
 }
