@@ -5,8 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use ikigai_protocol::is_deceptive;
+
 use crate::budget::Budget;
-use crate::path::{AssetPath, is_deceptive};
+use crate::path::AssetPath;
 
 /// The longest name of an agent, in bytes: a user's and a host's with room to spare.
 pub const MAX_AGENT_BYTES: usize = 512;

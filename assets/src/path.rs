@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ikigai_protocol::is_deceptive;
+
 /// What a URI of a document starts with. A third slash, that of an empty authority, may
 /// follow and means nothing.
 pub const SCHEME: &str = "ikigai://";
@@ -113,15 +115,6 @@ impl AssetPath {
     pub fn is_output(&self) -> bool {
         self.0.starts_with(OUTPUTS)
     }
-}
-
-/// Whether a character shows a text as another: control characters, and those that turn
-/// the direction of writing (Unicode's `Bidi_Control`).
-pub(crate) fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
-        || ('\u{202a}'..='\u{202e}').contains(&c)
-        || ('\u{2066}'..='\u{2069}').contains(&c)
 }
 
 /// The documents that a person or a model may mean by `text`, the likeliest first: as

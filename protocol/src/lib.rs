@@ -1,6 +1,7 @@
 //! What crosses the boundary between the host and a tool: the schema a tool
 //! answers with, the error codes both sides speak, and the list of granted
-//! directories that a native tool is handed, and what it may say on the host socket.
+//! directories that a native tool is handed, what it may say on the host socket, and which
+//! characters of a text from the other side must not be shown as they are.
 //!
 //! Shapes and their rules only. Nothing here reads a file, starts a process or
 //! knows WebAssembly.
@@ -10,8 +11,10 @@ mod documents;
 mod error_code;
 pub mod host_socket;
 mod schema;
+mod unseen;
 
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use documents::DocumentError;
 pub use error_code::{EnvelopeCode, ToolCode};
 pub use schema::{MAX_SCHEMA_BYTES, RESERVED_NAMES, SchemaError, ToolSchema, is_tool_name};
+pub use unseen::{is_deceptive, is_unseen};

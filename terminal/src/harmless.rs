@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use ikigai_protocol::{is_deceptive, is_unseen};
+
 /// `text` without anything that a terminal obeys, except line feeds and tabs.
 ///
 /// Control characters become their pictures (`␛` for escape), so that a person sees
@@ -26,6 +28,21 @@ pub fn one_line(text: &str) -> String {
     harmless(&lines).into_owned()
 }
 
+/// `text` with every character that would not be seen written out, as in `\u{200b}`: for who
+/// is to agree with each of them. Tabs stay.
+pub(crate) fn written_out(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => written.push(c),
+            '\r' => written.push_str("\\r"),
+            c if is_unseen(c) => written.extend(c.escape_unicode()),
+            c => written.push(c),
+        }
+    }
+    written
+}
+
 fn is_kept(c: char) -> bool {
     c != '\r'
 }
@@ -38,11 +55,7 @@ fn replaced(c: char) -> Option<char> {
         '\n' | '\t' => None,
         '\0'..='\x1f' => char::from_u32(PICTURES + u32::from(c)),
         '\x7f' => Some('␡'),
-        // C1, embeddings and overrides, isolates: the last two let a line read otherwise
-        // than it is (https://trojansource.codes).
-        '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            Some(char::REPLACEMENT_CHARACTER)
-        }
+        c if is_deceptive(c) => Some(char::REPLACEMENT_CHARACTER),
         _ => None,
     }
 }
@@ -59,6 +72,20 @@ mod tests {
         assert_eq!(harmless("\u{9b}2J"), "\u{fffd}2J");
         assert_eq!(harmless("a\r\nb\tc\x7f"), "a\nb\tc␡");
         assert_eq!(one_line("a\nb\r\n"), "a b");
+    }
+
+    #[test]
+    fn what_turns_a_line_is_shown_as_nothing_that_does() {
+        let turning = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
+        assert_eq!(harmless(turning), "\u{fffd}".repeat(7));
+    }
+
+    #[test]
+    fn what_is_unseen_is_written_out() {
+        let unseen = "a\u{200b}\u{202e}\u{3164}\u{2028}\u{fe0f}\u{e0041}\r\x1b\u{9b}\tb";
+        let written =
+            "a\\u{200b}\\u{202e}\\u{3164}\\u{2028}\\u{fe0f}\\u{e0041}\\r\\u{1b}\\u{9b}\tb";
+        assert_eq!(written_out(unseen), written);
     }
 
     #[test]

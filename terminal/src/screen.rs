@@ -16,9 +16,9 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 
 use self::line::{Line, What};
+use crate::harmless::{harmless, one_line, written_out};
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
-use crate::{harmless, one_line};
 
 /// How often a spinner turns.
 const TURN: Duration = Duration::from_millis(100);
@@ -142,7 +142,9 @@ impl Screen {
         state.write(&format!("{}\n", harmless(text.trim_end_matches('\n'))))
     }
 
-    /// Writes a unified diff, what comes and what goes in colours of their own.
+    /// Writes a unified diff, what comes and what goes in colours of their own. Its lines end
+    /// with line feeds and nothing else; what would not be seen is written out, because somebody
+    /// may be about to agree with it.
     ///
     /// # Errors
     ///
@@ -152,7 +154,7 @@ impl Screen {
         state.end_text()?;
         let is_coloured = state.look.rendered;
         let coloured = |line: &str| {
-            let line = harmless(line);
+            let line = written_out(line);
             let style = match line.chars().next() {
                 Some('+') if is_coloured => AnsiColor::Green.on_default(),
                 Some('-') if is_coloured => AnsiColor::Red.on_default(),
@@ -160,7 +162,7 @@ impl Screen {
             };
             format!("{style}{line}{style:#}\n")
         };
-        let coloured: String = diff.lines().map(coloured).collect();
+        let coloured: String = diff.split_terminator('\n').map(coloured).collect();
         state.write(&coloured)
     }
 

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use ikigai_protocol::is_deceptive;
+
 use super::Database;
 use crate::error::Error;
-use crate::path::is_deceptive;
 use crate::store_url::StoreUrl;
 
 /// What was being done, where a failure says nothing better.

@@ -210,3 +210,14 @@ fn without_colours_lines_change_all_the_same() {
     let parser = terminal.0.lock().expect("the parser");
     assert_eq!(parser.screen().cell(1, 0).map(vt100::Cell::fgcolor), Some(vt100::Color::Default));
 }
+
+#[test]
+fn a_diff_shows_what_nobody_would_see() {
+    let terminal = Terminal::new(80);
+    let screen = terminal.screen(Look::FULL);
+    screen.diff("-a\n+a\r\n+b\rc\u{2028}d\u{200b}\u{e0041}\u{fe0f}\u{202e}\n").expect("a screen");
+    assert_eq!(
+        terminal.lines(),
+        ["-a", r"+a\r", r"+b\rc\u{2028}d\u{200b}\u{e0041}\u{fe0f}\u{202e}"]
+    );
+}

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
     // The vendors as they document themselves, for tests; knows no reading of ours.
     ("ikigai-provider-testing", &[]),
-    ("ikigai-terminal", &["ikigai-terminal-testing"]),
+    ("ikigai-terminal", &["ikigai-protocol", "ikigai-terminal-testing"]),
     // A terminal for tests, of the package and of the program alike.
     ("ikigai-terminal-testing", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
