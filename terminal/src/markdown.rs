@@ -4,7 +4,8 @@
 //! scrollback stays whole and a resize cannot disturb it. Each character is looked at
 //! once, in order, so that the same text gives the same bytes however it was cut.
 //! What is not yet decided is held: a word until it ends, emphasis until it is closed
-//! or hopeless, a line of a table until the table ends.
+//! or hopeless, a line of a table until the table ends. How far a line may stay undecided
+//! and how deep blocks may nest is bounded, since both cost time with every character.
 //!
 //! A line break of the source is a line break on the screen. Blocks are recognised
 //! here line by line; the inlines of what is complete are `pulldown-cmark`'s.
@@ -24,6 +25,10 @@ const HEADING: Style = Style::new().bold();
 const TITLE: Style = HEADING.underline();
 const CODE: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
+
+/// Lists in lists: deeper ones are shown as these. No person reads that many, and each costs
+/// cells of every line.
+const DEEPEST: usize = 16;
 
 /// A renderer for one text after another.
 #[derive(Debug)]
@@ -53,6 +58,8 @@ enum At {
     Start,
     Inline,
     Heading,
+    /// In a row of what may be a table.
+    Row,
     /// In a line that is written as it comes.
     Verbatim,
 }
@@ -103,8 +110,10 @@ impl Markdown {
     /// Ends the text: what was held is written, and the cursor is at the start of a
     /// line. The next piece begins a new text.
     pub fn finish(&mut self) -> String {
-        if self.at == At::Start && !self.head.is_empty() {
-            self.begin(true);
+        match self.at {
+            At::Start if !self.head.is_empty() => self.begin(true),
+            At::Row => self.end_row(),
+            _ => {}
         }
         self.end_paragraph();
         self.end_table();
@@ -126,6 +135,7 @@ impl Markdown {
                 self.begin(true);
                 match self.at {
                     At::Start => {}
+                    At::Row => self.end_row(),
                     At::Verbatim => self.end_verbatim(),
                     At::Inline | At::Heading => self.end_inline_line(),
                 }
@@ -134,6 +144,8 @@ impl Markdown {
                 self.head.push(c);
                 self.begin(false);
             }
+            At::Row if c == '\n' => self.end_row(),
+            At::Row => self.head.push(c),
             At::Verbatim if c == '\n' => self.end_verbatim(),
             At::Verbatim => self.wrap.verbatim(c),
             At::Inline | At::Heading if c == '\n' => self.end_inline_line(),
@@ -169,6 +181,10 @@ impl Markdown {
             Start::Blank => self.blank(),
             Start::Text => self.text(line.indent, rest),
             Start::Heading { level, text } => self.heading(level, &rest[text..]),
+            // Deeper than that a marker is text.
+            Start::Item { .. } if self.has_marker && self.lists.len() >= DEEPEST => {
+                self.text(line.indent, rest);
+            }
             Start::Item { marker, text } => self.item(line.indent, &rest[..marker], &rest[text..]),
             Start::Rule => {
                 self.new_block();
@@ -176,8 +192,8 @@ impl Markdown {
             }
             Start::Row => {
                 self.interrupt();
-                self.table.push(rest.to_owned());
-                self.has_marker = false;
+                self.head.push_str(rest);
+                self.at = At::Row;
             }
             Start::Fence(fence) => {
                 self.new_block();
@@ -251,6 +267,7 @@ impl Markdown {
         while self.lists.last().is_some_and(|level| indent <= level.indent + 1) {
             self.lists.pop();
         }
+        self.lists.truncate(DEEPEST - 1);
         let shown = match marker {
             "-" | "*" | "+" => ["• ", "◦ ", "▪ "][self.lists.len().min(2)].to_owned(),
             number => format!("{number} "),
@@ -351,6 +368,12 @@ impl Markdown {
         } else {
             self.segment.push('\n');
         }
+        self.at = At::Start;
+    }
+
+    fn end_row(&mut self) {
+        self.table.push(std::mem::take(&mut self.head));
+        self.has_marker = false;
         self.at = At::Start;
     }
 

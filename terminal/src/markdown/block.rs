@@ -1,8 +1,15 @@
 //! What a line of Markdown begins with: quotation marks, a list marker, a heading, a
 //! fence, or nothing of the kind.
 //!
-//! Answers as early as the line's head allows, and the same for every longer head.
-//! Keeps no state.
+//! Answers as early as the line's head allows, and the same for every longer head. A head
+//! of [`UNDECIDED`] bytes is always answered. Keeps no state.
+
+/// How many bytes a line may go on without saying what it is; then it is text. Whoever has a
+/// head looks at all of it with each character, and a line may be as long as an answer.
+const UNDECIDED: usize = 1024;
+
+/// Quotations in quotations: further marks are text. Each is written again before every line.
+const DEEPEST: usize = 16;
 
 /// Where the content of a line begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,7 +62,7 @@ impl Fence {
         if complete {
             return Some(only_marks && marks >= self.length);
         }
-        (!only_marks).then_some(false)
+        (!only_marks || head.len() >= UNDECIDED).then_some(false)
     }
 }
 
@@ -81,10 +88,12 @@ pub(super) fn start(
 ) -> Option<(Line, Start)> {
     let line = line(head, has_marker);
     let rest = &head[line.rest..];
+    let is_long = head.len() >= UNDECIDED;
     if rest.is_empty() {
-        return complete.then_some((line, Start::Blank));
+        let found = if is_long && !complete { Start::Text } else { Start::Blank };
+        return (complete || is_long).then_some((line, found));
     }
-    let found = content(rest, complete, is_open)?;
+    let found = content(rest, complete, is_open).or(is_long.then_some(Start::Text))?;
     /// The indentation of code, from <https://spec.commonmark.org/0.31.2/#indented-code-blocks>.
     /// Deeper inside lists it is too often a continuation that was indented by eye.
     const CODE: usize = 4;
@@ -98,7 +107,7 @@ fn line(head: &str, has_marker: bool) -> Line {
         match c {
             ' ' => line.indent += 1,
             '\t' => line.indent += 4 - line.indent % 4,
-            '>' if !has_marker => {
+            '>' if !has_marker && line.quotes < DEEPEST => {
                 line.quotes += 1;
                 line.indent = 0;
             }
@@ -120,7 +129,7 @@ fn content(rest: &str, complete: bool, is_open: bool) -> Option<Start> {
         mark @ ('-' | '*' | '_' | '+') => marked(rest, mark, complete),
         '0'..='9' => numbered(rest, complete),
         mark @ ('`' | '~') => fence(rest, mark, complete),
-        '|' => complete.then_some(Start::Row),
+        '|' => Some(Start::Row),
         '=' if is_open => {
             let is_line = rest.trim_end().chars().all(|c| c == '=');
             match (is_line, complete) {

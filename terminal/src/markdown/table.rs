@@ -7,6 +7,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use super::inline;
 use super::wrap::Token;
 
+/// Of more columns than this no cell could be read, and laying them out takes long.
+const MOST: usize = 100;
+
 /// The lines of the table that `rows` are, or `None` if they are none: the second row of
 /// a table says how its columns are aligned.
 pub(super) fn render(rows: &[String], width: usize) -> Option<Vec<String>> {
@@ -14,6 +17,9 @@ pub(super) fn render(rows: &[String], width: usize) -> Option<Vec<String>> {
     let (alignments, body) = rest.split_first()?;
     let alignments: Vec<_> =
         cells(alignments).iter().map(|cell| alignment(cell)).collect::<Option<_>>()?;
+    if alignments.len() > MOST {
+        return None;
+    }
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX));

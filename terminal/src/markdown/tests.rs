@@ -280,3 +280,48 @@ fn strip(text: &str) -> Vec<u8> {
     plain.extend(rest.bytes());
     plain
 }
+
+/// Each of these kept a line undecided to its end, and was looked at anew with every
+/// character: a megabyte took many minutes.
+#[test]
+fn a_long_line_is_looked_at_once() {
+    const LENGTH: usize = 1_000_000;
+    for (before, repeated) in [
+        ("", "> "),
+        ("", "- "),
+        ("", "* "),
+        ("", "-"),
+        ("", "#"),
+        ("", " "),
+        ("", "`"),
+        ("", "```x"),
+        ("", "|-"),
+        ("a\n", "="),
+        ("```\n", "`"),
+        ("", "**a"),
+        ("", "[a"),
+    ] {
+        let text = format!("{before}{}", repeated.repeat(LENGTH / repeated.len()));
+        let shown = written([text.as_str()], 80);
+        assert!(shown.len() < 20 * LENGTH, "{repeated:?} becomes {} bytes", shown.len());
+    }
+}
+
+#[test]
+fn what_nests_deeper_than_anybody_reads_is_text() {
+    let markers = shown(&format!("{}x\n", "- ".repeat(20)), 80);
+    assert!(markers.starts_with("• ◦ ▪ ▪") && markers.ends_with("▪ - - - - x"), "{markers}");
+    let quotes = shown(&format!("{}x\n", "> ".repeat(20)), 80);
+    assert_eq!(quotes, format!("{}> > > > x", "│ ".repeat(16)));
+    let lists: String = (0..20).map(|level| format!("{}- {level}\n", "  ".repeat(level))).collect();
+    let shown = shown(&lists, 80);
+    let indents: Vec<_> = shown.lines().map(|line| line.find('▪').unwrap_or_default()).collect();
+    assert_eq!(indents[13..], [26, 28, 30, 30, 30, 30, 30], "{shown}");
+}
+
+#[test]
+fn a_long_row_is_one_of_a_table_still() {
+    let long = "word ".repeat(500);
+    let shown = shown(&format!("| a | b |\n|---|---|\n| {long} | c |\n"), 200);
+    assert!(shown.starts_with('┌') && !shown.contains("| c |"), "{shown}");
+}
