@@ -6,6 +6,7 @@
 
 mod continued;
 mod history;
+mod keys;
 mod menu;
 mod plain;
 mod prompt;
@@ -18,14 +19,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use reedline::{
-    DefaultHinter, EditCommand, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers,
-    Keybindings, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
-    default_emacs_keybindings,
+    DefaultHinter, ExternalPrinter, Highlighter, Reedline, ReedlineMenu, Signal, StyledText,
 };
 
 use self::continued::Continued;
 use self::history::Discreet;
 pub use self::history::{History, HistoryError};
+use self::keys::Keys;
 use self::menu::Popup;
 use self::plain::Plain;
 use self::prompt::Prompt;
@@ -121,7 +121,7 @@ impl Editor {
         let mut reedline = Reedline::create()
             .with_ansi_colors(look.rendered)
             .use_bracketed_paste(true)
-            .with_edit_mode(Box::new(Emacs::new(keys())))
+            .with_edit_mode(Box::new(Keys::new()))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new())))
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
@@ -242,28 +242,6 @@ impl fmt::Debug for Editor {
         let is_live = matches!(self.how, How::Live(_));
         f.debug_struct("Editor").field("is_live", &is_live).finish_non_exhaustive()
     }
-}
-
-/// Emacs' keys, and those of the menu.
-fn keys() -> Keybindings {
-    let mut keys = default_emacs_keybindings();
-    let menu = || ReedlineEvent::Menu(menu::NAME.to_owned());
-    keys.add_binding(
-        KeyModifiers::NONE,
-        KeyCode::Tab,
-        ReedlineEvent::UntilFound(vec![menu(), ReedlineEvent::MenuAccept]),
-    );
-    // What Enter is where it was typed while the terminal was not the editor's yet.
-    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
-    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
-    for (modifier, key) in
-        [(KeyModifiers::NONE, '@'), (KeyModifiers::SHIFT, '@'), (KeyModifiers::NONE, '/')]
-    {
-        let insert = ReedlineEvent::Edit(vec![EditCommand::InsertChar(key)]);
-        let event = ReedlineEvent::Multiple(vec![insert, menu()]);
-        keys.add_binding(modifier, KeyCode::Char(key), event);
-    }
-    keys
 }
 
 /// Sees each state of the line, because Ctrl-C does not say what it cleared.

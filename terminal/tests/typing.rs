@@ -105,6 +105,17 @@ fn lines_are_edited_and_read() {
 }
 
 #[test]
+fn what_is_pasted_is_harmless() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("\x1b[200~a\x1b]0;title\x07\tb\r\nc\u{9b}2Jd\u{202e}\x1b[201~\r");
+    terminal.wait_until("the line was read", |screen| screen.matches("2Jd").count() == 2);
+    let written = terminal.written();
+    assert!(written.contains("\\nc\u{fffd}2Jd\u{fffd}\""), "{written:?}");
+    assert!(!written.contains("\x1b]0;") && !written.contains('\u{9b}'), "{written:?}");
+}
+
+#[test]
 fn ctrl_c_clears_first_and_is_told_then() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));

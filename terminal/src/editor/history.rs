@@ -9,6 +9,8 @@ use reedline::{
     FileBackedHistory, HistoryItem, HistoryItemId, HistorySessionId, ReedlineError, SearchQuery,
 };
 
+use crate::harmless;
+
 /// Earlier lines, and the file that they are kept in.
 #[derive(Debug)]
 pub struct History {
@@ -65,7 +67,8 @@ impl History {
 }
 
 /// A history that keeps no line which begins with certain words, white space before them or
-/// not: reedline's own rule knows the very first characters alone.
+/// not: reedline's own rule knows the very first characters alone. What others wrote into its
+/// file is harmless when it is shown.
 pub(super) struct Discreet {
     pub(super) lines: FileBackedHistory,
     pub(super) unsaved: Option<String>,
@@ -81,7 +84,7 @@ impl reedline::History for Discreet {
     }
 
     fn load(&self, id: HistoryItemId) -> Result<HistoryItem, ReedlineError> {
-        self.lines.load(id)
+        self.lines.load(id).map(shown)
     }
 
     fn count(&self, query: SearchQuery) -> Result<i64, ReedlineError> {
@@ -89,7 +92,8 @@ impl reedline::History for Discreet {
     }
 
     fn search(&self, query: SearchQuery) -> Result<Vec<HistoryItem>, ReedlineError> {
-        self.lines.search(query)
+        let found = self.lines.search(query)?;
+        Ok(found.into_iter().map(shown).collect())
     }
 
     fn update(
@@ -115,6 +119,10 @@ impl reedline::History for Discreet {
     fn session(&self) -> Option<HistorySessionId> {
         self.lines.session()
     }
+}
+
+fn shown(item: HistoryItem) -> HistoryItem {
+    HistoryItem { command_line: harmless(&item.command_line).into_owned(), ..item }
 }
 
 #[cfg(test)]
@@ -162,6 +170,20 @@ mod tests {
         history.sync().expect("a file");
         let kept = fs::read_to_string(&path).expect("a file");
         assert_eq!(kept, "about /env\n said\n");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_shown_again() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("history");
+        fs::write(&path, "say \x1b[2J<\\n>\u{202e}so\n").expect("a file");
+        let History { lines } = History::open(&path, 9).expect("a history");
+        let history = Discreet { lines, unsaved: None };
+        let everything = SearchQuery::everything(SearchDirection::Backward, None);
+        let found = history.search(everything).expect("entries");
+        assert_eq!(found[0].command_line, "say ␛[2J\n\u{fffd}so");
+        let loaded = history.load(HistoryItemId::new(0)).expect("an entry");
+        assert_eq!(loaded.command_line, found[0].command_line);
     }
 
     #[test]
