@@ -7,10 +7,11 @@
 mod continued;
 mod history;
 mod keys;
+mod live;
 mod menu;
+mod modes;
 mod plain;
 mod prompt;
-mod quiet;
 
 use std::fmt;
 use std::io;
@@ -18,18 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use reedline::{
-    DefaultHinter, ExternalPrinter, Highlighter, Reedline, ReedlineMenu, Signal, StyledText,
-};
+use reedline::ExternalPrinter;
 
-use self::continued::Continued;
-use self::history::Discreet;
 pub use self::history::{History, HistoryError};
-use self::keys::Keys;
-use self::menu::Popup;
-use self::plain::Plain;
-use self::prompt::Prompt;
-use self::quiet::Quiet;
+use self::live::{Help, Live};
+pub use self::modes::Modes;
+use self::plain::{Asked, Plain};
 use crate::finder::Finder;
 use crate::harmless;
 use crate::look::Look;
@@ -38,7 +33,7 @@ use crate::screen::Screen;
 /// What was typed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Input {
-    /// A line, or several; never blank.
+    /// A line, or several; blank only where it answers a question.
     Line(String),
     /// Ctrl-C, where there was nothing to clear.
     Interrupted,
@@ -76,21 +71,20 @@ enum How {
     Plain(Plain),
 }
 
-/// An editor on a terminal that can move its cursor.
-struct Live {
-    reedline: Reedline,
-    prompt: Prompt,
-    continued: Continued,
-    is_blank: Arc<AtomicBool>,
-    has_history: bool,
-    _quiet: Quiet,
-}
-
 /// Prints lines above the prompt of an editor, from any thread.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    lines: Option<SyncSender<String>>,
+    to: To,
     screen: Screen,
+}
+
+/// Where a printer prints.
+#[derive(Clone, Debug)]
+enum To {
+    /// Above the prompt, by whoever draws it.
+    Above(SyncSender<String>),
+    /// Below the prompt, which is written once more.
+    Around(Asked),
 }
 
 /// Ends the reading of an editor, from any thread.
@@ -109,37 +103,14 @@ impl Editor {
         let Setup { prompt, look, screen, history, unsaved, finder } = setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)) };
         if !look.live {
-            let printer = Printer { lines: None, screen: screen.clone() };
-            let how = How::Plain(Plain::new(prompt));
-            return Ok(Self { how, screen, printer, stopper });
+            let plain = Plain::new(&prompt);
+            let printer = Printer { to: To::Around(plain.asked()), screen: screen.clone() };
+            return Ok(Self { how: How::Plain(plain), screen, printer, stopper });
         }
         let above = ExternalPrinter::new(WAITING);
-        let printer = Printer { lines: Some(above.sender()), screen: screen.clone() };
-        let is_blank = Arc::new(AtomicBool::new(true));
-        let continued = Continued::default();
-        let has_history = history.is_some();
-        let mut reedline = Reedline::create()
-            .with_ansi_colors(look.rendered)
-            .use_bracketed_paste(true)
-            .with_edit_mode(Box::new(Keys::new()))
-            .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new())))
-            .with_completer(Box::new(finder))
-            .with_validator(Box::new(continued.clone()))
-            .with_highlighter(Box::new(Watch(Arc::clone(&is_blank))))
-            .with_history_exclusion_prefix(unsaved.clone())
-            .with_break_signal(Arc::clone(&stopper.stop))
-            .with_external_printer(above);
-        if look.rendered {
-            // Without colours a hint could not be told from what was typed.
-            let hint = nu_ansi_term::Style::new().dimmed();
-            reedline = reedline.with_hinter(Box::new(DefaultHinter::default().with_style(hint)));
-        }
-        if let Some(history) = history {
-            reedline = reedline.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
-        }
-        let prompt = Prompt::new(prompt);
-        let live =
-            Live { reedline, prompt, continued, is_blank, has_history, _quiet: Quiet::begin()? };
+        let printer = Printer { to: To::Above(above.sender()), screen: screen.clone() };
+        let help = Help { history, unsaved, finder, above };
+        let live = Live::new(&prompt, look.rendered, help, &stopper.stop)?;
         Ok(Self { how: How::Live(Box::new(live)), screen, printer, stopper })
     }
 
@@ -162,11 +133,37 @@ impl Editor {
         }
     }
 
+    /// Asks `question`, which stands before the answer, and blocks until there is one.
+    ///
+    /// What was typed before is no answer: whoever typed it had not seen what is asked. It is
+    /// forgotten. The answer may be blank, is not kept in the history, and nothing is offered
+    /// for it; what is [printed](Self::printer) meanwhile waits for the next line.
+    ///
+    /// # Errors
+    ///
+    /// If the terminal cannot be read from or written to.
+    pub fn read_answer(&mut self, question: &str) -> io::Result<Input> {
+        match &mut self.how {
+            How::Live(live) => live.read_answer(question, &self.screen),
+            How::Plain(plain) => plain.read_answer(question, &self.screen),
+        }
+    }
+
     /// Changes what stands before the lines to come.
     pub fn set_prompt(&mut self, prompt: &str) {
         match &mut self.how {
-            How::Live(live) => live.prompt = Prompt::new(prompt.to_owned()),
-            How::Plain(plain) => plain.set_prompt(prompt.to_owned()),
+            How::Live(live) => live.set_prompt(prompt),
+            How::Plain(plain) => plain.set_prompt(prompt),
+        }
+    }
+
+    /// The modes of the terminal, for who hears that the program continues after it was
+    /// stopped. Ctrl-Z while the editor reads is taken care of here.
+    #[must_use]
+    pub fn modes(&self) -> Modes {
+        match &self.how {
+            How::Live(live) => live.modes(),
+            How::Plain(_) => Modes::default(),
         }
     }
 
@@ -194,8 +191,11 @@ impl Printer {
     ///
     /// If 1,024 messages wait already, or the terminal is gone.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        let Some(lines) = &self.lines else { return self.screen.line(text) };
-        lines.try_send(harmless(text).into_owned()).map_err(|error| match error {
+        let above = match &self.to {
+            To::Above(above) => above,
+            To::Around(asked) => return asked.print(text, &self.screen),
+        };
+        above.try_send(harmless(text).into_owned()).map_err(|error| match error {
             TrySendError::Full(_) => io::Error::other("too many messages wait for the prompt"),
             TrySendError::Disconnected(_) => io::Error::from(io::ErrorKind::BrokenPipe),
         })
@@ -210,48 +210,9 @@ impl Stopper {
     }
 }
 
-impl Live {
-    /// The next line, or nothing if one was cleared.
-    fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
-        let signal = self.reedline.read_line(&self.prompt).map_err(io::Error::other)?;
-        let input = match signal {
-            Signal::Success(line) => Some(Input::Line(self.continued.joined(line))),
-            Signal::CtrlC if self.is_blank.load(Ordering::Relaxed) => Some(Input::Interrupted),
-            Signal::CtrlD | Signal::ExternalBreak(_) => Some(Input::End),
-            _ => None,
-        };
-        self.is_blank.store(true, Ordering::Relaxed);
-        if self.has_history && matches!(input, Some(Input::Line(_))) {
-            self.save(screen)?;
-        }
-        Ok(input)
-    }
-
-    /// Writes the history now, so that another program, or the next, finds the line.
-    fn save(&mut self, screen: &Screen) -> io::Result<()> {
-        if let Err(error) = self.reedline.sync_history() {
-            self.has_history = false;
-            screen.line(&format!("warning: lines are no longer kept: {error}"))?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Debug for Editor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_live = matches!(self.how, How::Live(_));
         f.debug_struct("Editor").field("is_live", &is_live).finish_non_exhaustive()
-    }
-}
-
-/// Sees each state of the line, because Ctrl-C does not say what it cleared.
-struct Watch(Arc<AtomicBool>);
-
-impl Highlighter for Watch {
-    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
-        self.0.store(line.is_empty(), Ordering::Relaxed);
-        let mut text = StyledText::new();
-        text.push((nu_ansi_term::Style::new(), line.to_owned()));
-        text
     }
 }

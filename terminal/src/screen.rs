@@ -131,6 +131,11 @@ impl Screen {
         self.state().is_mid_line = false;
     }
 
+    /// Leaves what stands left of the cursor and above it, and goes to the line below.
+    pub(crate) fn clear_below(&self) -> io::Result<()> {
+        self.state().write("\x1b[J\r\n")
+    }
+
     /// Writes lines of the program's own. Ends the answer before them.
     ///
     /// # Errors

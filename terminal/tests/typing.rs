@@ -8,12 +8,18 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ikigai_terminal::editor::{History, Setup};
 use ikigai_terminal::finder::{self, Finder, Names};
 use ikigai_terminal::{Editor, Ended, Input, Look, Screen};
 use ikigai_terminal_testing::Terminal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+use signal_hook::consts::SIGCONT;
+use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 /// Reads lines and says what they were; some it obeys.
@@ -45,12 +51,30 @@ fn program() {
     .expect("a terminal");
     let printer = editor.printer();
     let stopper = editor.stopper();
+    let continued = Continued::listen(&editor);
     loop {
         match editor.read().expect("a terminal") {
             Input::Line(line) if line == "print" => {
                 printer.print("first above\nsecond above").expect("a prompt to come");
             }
             Input::Line(line) if line == "stop" => stopper.stop(),
+            Input::Line(line) if line == "later" => {
+                let printer = printer.clone();
+                thread::spawn(move || {
+                    printer.print("said later").expect("a prompt");
+                });
+            }
+            Input::Line(line) if line == "ask" => {
+                wait_for_keys(look);
+                let answer = editor.read_answer("sure? ").expect("a terminal");
+                screen.line(&format!("answered {answer:?}")).expect("a screen");
+            }
+            Input::Line(line) if line == "doze" => {
+                screen.line("dozing").expect("a screen");
+                continued.wait_for(1);
+                screen.line("awake").expect("a screen");
+                continued.wait_for(2);
+            }
             Input::Line(line) if line == "call" => {
                 screen.text("Some **bold** text").expect("a screen");
                 screen.begin_call("1", "bash", "{}").expect("a screen");
@@ -65,6 +89,40 @@ fn program() {
     screen.line("ended").expect("a screen");
 }
 
+/// Until something was typed that nobody has read.
+fn wait_for_keys(look: Look) {
+    if look.live {
+        while !crossterm::event::poll(Duration::MAX).expect("a terminal") {}
+    } else {
+        let stdin = std::io::stdin();
+        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None).expect("a terminal");
+    }
+}
+
+/// How often the program was continued, after which its terminal's modes were set again.
+struct Continued(Arc<AtomicUsize>);
+
+impl Continued {
+    fn listen(editor: &Editor) -> Self {
+        let times = Arc::new(AtomicUsize::new(0));
+        let (counted, modes) = (Arc::clone(&times), editor.modes());
+        let mut signals = Signals::new([SIGCONT]).expect("signals");
+        thread::spawn(move || {
+            for _ in signals.forever() {
+                modes.again().expect("a terminal");
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Self(times)
+    }
+
+    fn wait_for(&self, times: usize) {
+        while self.0.load(Ordering::SeqCst) < times {
+            thread::yield_now();
+        }
+    }
+}
+
 /// The program in a workspace of its own.
 struct Typing {
     terminal: Terminal,
@@ -72,13 +130,23 @@ struct Typing {
 }
 
 fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
+    start_as(columns, env, |program| program)
+}
+
+/// The program as `command` makes it one to run.
+fn start_as(
+    columns: u16,
+    env: &[(&str, &str)],
+    command: impl FnOnce(Command) -> Command,
+) -> Typing {
     let workspace = TempDir::new().expect("a temporary directory");
     fs::create_dir(workspace.path().join("src")).expect("a folder");
     for name in ["src/main.rs", "a b.txt", ".hidden"] {
         fs::write(workspace.path().join(name), "").expect("a file");
     }
-    let mut command = Command::new(env::current_exe().expect("this test"));
-    command.args(["program", "--exact", "--ignored", "--nocapture", "--quiet"]);
+    let mut program = Command::new(env::current_exe().expect("this test"));
+    program.args(["program", "--exact", "--ignored", "--nocapture", "--quiet"]);
+    let mut command = command(program);
     command.current_dir(workspace.path()).envs(env.iter().copied());
     let terminal = Terminal::start(&command, columns, 24);
     Typing { terminal, _workspace: workspace }
@@ -278,4 +346,107 @@ fn a_dumb_terminal_gets_nothing_but_lines() {
     terminal.send("\x04");
     terminal.wait_for("ended");
     assert!(!terminal.written().contains('\x1b'), "{:?}", terminal.written());
+}
+
+#[test]
+fn a_dumb_terminal_has_its_prompt_again_below_what_is_printed() {
+    let Typing { terminal, .. } = &mut start(80, &[("TERM", "dumb")]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("later\r");
+    terminal.wait_for("said later");
+    terminal.wait_until("the prompt is below it", |screen| is_asking(screen, ">"));
+}
+
+#[test]
+fn what_was_typed_before_a_question_is_no_answer_to_it() {
+    for term in ["xterm-256color", "dumb"] {
+        let Typing { terminal, .. } = &mut start(80, &[("TERM", term)]);
+        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+        terminal.send("ask\ry\r");
+        terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
+        terminal.send("no\r");
+        terminal.wait_for(r#"answered Line("no")"#);
+        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+        terminal.send("ask\ry\r");
+        terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
+        terminal.send("\r");
+        terminal.wait_for(r#"answered Line("")"#);
+    }
+}
+
+#[test]
+fn an_answer_is_not_remembered_and_nothing_is_offered_for_it() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("ask\ry\r");
+    terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
+    terminal.send("see @");
+    let screen = terminal.wait_for("sure? see @");
+    assert!(!screen.contains("main.rs"), "{screen}");
+    terminal.send("\r");
+    terminal.wait_for(r#"answered Line("see @")"#);
+    terminal.send("\x1b[A");
+    terminal
+        .wait_until("the line before the question is back", |screen| is_asking(screen, "> ask"));
+}
+
+/// A shell that controls jobs runs the program, and continues it with the next line.
+fn shell(program: Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", r#"set -m; "$@"; echo stopped; read line; fg; echo over"#, "sh"]);
+    shell.arg(program.get_program()).args(program.get_args());
+    shell
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_to_the_shell_and_keeps_what_was_typed() {
+    let Typing { terminal, .. } = &mut start_as(80, &[], shell);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("a draft");
+    terminal.wait_for("> a draft");
+    terminal.send("\x1a");
+    let screen = terminal.wait_for("stopped");
+    assert!(screen.contains("> a draft\n"), "{screen}");
+    assert!(terminal.shows_typing());
+    terminal.send("\r");
+    terminal.wait_until("the draft is back", |screen| is_asking(screen, "> a draft"));
+    terminal.send(" and more\r");
+    terminal.wait_for(r#"got "a draft and more""#);
+    terminal.send("\x04");
+    terminal.wait_for("over");
+    assert!(terminal.shows_typing());
+}
+
+#[test]
+fn ctrl_z_without_a_shell_stops_nothing() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("a draft\x1a");
+    // The editor asks for pastes to be marked each time that it begins to read.
+    while terminal.written().matches("\x1b[?2004h").count() < 2 {
+        thread::yield_now();
+    }
+    terminal.send(" and more\r");
+    terminal.wait_for(r#"got "a draft and more""#);
+}
+
+#[test]
+fn the_modes_of_the_terminal_are_set_again_after_a_stop() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("doze\r");
+    terminal.wait_for("dozing");
+    terminal.show_typing();
+    terminal.signal(Signal::CONT);
+    terminal.wait_for("awake");
+    assert!(!terminal.shows_typing(), "nobody reads");
+    terminal.signal(Signal::CONT);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.show_typing();
+    terminal.signal(Signal::CONT);
+    while terminal.shows_typing() {
+        thread::yield_now();
+    }
+    terminal.send("ab\x1b[Dc\r");
+    terminal.wait_for(r#"got "acb""#);
 }

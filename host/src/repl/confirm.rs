@@ -31,7 +31,7 @@ impl<'a> Asking<'a> {
         self.out.screen().diff(diff)?;
         let (before, after) = (thousands(*before), thousands(*after));
         self.out.line(&format!("{path}: {before} → {after} tokens"))?;
-        let input = self.keyboard.read(QUESTION).await?;
+        let input = self.keyboard.ask(QUESTION).await?;
         Ok(matches!(input, Input::Line(line) if matches!(line.trim(), "y" | "Y" | "yes")))
     }
 }

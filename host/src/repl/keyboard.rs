@@ -20,9 +20,17 @@ pub(super) const PROMPT: &str = "> ";
 /// stopped, and leaves nothing to put back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What is to be read.
+enum Wanted {
+    /// A line behind this prompt.
+    Line(String),
+    /// The answer to this question.
+    Answer(String),
+}
+
 /// Reads what is typed.
 pub(super) struct Keyboard {
-    prompts: mpsc::Sender<String>,
+    wanted: mpsc::Sender<Wanted>,
     typed: UnboundedReceiver<io::Result<Input>>,
     stopper: Stopper,
     is_asked: bool,
@@ -42,19 +50,28 @@ impl Keyboard {
         })?;
         let stopper = editor.stopper();
         out.set_printer(editor.printer());
-        let (prompts, asked) = mpsc::channel();
+        let (wanted, asked) = mpsc::channel();
         let (sender, typed) = unbounded_channel();
         let out = out.clone();
         let read = move || read(editor, &out, &asked, &sender);
         thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
-        Ok(Self { prompts, typed, stopper, is_asked: false })
+        Ok(Self { wanted, typed, stopper, is_asked: false })
     }
 
     /// Reads a line. Where this is dropped before there is one, the next call has it.
     pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
+        self.typed(Wanted::Line(prompt.to_owned())).await
+    }
+
+    /// Reads the answer to a question; what was typed before it is asked is none.
+    pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
+        self.typed(Wanted::Answer(question.to_owned())).await
+    }
+
+    async fn typed(&mut self, wanted: Wanted) -> io::Result<Input> {
         if !self.is_asked {
             // Without a thread there is nothing to receive either.
-            let _ = self.prompts.send(prompt.to_owned());
+            let _ = self.wanted.send(wanted);
             self.is_asked = true;
         }
         let input = self.typed.recv().await;
@@ -64,12 +81,12 @@ impl Keyboard {
 
     /// Ends the reading, and waits until the terminal is as it was.
     pub(super) async fn stop(self) {
-        let Self { prompts, mut typed, stopper, is_asked } = self;
+        let Self { wanted, mut typed, stopper, is_asked } = self;
         if is_asked {
             stopper.stop();
         }
         // The thread ends, and closes its side when the editor is gone.
-        drop(prompts);
+        drop(wanted);
         let closed = async { while typed.recv().await.is_some() {} };
         // Without an answer there is nothing that could be done about it.
         let _ = tokio::time::timeout(PATIENCE, closed).await;
@@ -79,13 +96,18 @@ impl Keyboard {
 fn read(
     mut editor: Editor,
     out: &Out,
-    prompts: &mpsc::Receiver<String>,
+    wanted: &mpsc::Receiver<Wanted>,
     typed: &UnboundedSender<io::Result<Input>>,
 ) {
-    while let Ok(prompt) = prompts.recv() {
-        editor.set_prompt(&prompt);
+    while let Ok(wanted) = wanted.recv() {
         out.set_reading(true);
-        let input = editor.read();
+        let input = match wanted {
+            Wanted::Line(prompt) => {
+                editor.set_prompt(&prompt);
+                editor.read()
+            }
+            Wanted::Answer(question) => editor.read_answer(&question),
+        };
         out.set_reading(false);
         if typed.send(input).is_err() {
             return;

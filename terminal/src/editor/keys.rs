@@ -9,6 +9,9 @@ use reedline::{
 use super::menu;
 use crate::harmless;
 
+/// What reedline is made to say of Ctrl-Z.
+pub(super) const STOP: &str = "stop";
+
 /// Emacs, to whom nothing is pasted that a terminal would obey: what was copied elsewhere is
 /// not what its reader saw, and it goes to the screen, to a model and into the history.
 pub(super) struct Keys(Emacs);
@@ -24,6 +27,8 @@ impl Keys {
         );
         // What Enter is where it was typed while the terminal was not the editor's yet.
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
+        let stop = ReedlineEvent::ExecuteHostCommand(STOP.to_owned());
+        keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), stop);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
         for (modifier, key) in
             [(KeyModifiers::NONE, '@'), (KeyModifiers::SHIFT, '@'), (KeyModifiers::NONE, '/')]

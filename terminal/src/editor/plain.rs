@@ -1,9 +1,11 @@
 //! Reading lines where nothing but a line can be written.
 
 use std::io::{self, BufRead as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Input;
 use super::continued::is_continued;
+use super::modes;
 use crate::one_line;
 use crate::screen::Screen;
 
@@ -11,36 +13,79 @@ use crate::screen::Screen;
 #[derive(Debug)]
 pub(super) struct Plain {
     prompt: String,
+    asked: Asked,
+}
+
+/// The prompt that stands on the screen while a line is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked(Arc<Mutex<Option<String>>>);
+
+impl Asked {
+    /// Writes lines, and behind them the prompt that was there, so that its line is known to
+    /// be asked for still.
+    pub(super) fn print(&self, text: &str, screen: &Screen) -> io::Result<()> {
+        let prompt = self.lock();
+        screen.line(text)?;
+        prompt.as_deref().map_or(Ok(()), |prompt| screen.text(prompt))
+    }
+
+    fn ask(&self, prompt: &str, screen: &Screen) -> io::Result<()> {
+        *self.lock() = Some(prompt.to_owned());
+        screen.text(prompt)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Plain {
-    pub(super) fn new(prompt: String) -> Self {
-        Self { prompt: one_line(&prompt) }
+    pub(super) fn new(prompt: &str) -> Self {
+        Self { prompt: one_line(prompt), asked: Asked::default() }
     }
 
-    pub(super) fn set_prompt(&mut self, prompt: String) {
-        *self = Self::new(prompt);
+    pub(super) fn set_prompt(&mut self, prompt: &str) {
+        self.prompt = one_line(prompt);
     }
 
+    pub(super) fn asked(&self) -> Asked {
+        self.asked.clone()
+    }
+
+    /// The next line, with those that it is continued by.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Input> {
         let mut text = String::new();
-        screen.text(&self.prompt)?;
-        loop {
-            let start = text.len();
-            if io::stdin().lock().read_line(&mut text)? == 0 {
-                screen.end_text()?;
-                return Ok(if text.is_empty() { Input::End } else { Input::Line(text) });
-            }
-            // The terminal has echoed the end of the line.
-            screen.at_line_start();
-            let line = text[start..].trim_end_matches(['\r', '\n']);
-            let is_whole = !is_continued(line);
-            let end = start + line.len() - usize::from(!is_whole);
-            text.truncate(end);
-            if is_whole {
+        self.asked.ask(&self.prompt, screen)?;
+        while let Some(line) = self.line(screen)? {
+            text.push_str(&line);
+            if !is_continued(&line) {
                 return Ok(Input::Line(text));
             }
+            text.pop();
             text.push('\n');
         }
+        Ok(if text.is_empty() { Input::End } else { Input::Line(text) })
+    }
+
+    /// What is typed from now on.
+    pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+        modes::discard_unread()?;
+        self.asked.ask(&one_line(question), screen)?;
+        Ok(self.line(screen)?.map_or(Input::End, Input::Line))
+    }
+
+    /// A line without its end, or nothing at the end of the input.
+    fn line(&mut self, screen: &Screen) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        *self.asked.lock() = None;
+        if read? == 0 {
+            screen.end_text()?;
+            return Ok(None);
+        }
+        // The terminal has echoed the end of the line.
+        screen.at_line_start();
+        line.truncate(line.trim_end_matches(['\r', '\n']).len());
+        Ok(Some(line))
     }
 }

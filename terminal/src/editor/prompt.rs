@@ -15,8 +15,8 @@ pub(super) struct Prompt {
 }
 
 impl Prompt {
-    pub(super) fn new(text: String) -> Self {
-        let text = one_line(&text);
+    pub(super) fn new(text: &str) -> Self {
+        let text = one_line(text);
         let width = cells::width(&text);
         Self { further: format!("{:>width$}", "… "), text }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use pty_process::Size;
 use pty_process::blocking::Pty;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vt100::{Callbacks, Parser};
 
 /// Far beyond what anything takes on a busy machine. Reaching it fails the test.
@@ -187,6 +187,16 @@ impl Terminal {
         let pty = self.pty.as_ref().expect("the terminal is open");
         let modes = tcgetattr(&**pty).expect("a terminal").local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+    }
+
+    /// Makes the terminal edit and show what is typed, as a shell does while the program is
+    /// stopped.
+    pub fn show_typing(&self) {
+        let pty = self.pty.as_ref().expect("the terminal is open");
+        let mut modes = tcgetattr(&**pty).expect("a terminal");
+        modes.input_modes.insert(InputModes::ICRNL);
+        modes.local_modes.insert(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        tcsetattr(&**pty, OptionalActions::Now, &modes).expect("a terminal takes modes");
     }
 
     /// The program's process id.

@@ -1,0 +1,151 @@
+//! Reading on a terminal that can move its cursor.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reedline::{
+    DefaultHinter, ExternalPrinter, Highlighter, Reedline, ReedlineMenu, Signal, StyledText,
+};
+
+use super::Input;
+use super::continued::Continued;
+use super::history::{Discreet, History};
+use super::keys::{self, Keys};
+use super::menu::Popup;
+use super::modes::{Held, Modes};
+use super::prompt::Prompt;
+use crate::finder::Finder;
+use crate::screen::Screen;
+
+/// Two editors of reedline's, one for lines and one for answers to questions, of which nothing
+/// is kept and to which nothing is offered.
+pub(super) struct Live {
+    lines: Reedline,
+    answers: Reedline,
+    prompt: Prompt,
+    continued: Continued,
+    is_blank: Arc<AtomicBool>,
+    has_history: bool,
+    held: Held,
+}
+
+/// What the editor of lines has and that of answers has not.
+pub(super) struct Help {
+    pub(super) history: Option<History>,
+    pub(super) unsaved: Option<String>,
+    pub(super) finder: Finder,
+    pub(super) above: ExternalPrinter<String>,
+}
+
+impl Live {
+    pub(super) fn new(
+        prompt: &str,
+        has_colours: bool,
+        help: Help,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let editor = || {
+            Reedline::create()
+                .with_ansi_colors(has_colours)
+                .use_bracketed_paste(true)
+                .with_edit_mode(Box::new(Keys::new()))
+                .with_break_signal(Arc::clone(stop))
+        };
+        let is_blank = Arc::new(AtomicBool::new(true));
+        let continued = Continued::default();
+        let Help { history, unsaved, finder, above } = help;
+        let has_history = history.is_some();
+        let mut lines = editor()
+            .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new())))
+            .with_completer(Box::new(finder))
+            .with_validator(Box::new(continued.clone()))
+            .with_highlighter(Box::new(Watch(Arc::clone(&is_blank))))
+            .with_history_exclusion_prefix(unsaved.clone())
+            .with_external_printer(above);
+        if has_colours {
+            // Without colours a hint could not be told from what was typed.
+            let hint = nu_ansi_term::Style::new().dimmed();
+            lines = lines.with_hinter(Box::new(DefaultHinter::default().with_style(hint)));
+        }
+        if let Some(history) = history {
+            lines = lines.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
+        }
+        let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
+        Ok(Self { lines, answers: editor(), prompt, continued, is_blank, has_history, held })
+    }
+
+    pub(super) fn set_prompt(&mut self, prompt: &str) {
+        self.prompt = Prompt::new(prompt);
+    }
+
+    pub(super) fn modes(&self) -> Modes {
+        self.held.modes()
+    }
+
+    /// The next line, or nothing if one was cleared.
+    pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
+        let signal = read(&mut self.lines, &self.prompt, &self.held, screen)?;
+        let input = match signal {
+            Signal::Success(line) => Some(Input::Line(self.continued.joined(line))),
+            Signal::CtrlC if self.is_blank.load(Ordering::Relaxed) => Some(Input::Interrupted),
+            Signal::CtrlD | Signal::ExternalBreak(_) => Some(Input::End),
+            _ => None,
+        };
+        self.is_blank.store(true, Ordering::Relaxed);
+        if self.has_history && matches!(input, Some(Input::Line(_))) {
+            self.save(screen)?;
+        }
+        Ok(input)
+    }
+
+    /// What is typed from now on.
+    pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+        self.held.discard()?;
+        let signal = read(&mut self.answers, &Prompt::new(question), &self.held, screen)?;
+        Ok(match signal {
+            Signal::Success(line) => Input::Line(line),
+            Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
+            _ => Input::Interrupted,
+        })
+    }
+
+    /// Writes the history now, so that another program, or the next, finds the line.
+    fn save(&mut self, screen: &Screen) -> io::Result<()> {
+        if let Err(error) = self.lines.sync_history() {
+            self.has_history = false;
+            screen.line(&format!("warning: lines are no longer kept: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads, however often the program is stopped and continues meanwhile.
+fn read(
+    reedline: &mut Reedline,
+    prompt: &Prompt,
+    held: &Held,
+    screen: &Screen,
+) -> io::Result<Signal> {
+    loop {
+        let signal = held.reading(|| reedline.read_line(prompt))?.map_err(io::Error::other)?;
+        if !matches!(&signal, Signal::HostCommand(command) if command == keys::STOP) {
+            return Ok(signal);
+        }
+        // What was typed stays with reedline, and on the screen above what a shell says.
+        screen.clear_below()?;
+        held.stop()?;
+    }
+}
+
+/// Sees each state of the line, because Ctrl-C does not say what it cleared.
+struct Watch(Arc<AtomicBool>);
+
+impl Highlighter for Watch {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        self.0.store(line.is_empty(), Ordering::Relaxed);
+        let mut text = StyledText::new();
+        text.push((nu_ansi_term::Style::new(), line.to_owned()));
+        text
+    }
+}
