@@ -110,7 +110,7 @@ impl Editor {
         let above = ExternalPrinter::new(WAITING);
         let printer = Printer { to: To::Above(above.sender()), screen: screen.clone() };
         let help = Help { history, unsaved, finder, above };
-        let live = Live::new(&prompt, look.rendered, help, &stopper.stop)?;
+        let live = Live::new(&prompt, look.coloured, help, &stopper.stop)?;
         Ok(Self { how: How::Live(Box::new(live)), screen, printer, stopper })
     }
 

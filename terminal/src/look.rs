@@ -4,23 +4,26 @@
 
 use std::io::IsTerminal;
 
+use anstyle::Style;
+
 /// What can be shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Look {
-    /// Markdown is rendered, with colours; otherwise text comes as it came.
-    pub rendered: bool,
-    /// Lines can be replaced: spinners turn, menus open.
+    /// Lines can be replaced and text has styles: Markdown is rendered, spinners turn, menus
+    /// open. Otherwise text comes as it came.
     pub live: bool,
+    /// Styles have colours.
+    pub coloured: bool,
 }
 
 impl Look {
     /// For a file, a pipe or a terminal that cannot move its cursor.
-    pub const PLAIN: Self = Self { rendered: false, live: false };
+    pub const PLAIN: Self = Self { live: false, coloured: false };
     /// For a terminal that can do everything.
-    pub const FULL: Self = Self { rendered: true, live: true };
+    pub const FULL: Self = Self { live: true, coloured: true };
 
     /// What `stream` can show, with regard to `TERM` and `NO_COLOR` of this process
-    /// (<https://no-color.org>: set, and not empty).
+    /// (<https://no-color.org>: set, and not empty; it takes colours away and nothing else).
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -34,7 +37,18 @@ impl Look {
 
     fn from(is_terminal: bool, is_dumb: bool, is_colourless: bool) -> Self {
         let live = is_terminal && !is_dumb;
-        Self { rendered: live && !is_colourless, live }
+        Self { live, coloured: live && !is_colourless }
+    }
+
+    /// `style`, as far as it can be shown.
+    pub(crate) fn style(self, style: Style) -> Style {
+        match self {
+            Self { live: false, .. } => Style::new(),
+            Self { coloured: false, .. } => {
+                style.fg_color(None).bg_color(None).underline_color(None)
+            }
+            _ => style,
+        }
     }
 }
 
@@ -71,7 +85,7 @@ mod tests {
     #[test]
     fn colours_need_a_terminal_that_has_them_and_a_person_who_wants_them() {
         assert_eq!(Look::from(true, false, false), Look::FULL);
-        assert_eq!(Look::from(true, false, true), Look { rendered: false, live: true });
+        assert_eq!(Look::from(true, false, true), Look { live: true, coloured: false });
         assert_eq!(Look::from(true, true, false), Look::PLAIN);
         assert_eq!(Look::from(false, false, false), Look::PLAIN);
     }

@@ -34,6 +34,7 @@ const DEEPEST: usize = 16;
 #[derive(Debug)]
 pub struct Markdown {
     wrap: Wrap,
+    has_colours: bool,
     at: At,
     /// The beginning of a line, while what it begins is not decided.
     head: String,
@@ -74,11 +75,13 @@ struct Level {
 }
 
 impl Markdown {
-    /// A renderer for lines of `width` cells.
+    /// A renderer for lines of `width` cells. Where there are no colours, code has the marks
+    /// that it was written with.
     #[must_use]
-    pub fn new(width: usize) -> Self {
+    pub fn new(width: usize, has_colours: bool) -> Self {
         Self {
             wrap: Wrap::new(width),
+            has_colours,
             at: At::Start,
             head: String::new(),
             segment: String::new(),
@@ -119,7 +122,7 @@ impl Markdown {
         self.end_table();
         self.wrap.end_line();
         let written = self.wrap.take();
-        *self = Self::new(self.wrap.width());
+        *self = Self::new(self.wrap.width(), self.has_colours);
         written
     }
 
@@ -385,7 +388,7 @@ impl Markdown {
     /// Writes the inline text that was held.
     fn flush(&mut self) {
         let segment = std::mem::take(&mut self.segment);
-        for token in inline::tokens(&segment, self.style) {
+        for token in inline::tokens(&segment, self.style, self.has_colours) {
             match token {
                 Token::Space => self.wrap.space(),
                 Token::Break => self.wrap.end_line(),

@@ -87,7 +87,7 @@ impl Screen {
         let state = State {
             out: Box::new(out),
             look,
-            markdown: Markdown::new(size().columns),
+            markdown: Markdown::new(size().columns, look.coloured),
             size: Box::new(size),
             is_mid_line: false,
             held: String::new(),
@@ -109,11 +109,8 @@ impl Screen {
         let mut state = self.state();
         let columns = (state.size)().columns;
         state.markdown.set_width(columns);
-        let written = if state.look.rendered {
-            state.markdown.push(piece)
-        } else {
-            harmless(piece).into_owned()
-        };
+        let written =
+            if state.look.live { state.markdown.push(piece) } else { harmless(piece).into_owned() };
         state.write(&written)
     }
 
@@ -157,14 +154,15 @@ impl Screen {
     pub fn diff(&self, diff: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
-        let is_coloured = state.look.rendered;
+        let look = state.look;
         let coloured = |line: &str| {
             let line = written_out(line);
             let style = match line.chars().next() {
-                Some('+') if is_coloured => AnsiColor::Green.on_default(),
-                Some('-') if is_coloured => AnsiColor::Red.on_default(),
+                Some('+') => AnsiColor::Green.on_default(),
+                Some('-') => AnsiColor::Red.on_default(),
                 _ => Style::new(),
             };
+            let style = look.style(style);
             format!("{style}{line}{style:#}\n")
         };
         let coloured: String = diff.split_terminator('\n').map(coloured).collect();
@@ -300,7 +298,7 @@ impl State {
     fn end_line(&mut self, line: &Line, ended: Ended<'_>) -> io::Result<()> {
         self.end_text()?;
         let columns = (self.size)().columns;
-        let ended = line.ended(ended, columns, self.look.rendered);
+        let ended = line.ended(ended, columns, self.look);
         self.write(&format!("{ended}\n"))
     }
 
@@ -324,7 +322,7 @@ impl State {
         let hidden = self.lines.len().saturating_sub(room);
         let lines = self.lines.iter().skip(hidden);
         let drawn: Vec<String> =
-            lines.map(|line| line.running(self.turns, size.columns, self.look.rendered)).collect();
+            lines.map(|line| line.running(self.turns, size.columns, self.look)).collect();
         self.drawn = drawn.len();
         drawn.join("\r\n")
     }

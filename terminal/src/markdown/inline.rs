@@ -58,7 +58,7 @@ fn is_opening(text: &str, at: usize, c: char) -> bool {
 }
 
 /// The words, spaces and line breaks of `segment`.
-pub(super) fn tokens(segment: &str, style: Style) -> Vec<Token> {
+pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Token> {
     let mut tokens = Tokens::default();
     let text = framed(segment);
     let mut styles = vec![style];
@@ -87,6 +87,7 @@ pub(super) fn tokens(segment: &str, style: Style) -> Vec<Token> {
                     tokens.text(&format!("({to})"), FAINT);
                 }
             }
+            Event::Code(code) if !has_colours => tokens.text(&format!("`{code}`"), style),
             Event::Code(code) => tokens.text(&code, CODE.effects(style.get_effects())),
             Event::Text(text) | Event::InlineHtml(text) => {
                 shown.push_str(&text);

@@ -77,7 +77,7 @@ fn alignment(cell: &str) -> Option<CellAlignment> {
 
 /// A cell's text, without styles, which would count as width.
 fn text(cell: &str) -> String {
-    let tokens = inline::tokens(cell.trim(), Style::new()).into_iter();
+    let tokens = inline::tokens(cell.trim(), Style::new(), true).into_iter();
     let text: String = tokens
         .map(|token| match token {
             Token::Word(spans) => spans.into_iter().map(|span| span.text).collect(),

@@ -8,7 +8,7 @@ use super::Markdown;
 
 /// What is written of `pieces`, one after the other.
 fn written<'a>(pieces: impl IntoIterator<Item = &'a str>, width: usize) -> String {
-    let mut markdown = Markdown::new(width);
+    let mut markdown = Markdown::new(width, true);
     let mut written: String = pieces.into_iter().map(|piece| markdown.push(piece)).collect();
     written.push_str(&markdown.finish());
     written
@@ -85,7 +85,7 @@ fn styles_are_on_what_they_were_put_on() {
 
 #[test]
 fn words_are_written_as_soon_as_they_are_complete() {
-    let mut markdown = Markdown::new(80);
+    let mut markdown = Markdown::new(80, true);
     assert_eq!(markdown.push("Hel"), "");
     assert_eq!(markdown.push("lo wor"), "Hello");
     assert_eq!(markdown.push("ld **bo"), " world");
@@ -103,7 +103,7 @@ fn words_are_written_as_soon_as_they_are_complete() {
 fn what_is_never_closed_is_shown_as_it_is() {
     assert_eq!(shown("a **b c\n\nd `e\n\n[f](g h\n\n*", 80), "a **b c\n\nd `e\n\n[f](g h\n\n•");
     let long = format!("**{}", "word ".repeat(200));
-    let mut markdown = Markdown::new(80);
+    let mut markdown = Markdown::new(80, true);
     assert!(markdown.push(&long).contains("word"), "an open mark holds up only so much");
 }
 
@@ -177,7 +177,7 @@ fn entities_cannot_smuggle_what_a_terminal_obeys() {
 
 #[test]
 fn the_next_text_begins_anew() {
-    let mut markdown = Markdown::new(80);
+    let mut markdown = Markdown::new(80, true);
     let first = markdown.push("- a\n```\ncode") + &markdown.finish();
     assert!(first.ends_with("code\n"), "{first:?}");
     assert_eq!(markdown.push("b\n"), "b\n");

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::Ended;
 use crate::cells;
+use crate::look::Look;
 
 const RUNNING: Style = AnsiColor::Cyan.on_default();
 const DONE: Style = AnsiColor::Green.on_default();
@@ -53,7 +54,7 @@ impl Line {
 
     /// The line now, in fewer than `columns` cells: a full row would move the cursor
     /// to the next on some terminals.
-    pub(super) fn running(&self, turns: usize, columns: usize, styled: bool) -> String {
+    pub(super) fn running(&self, turns: usize, columns: usize, look: Look) -> String {
         const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         let elapsed = self.since.elapsed();
         let tail = if elapsed < Duration::from_secs(1) {
@@ -62,17 +63,17 @@ impl Line {
             Some(format!("{} s", elapsed.as_secs()))
         };
         let mark = (TURNS[turns % TURNS.len()], RUNNING);
-        self.laid_out(mark, tail.into_iter(), columns, styled)
+        self.laid_out(mark, tail.into_iter(), columns, look)
     }
 
     /// The line for good.
-    pub(super) fn ended(&self, ended: Ended<'_>, columns: usize, styled: bool) -> String {
+    pub(super) fn ended(&self, ended: Ended<'_>, columns: usize, look: Look) -> String {
         let duration = duration(ended.duration);
         let (mark, tail) = match ended.error {
             None => (("✓", DONE), [duration, size(ended.size)]),
             Some(error) => (("✗", FAILED), [duration, crate::one_line(error)]),
         };
-        self.laid_out(mark, tail.into_iter(), columns, styled)
+        self.laid_out(mark, tail.into_iter(), columns, look)
     }
 
     /// The mark, the name, as much of the arguments as there is room for, and the tail.
@@ -81,14 +82,11 @@ impl Line {
         (mark, style): (&str, Style),
         tail: impl Iterator<Item = String>,
         columns: usize,
-        styled: bool,
+        look: Look,
     ) -> String {
         let paint = |style: Style, text: &str| {
-            if styled && !text.is_empty() {
-                format!("{style}{text}{style:#}")
-            } else {
-                text.to_owned()
-            }
+            let style = if text.is_empty() { Style::new() } else { look.style(style) };
+            format!("{style}{text}{style:#}")
         };
         let tail: String = tail.map(|part| format!(" · {part}")).collect();
         let room = columns.saturating_sub(1);
@@ -151,7 +149,7 @@ mod tests {
     #[test]
     fn the_end_of_a_line_is_kept_and_the_arguments_give_way() {
         let line = call("file_read", r#"{"file_path":"src/main.rs"}"#);
-        let ended = |columns, ended| line.ended(ended, columns, false);
+        let ended = |columns, ended| line.ended(ended, columns, Look::PLAIN);
         assert_eq!(
             ended(80, ENDED),
             r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2k chars"#
@@ -178,9 +176,9 @@ mod tests {
             name in "\\PC{0,30}", arguments in "\\PC*", error in proptest::option::of("\\PC*"), columns in 1_usize..120,
         ) {
             let line = call(&name, &arguments);
-            let ended = line.ended(Ended { error: error.as_deref(), ..ENDED }, columns, false);
+            let ended = line.ended(Ended { error: error.as_deref(), ..ENDED }, columns, Look::PLAIN);
             prop_assert!(cells::width(&ended) < columns, "{ended:?}");
-            prop_assert!(cells::width(&line.running(3, columns, false)) < columns);
+            prop_assert!(cells::width(&line.running(3, columns, Look::PLAIN)) < columns);
         }
     }
 }

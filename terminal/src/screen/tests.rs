@@ -201,14 +201,19 @@ fn without_a_terminal_each_call_is_one_line_and_text_is_as_it_came() {
 #[test]
 fn without_colours_lines_change_all_the_same() {
     let terminal = Terminal::new(80);
-    let screen = terminal.screen(Look { rendered: false, live: true });
-    screen.text("**x**\n").expect("a screen");
+    let screen = terminal.screen(Look { live: true, coloured: false });
+    screen.text("**x** `y`\n").expect("a screen");
     screen.begin_call("1", "a\x1b[2Jb", "{}").expect("a screen");
-    assert_eq!(terminal.lines(), ["**x**", "⠋ a␛[2Jb {}"]);
+    assert_eq!(terminal.lines(), ["x `y`", "⠋ a␛[2Jb {}"]);
     screen.end_call("1", "a\x1b[2Jb", ended(None)).expect("a screen");
-    assert_eq!(terminal.lines(), ["**x**", "✓ a␛[2Jb {} · 12 ms · 3.2k chars"]);
+    assert_eq!(terminal.lines(), ["x `y`", "✓ a␛[2Jb {} · 12 ms · 3.2k chars"]);
+    screen.diff("-a\n+b\n").expect("a screen");
     let parser = terminal.0.lock().expect("the parser");
-    assert_eq!(parser.screen().cell(1, 0).map(vt100::Cell::fgcolor), Some(vt100::Color::Default));
+    let cell = |row, column| parser.screen().cell(row, column).expect("a cell");
+    assert!(cell(0, 0).bold());
+    for (row, column) in [(0, 3), (1, 0), (2, 0), (3, 0)] {
+        assert_eq!(cell(row, column).fgcolor(), vt100::Color::Default);
+    }
 }
 
 #[test]
