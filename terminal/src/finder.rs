@@ -10,6 +10,7 @@ mod word;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use reedline::{Completer, CompletionResult, CompletionStatus, Span, Suggestion};
 
@@ -44,6 +45,22 @@ pub struct Finder {
     seen: Option<u64>,
     /// Where the mention of a file begins that is being typed.
     mention: Option<usize>,
+    unasked: Unasked,
+}
+
+/// Whether what was offered last is for a word of a command of which nothing is typed yet: its
+/// Enter is for the line, unless something was chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unasked(Arc<AtomicBool>);
+
+impl Unasked {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_unasked: bool) {
+        self.0.store(is_unasked, Ordering::Relaxed);
+    }
 }
 
 impl Finder {
@@ -53,7 +70,12 @@ impl Finder {
     pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, documents: Names) -> Self {
         let files = Files::new(workspace.into(), files::MOST);
         let ranking = Ranking::default();
-        Self { commands, documents, files, ranking, seen: None, mention: None }
+        let unasked = Unasked::default();
+        Self { commands, documents, files, ranking, seen: None, mention: None, unasked }
+    }
+
+    pub(crate) fn unasked(&self) -> Unasked {
+        self.unasked.clone()
     }
 
     fn files(&mut self, word: &Word<'_>) -> CompletionResult {
@@ -97,8 +119,8 @@ impl Finder {
         CompletionResult::fresh(self.suggestions(names.iter(), word, "@@"))
     }
 
-    /// The best of `names`. None if the word is one of them to the letter: then the
-    /// next Enter is meant for the line.
+    /// The best of `names`. None if the word is exactly one of them: then the next Enter is
+    /// meant for the line.
     fn suggestions<'a>(
         &mut self,
         names: impl Iterator<Item = &'a Name>,
@@ -106,7 +128,7 @@ impl Finder {
         mark: &str,
     ) -> Vec<Suggestion> {
         let best = self.ranking.best(names, word.text, OFFERED);
-        if best.iter().any(|found| found.name.text() == word.text) {
+        if best.iter().any(|found| word.is_exactly(found.name.text())) {
             return Vec::new();
         }
         let span = Span { start: word.start, end: word.end };
@@ -129,6 +151,7 @@ impl Completer for Finder {
         if !matches!(word, Some(Word { wanted: Wanted::File, .. })) {
             self.mention = None;
         }
+        self.unasked.set(word.is_some_and(|word| word.is_unasked()));
         let Some(word) = word else { return none() };
         match word.wanted {
             Wanted::Command => self.commands(&word),

@@ -35,9 +35,12 @@ fn program() {
         help: help.to_owned(),
         arguments: arguments.cloned(),
     };
-    let commands =
-        vec![command("help", "what can be typed", None), command("tool", "a tool", Some(&tools))];
     let documents: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
+    let commands = vec![
+        command("help", "what can be typed", None),
+        command("tool", "a tool", Some(&tools)),
+        command("pin", "a document", Some(&documents)),
+    ];
     let workspace = env::current_dir().expect("a workspace");
     let history = setting("HISTORY").map(|path| History::open(Path::new(&path), 100));
     let mut editor = Editor::new(Setup {
@@ -449,4 +452,58 @@ fn the_modes_of_the_terminal_are_set_again_after_a_stop() {
     }
     terminal.send("ab\x1b[Dc\r");
     terminal.wait_for(r#"got "acb""#);
+}
+
+#[test]
+fn a_space_behind_a_command_offers_what_may_follow() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("/pin");
+    terminal.wait_until("nothing more is offered", |screen| is_asking(screen, "> /pin"));
+    terminal.send(" ");
+    terminal.wait_for("blocks/decisions.md");
+    terminal.send("decisions");
+    terminal.wait_until("it is named", |screen| is_asking(screen, "> /pin decisions"));
+    terminal.send("\r");
+    terminal.wait_for(r#"got "/pin decisions""#);
+    terminal.send("/pin ");
+    terminal.wait_until("there is a menu", |screen| screen.ends_with("blocks/decisions.md"));
+    terminal.send("\x1b[B\r");
+    terminal.wait_for("> /pin blocks/decisions.md");
+}
+
+#[test]
+fn enter_takes_nothing_that_nobody_has_asked_for() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("/");
+    terminal.wait_for("what can be typed");
+    terminal.send("\r");
+    terminal.wait_for(r#"got "/""#);
+    terminal.send("/");
+    terminal.wait_until("there is a menu", |screen| screen.matches("what can be").count() == 1);
+    terminal.send("\t");
+    terminal.wait_until("Tab takes the first", |screen| is_asking(screen, "> /help"));
+    terminal.send("\r");
+    terminal.wait_for(r#"got "/help ""#);
+}
+
+#[test]
+fn a_search_of_the_history_takes_every_character() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("see a/b now\r");
+    terminal.wait_for("got");
+    terminal.send("\x12");
+    terminal.wait_for("(earlier: )");
+    terminal.send("a/b n");
+    terminal.wait_for("(earlier: a/b n)");
+}
+
+#[test]
+fn a_file_is_offered_behind_a_bracket() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("(@mai");
+    terminal.wait_for("  src/main.rs");
 }

@@ -20,21 +20,29 @@ impl Keys {
     pub(super) fn new() -> Self {
         let mut keys = default_emacs_keybindings();
         let menu = || ReedlineEvent::Menu(menu::NAME.to_owned());
-        keys.add_binding(
-            KeyModifiers::NONE,
-            KeyCode::Tab,
-            ReedlineEvent::UntilFound(vec![menu(), ReedlineEvent::MenuAccept]),
-        );
+        // Who presses Tab has chosen what it takes, and what Enter takes from a menu that it
+        // opened, whatever Enter would do otherwise.
+        let chosen = || ReedlineEvent::MenuRight;
+        let take = ReedlineEvent::Multiple(vec![chosen(), ReedlineEvent::MenuAccept]);
+        let open = ReedlineEvent::Multiple(vec![menu(), chosen()]);
+        let tab = ReedlineEvent::UntilFound(vec![take, open]);
+        keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
         // What Enter is where it was typed while the terminal was not the editor's yet.
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let stop = ReedlineEvent::ExecuteHostCommand(STOP.to_owned());
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), stop);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
-        for (modifier, key) in
-            [(KeyModifiers::NONE, '@'), (KeyModifiers::SHIFT, '@'), (KeyModifiers::NONE, '/')]
-        {
-            let insert = ReedlineEvent::Edit(vec![EditCommand::InsertChar(key)]);
-            let event = ReedlineEvent::Multiple(vec![insert, menu()]);
+        for (modifier, key) in [
+            (KeyModifiers::NONE, '@'),
+            (KeyModifiers::SHIFT, '@'),
+            (KeyModifiers::NONE, '/'),
+            // Arguments begin behind it.
+            (KeyModifiers::NONE, ' '),
+        ] {
+            let insert = || ReedlineEvent::Edit(vec![EditCommand::InsertChar(key)]);
+            let opening = ReedlineEvent::Multiple(vec![insert(), menu()]);
+            // A search of the history takes characters and opens nothing.
+            let event = ReedlineEvent::UntilFound(vec![opening, insert()]);
             keys.add_binding(modifier, KeyCode::Char(key), event);
         }
         Self(Emacs::new(keys))

@@ -57,7 +57,7 @@ impl Live {
         let Help { history, unsaved, finder, above } = help;
         let has_history = history.is_some();
         let mut lines = editor()
-            .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new())))
+            .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new(finder.unasked()))))
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
             .with_highlighter(Box::new(Watch(Arc::clone(&is_blank))))

@@ -5,6 +5,8 @@ use reedline::{
     Suggestion,
 };
 
+use crate::finder::Unasked;
+
 /// The name that keys call the menu by.
 pub(super) const NAME: &str = "finder";
 
@@ -18,10 +20,13 @@ pub(super) struct Popup {
     /// The line has changed since the menu was made. Keys come in bursts, and Enter at
     /// the end of one is not meant for what was offered at its beginning.
     is_behind: bool,
+    unasked: Unasked,
+    /// Somebody has moved in the menu, or wants what is chosen in any case.
+    is_chosen: bool,
 }
 
 impl Popup {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(unasked: Unasked) -> Self {
         let menu = IdeMenu::default()
             .with_name(NAME)
             .with_marker("")
@@ -29,7 +34,7 @@ impl Popup {
             .with_max_completion_width(76)
             .with_max_description_width(60)
             .with_correct_cursor_pos(true);
-        Self { menu, is_behind: false }
+        Self { menu, is_behind: false, unasked, is_chosen: false }
     }
 
     fn is_empty(&self) -> bool {
@@ -59,8 +64,15 @@ impl Menu for Popup {
     }
 
     fn menu_event(&mut self, event: MenuEvent) {
-        self.is_behind |= matches!(event, MenuEvent::Edit(_));
-        self.menu.menu_event(event);
+        match event {
+            MenuEvent::Edit(_) => (self.is_behind, self.is_chosen) = (true, false),
+            MenuEvent::Activate(_) | MenuEvent::Deactivate => self.is_chosen = false,
+            _ => self.is_chosen = true,
+        }
+        // What goes sideways in a list of one column is only our sign of a choice.
+        if !matches!(event, MenuEvent::MoveRight) {
+            self.menu.menu_event(event);
+        }
     }
 
     fn can_quick_complete(&self) -> bool {
@@ -117,7 +129,8 @@ impl Menu for Popup {
     }
 
     fn get_values(&self) -> &[Suggestion] {
-        if self.is_behind { &[] } else { self.menu.get_values() }
+        let is_for_the_line = self.unasked.get() && !self.is_chosen;
+        if self.is_behind || is_for_the_line { &[] } else { self.menu.get_values() }
     }
 
     fn results_are_provisional(&self) -> bool {

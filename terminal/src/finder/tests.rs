@@ -24,9 +24,13 @@ fn finder(workspace: &TempDir) -> Finder {
         help: format!("about {name}"),
         arguments: arguments.cloned(),
     };
-    let commands = vec![command("help", None), command("tool", Some(&tools)), command("pin", None)];
     let documents: Names =
         Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
+    let commands = vec![
+        command("help", None),
+        command("tool", Some(&tools)),
+        command("pin", Some(&documents)),
+    ];
     Finder::new(workspace.path(), commands, documents)
 }
 
@@ -87,6 +91,7 @@ fn documents_are_asked_for_when_they_are_wanted() {
     let mut finder = finder(&workspace);
     assert_eq!(offered(&mut finder, "@@"), ["@@blocks/decisions.md", "@@\"my notes\""]);
     assert_eq!(offered(&mut finder, "x @@dec"), ["@@blocks/decisions.md"]);
+    assert_eq!(offered(&mut finder, "x (@@dec"), ["@@blocks/decisions.md"]);
 }
 
 #[test]
@@ -99,6 +104,8 @@ fn commands_and_their_arguments_are_offered_at_the_start() {
     assert_eq!(offered(&mut finder, "/tool edit"), ["file_edit"]);
     assert_eq!(offered(&mut finder, "/help x"), [""; 0]);
     assert_eq!(offered(&mut finder, "say /"), [""; 0]);
+    assert_eq!(offered(&mut finder, "/pin decision"), ["blocks/decisions.md"]);
+    assert_eq!(offered(&mut finder, "/pin decisions"), [""; 0], "that is a document's name");
     let result = finder.complete("/he", 3);
     assert_eq!(result.suggestions()[0].description.as_deref(), Some("about help"));
 }

@@ -21,6 +21,26 @@ pub(super) struct Word<'a> {
     pub(super) end: usize,
 }
 
+impl Word<'_> {
+    /// Whether the word is `name` to the letter, or the name of a document without its folder
+    /// and its extension, which is enough wherever one is named.
+    pub(super) fn is_exactly(&self, name: &str) -> bool {
+        let short = || {
+            let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
+            file.rsplit_once('.').map_or(file, |(stem, _)| stem)
+        };
+        self.text == name
+            || !self.text.is_empty()
+                && matches!(self.wanted, Wanted::Argument(_) | Wanted::Document)
+                && self.text == short()
+    }
+
+    /// Whether nothing was typed of a word that may be left out.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.text.is_empty() && matches!(self.wanted, Wanted::Command | Wanted::Argument(_))
+    }
+}
+
 /// The word that ends at byte `position` of `line`.
 pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
     let line = line.get(..position)?;
@@ -53,8 +73,8 @@ fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
     }
 }
 
-/// Where the last `@` stands that begins a word. Inside quotation marks that a mention
-/// opened, none does.
+/// Where the last `@` stands that begins a word: behind white space or an opening bracket, as
+/// where mentions are read. Inside quotation marks that a mention opened, none does.
 fn start_of_mention(line: &str) -> Option<usize> {
     let mut last = None;
     let mut before = ' ';
@@ -64,7 +84,7 @@ fn start_of_mention(line: &str) -> Option<usize> {
         match c {
             '"' if is_quoted => is_quoted = false,
             '"' if matches!(marks, "@" | "@@") => is_quoted = true,
-            '@' if !is_quoted && before.is_whitespace() => last = Some(at),
+            '@' if !is_quoted && is_boundary(before) => last = Some(at),
             _ => {}
         }
         marks = match last {
@@ -74,6 +94,10 @@ fn start_of_mention(line: &str) -> Option<usize> {
         before = c;
     }
     last
+}
+
+fn is_boundary(before: char) -> bool {
+    before.is_whitespace() || matches!(before, '(' | '[' | '{')
 }
 
 /// A name as it is written behind `@`.
@@ -97,6 +121,9 @@ mod tests {
         assert_eq!(found("@"), Some((Wanted::File, "", 0)));
         assert_eq!(found("line\n@@de"), Some((Wanted::Document, "de", 5)));
         assert_eq!(found("世界 @a"), Some((Wanted::File, "a", 7)));
+        assert_eq!(found("(@a.t"), Some((Wanted::File, "a.t", 1)));
+        assert_eq!(found("f[@@d"), Some((Wanted::Document, "d", 2)));
+        assert_eq!(found("{@"), Some((Wanted::File, "", 1)));
         assert_eq!(found("me@example.org"), None);
         assert_eq!(found(r"\@plain"), None);
         assert_eq!(found("@done then"), None);
