@@ -26,8 +26,9 @@ use self::live::{Help, Live};
 pub use self::modes::Modes;
 use self::plain::{Asked, Plain};
 use crate::finder::Finder;
+use crate::fold::folded;
 use crate::harmless;
-use crate::look::Look;
+use crate::look::{Look, Size};
 use crate::screen::Screen;
 
 /// What was typed.
@@ -195,7 +196,7 @@ impl Printer {
             To::Above(above) => above,
             To::Around(asked) => return asked.print(text, &self.screen),
         };
-        above.try_send(harmless(text).into_owned()).map_err(|error| match error {
+        above.try_send(folded(&harmless(text), Size::now().columns)).map_err(|error| match error {
             TrySendError::Full(_) => io::Error::other("too many messages wait for the prompt"),
             TrySendError::Disconnected(_) => io::Error::from(io::ErrorKind::BrokenPipe),
         })

@@ -11,6 +11,7 @@
 mod cells;
 pub mod editor;
 pub mod finder;
+mod fold;
 mod harmless;
 mod look;
 mod markdown;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 
 use self::line::{Line, What};
+use crate::fold::folded;
 use crate::harmless::{harmless, one_line, written_out};
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
@@ -133,7 +134,8 @@ impl Screen {
         self.state().write("\x1b[J\r\n")
     }
 
-    /// Writes lines of the program's own. Ends the answer before them.
+    /// Writes lines of the program's own, broken between words where that is more than a row.
+    /// Ends the answer before them.
     ///
     /// # Errors
     ///
@@ -141,7 +143,12 @@ impl Screen {
     pub fn line(&self, text: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
-        state.write(&format!("{}\n", harmless(text.trim_end_matches('\n'))))
+        let text = harmless(text.trim_end_matches('\n'));
+        let text = match state.look.live {
+            true => folded(&text, (state.size)().columns),
+            false => text.into_owned(),
+        };
+        state.write(&format!("{text}\n"))
     }
 
     /// Writes a unified diff, what comes and what goes in colours of their own. Its lines end

@@ -64,7 +64,7 @@ fn program() {
             Input::Line(line) if line == "later" => {
                 let printer = printer.clone();
                 thread::spawn(move || {
-                    printer.print("said later").expect("a prompt");
+                    printer.print("said later in many words").expect("a prompt");
                 });
             }
             Input::Line(line) if line == "ask" => {
@@ -275,6 +275,14 @@ fn what_is_printed_meanwhile_stands_above_the_prompt() {
     terminal.send("ab\x1b[Dé");
     terminal.wait_for("世界> aéb");
     assert_eq!(terminal.cursor().0, 8, "the cursor is where the next character goes");
+}
+
+#[test]
+fn what_is_printed_meanwhile_breaks_between_words() {
+    let Typing { terminal, .. } = &mut start(20, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("later\r");
+    terminal.wait_for("said later in many\nwords");
 }
 
 #[test]

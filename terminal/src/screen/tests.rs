@@ -226,3 +226,14 @@ fn a_diff_shows_what_nobody_would_see() {
         ["-a", r"+a\r", r"+b\rc\u{2028}d\u{200b}\u{e0041}\u{fe0f}\u{202e}"]
     );
 }
+
+#[test]
+fn the_program_s_own_lines_break_between_words() {
+    let line = "error: a tool was skipped because its schema is none";
+    let terminal = Terminal::new(30);
+    terminal.screen(Look::FULL).line(line).expect("a screen");
+    assert_eq!(terminal.lines(), ["error: a tool was skipped", "because its schema is none"]);
+    let terminal = Terminal::new(30);
+    terminal.screen(Look::PLAIN).line(line).expect("a screen");
+    assert_eq!(terminal.lines(), [line]);
+}
