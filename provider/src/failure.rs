@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ikigai_protocol::is_unseen;
 use thiserror::Error;
 
 use crate::Provider;
@@ -42,7 +43,7 @@ impl Failure {
     /// With what was said made fit for a terminal and a log: without these secrets, without
     /// characters that no one sees, on one line, and short.
     pub(crate) fn presentable(mut self, secrets: &[&str]) -> Self {
-        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET) {
             self.said = self.said.replace(secret, "…");
         }
         let mut said = String::new();
@@ -138,12 +139,9 @@ impl Failure {
     }
 }
 
-/// Control characters, and those that turn the direction of a text or have no width: what a
-/// server says must not move the cursor, nor hide itself.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
+/// The shortest text that is taken for a secret, in bytes. Local servers are given keys such as
+/// `x`, which no message is to be without.
+const MIN_SECRET: usize = 4;
 
 /// What the server said, after a colon.
 struct Said<'a>(&'a str);
@@ -285,14 +283,14 @@ mod tests {
     fn what_was_said_is_short_plain_and_without_secrets() {
         let said = |text: &str| {
             let failure = Failure::new(Provider::Google, FailureKind::Cut).saying(text);
-            failure.presentable(&["", "k-1", "pass word"]).said
+            failure.presentable(&["", "x", "k-12", "pass word"]).said
         };
-        assert_eq!(said("a k-1k-1 b, pass word\t\u{1b}[2J\r\n c"), "a …… b, … [2J c");
+        assert_eq!(said("a k-12k-12 x, pass word\t\u{1b}[2J\r\n c"), "a …… x, … [2J c");
         assert_eq!(said("\u{202e}evil\u{200b}"), "evil");
         assert_eq!(said(&"é".repeat(300)), "é".repeat(300));
         assert_eq!(said(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
         // A secret that the end would have cut is gone before.
-        assert!(!said(&format!("{}k-1", "x".repeat(298))).contains('k'));
+        assert!(!said(&format!("{}k-12", "x".repeat(298))).contains('k'));
         assert_eq!(said(""), "");
     }
 }

@@ -12,6 +12,7 @@ use ikigai_terminal::{Editor, Input};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::out::Out;
+use super::signals;
 
 /// What stands before a line.
 pub(super) const PROMPT: &str = "> ";
@@ -49,6 +50,7 @@ impl Keyboard {
             finder,
         })?;
         let stopper = editor.stopper();
+        signals::set_again(editor.modes())?;
         out.set_printer(editor.printer());
         let (wanted, asked) = mpsc::channel();
         let (sender, typed) = unbounded_channel();

@@ -4,11 +4,26 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 
+use ikigai_terminal::editor::Modes;
+use rustix::process::Signal as Signo;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
 use super::{Ended, HOW_TO_LEAVE};
+
+/// Gives the terminal the modes of the editor again whenever the program continues after it
+/// was stopped: the shell has set its own meanwhile.
+pub(super) fn set_again(modes: Modes) -> io::Result<()> {
+    let mut continued = signal(SignalKind::from_raw(Signo::CONT.as_raw()))?;
+    tokio::spawn(async move {
+        while continued.recv().await.is_some() {
+            // A terminal that is gone is found out where something is read from it.
+            let _ = modes.again();
+        }
+    });
+    Ok(())
+}
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use ikigai_protocol::is_deceptive;
+
 /// A place in a text, both counted from 1; columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
@@ -142,7 +144,7 @@ fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
     format!("{number} | {}\n{gutter} | {before}{}", printable(&shown), "^".repeat(width))
 }
 
-/// Without what would move the cursor of a terminal.
+/// Without what would move the cursor of a terminal, or show a line otherwise than it is.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

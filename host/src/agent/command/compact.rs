@@ -214,8 +214,12 @@ fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
     inner.filter(|inner| !inner.contains("```")).map_or(text, str::trim_end)
 }
 
+/// What would change, by lines that end in a line feed: `similar` would end one at a carriage
+/// return as well, which no terminal shows.
 fn diff(old: &str, new: &str) -> String {
-    TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
+    let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
+    diff.unified_diff().context_radius(2).to_string()
 }
 
 #[cfg(test)]
@@ -279,5 +283,7 @@ mod tests {
     fn what_changes_is_shown_by_lines() {
         let shown = diff("a\nb\nc\n", "a\nc\n");
         assert_eq!(shown, "@@ -1,3 +1,2 @@\n a\n-b\n c\n");
+        let shown = diff("keep\nnever run\rx\n", "keep\nrun\rx\n");
+        assert!(shown.ends_with(" keep\n-never run\rx\n+run\rx\n"), "{shown:?}");
     }
 }

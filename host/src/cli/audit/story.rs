@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytesize::ByteSize;
+use ikigai_protocol::is_deceptive;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -225,14 +226,9 @@ fn took(microseconds: u64) -> String {
 /// The text without what a terminal obeys: names and errors come from models and
 /// tools.
 fn plain(text: &str) -> String {
-    let obeyed = |character: char| {
-        // Besides control characters those that reorder text (UAX #9).
-        character.is_control()
-            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
-        if obeyed(character) {
+        if is_deceptive(character) {
             clean.extend(character.escape_default());
         } else {
             clean.push(character);
