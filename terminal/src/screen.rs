@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 
@@ -61,6 +61,8 @@ struct State {
     markdown: Markdown,
     /// Whether text that is not rendered ends in the middle of a line.
     is_mid_line: bool,
+    /// Whether an answer was written since somebody was last asked for a line.
+    has_answered: bool,
     /// A line's beginning that waits for its end, because it stands where lines change.
     held: String,
     lines: VecDeque<Line>,
@@ -91,6 +93,7 @@ impl Screen {
             markdown: Markdown::new(size().columns, look.coloured),
             size: Box::new(size),
             is_mid_line: false,
+            has_answered: false,
             held: String::new(),
             lines: VecDeque::new(),
             drawn: 0,
@@ -110,6 +113,7 @@ impl Screen {
         let mut state = self.state();
         let columns = (state.size)().columns;
         state.markdown.set_width(columns);
+        state.has_answered |= !piece.is_empty();
         let written =
             if state.look.live { state.markdown.push(piece) } else { harmless(piece).into_owned() };
         state.write(&written)
@@ -127,6 +131,13 @@ impl Screen {
     /// Says that the cursor is at the start of a line, where something else put it.
     pub(crate) fn at_line_start(&self) {
         self.state().is_mid_line = false;
+    }
+
+    /// Sets the next prompt off from the answer to the one before.
+    pub(crate) fn begin_prompt(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.end_text()?;
+        if std::mem::take(&mut state.has_answered) { state.write("\n") } else { Ok(()) }
     }
 
     /// Leaves what stands left of the cursor and above it, and goes to the line below.
@@ -176,15 +187,31 @@ impl Screen {
         state.write(&coloured)
     }
 
-    /// Shows that a call runs, until [`end_call`](Self::end_call) with the same `id`.
+    /// Shows that a call is to run, and waits for others before it.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written to.
+    pub fn queue_call(&self, id: &str, name: &str, arguments: &str) -> io::Result<()> {
+        self.show(|line| Line::waiting(line, What::call(id, name, arguments))).map(drop)
+    }
+
+    /// Shows that a call runs, until [`end_call`](Self::end_call) with the same `id`. If it was
+    /// [queued](Self::queue_call), its line shows that from now on; otherwise it gets one.
     ///
     /// # Errors
     ///
     /// If the output cannot be written to.
     pub fn begin_call(&self, id: &str, name: &str, arguments: &str) -> io::Result<()> {
-        let what =
-            What::Call { id: id.to_owned(), name: one_line(name), arguments: one_line(arguments) };
-        self.begin(what).map(drop)
+        let mut state = self.state();
+        let queued =
+            state.lines.iter_mut().find(|line| line.since.is_none() && line.what.is_call(id));
+        if let Some(line) = queued {
+            line.since = Some(Instant::now());
+            return state.write("");
+        }
+        drop(state);
+        self.show(|line| Line::new(line, What::call(id, name, arguments))).map(drop)
     }
 
     /// Replaces the line of a call by what came of it. A call that was never begun gets
@@ -196,10 +223,9 @@ impl Screen {
     pub fn end_call(&self, id: &str, name: &str, ended: Ended<'_>) -> io::Result<()> {
         let mut state = self.state();
         let at = state.lines.iter().position(|line| line.what.is_call(id));
-        let line = at.and_then(|at| state.lines.remove(at)).unwrap_or_else(|| {
-            let (name, arguments) = (one_line(name), String::new());
-            Line::new(0, What::Call { id: id.to_owned(), name, arguments })
-        });
+        let line = at
+            .and_then(|at| state.lines.remove(at))
+            .unwrap_or_else(|| Line::new(0, What::call(id, name, "")));
         state.end_line(&line, ended)
     }
 
@@ -216,7 +242,7 @@ impl Screen {
             std::mem::take(&mut state.lines).into_iter().partition(is_call);
         state.lines = others;
         for line in calls {
-            let duration = line.since.elapsed();
+            let duration = line.elapsed();
             state.end_line(&line, Ended { duration, size: 0, error: Some(error) })?;
         }
         Ok(())
@@ -228,16 +254,16 @@ impl Screen {
     ///
     /// If the output cannot be written to.
     pub fn busy(&self, what: &str) -> io::Result<Busy> {
-        let id = self.begin(What::Wait(one_line(what)))?;
+        let id = self.show(|line| Line::new(line, What::Wait(one_line(what))))?;
         Ok(Busy { screen: self.clone(), id })
     }
 
-    fn begin(&self, what: What) -> io::Result<u64> {
+    fn show(&self, line: impl FnOnce(u64) -> Line) -> io::Result<u64> {
         let mut state = self.state();
         state.end_text()?;
         state.next_id += 1;
         let id = state.next_id;
-        state.lines.push_back(Line::new(id, what));
+        state.lines.push_back(line(id));
         state.write("")?;
         if state.look.live && !state.has_ticker {
             let shared = Arc::downgrade(&self.shared);

@@ -80,6 +80,7 @@ fn program() {
             }
             Input::Line(line) if line == "call" => {
                 screen.text("Some **bold** text").expect("a screen");
+                screen.end_text().expect("a screen");
                 screen.begin_call("1", "bash", "{}").expect("a screen");
                 let ended = Ended { duration: Duration::from_millis(5), size: 7, error: None };
                 screen.end_call("1", "bash", ended).expect("a screen");
@@ -514,4 +515,15 @@ fn a_file_is_offered_behind_a_bracket() {
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("(@mai");
     terminal.wait_for("  src/main.rs");
+}
+
+#[test]
+fn a_blank_line_is_between_an_answer_and_the_next_prompt() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("call\r");
+    let called = "Some bold text\n✓ bash {} · 5 ms · 7 chars\n\n>";
+    terminal.wait_until("there is one", |screen| screen.ends_with(called));
+    terminal.send("x\r");
+    terminal.wait_until("there is none", |screen| screen.ends_with("\n> x\ngot \"x\"\n>"));
 }

@@ -85,6 +85,7 @@ impl Live {
 
     /// The next line, or nothing if one was cleared.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
+        screen.begin_prompt()?;
         let signal = read(&mut self.lines, &self.prompt, &self.held, screen)?;
         let input = match signal {
             Signal::Success(line) => Some(Input::Line(self.continued.joined(line))),

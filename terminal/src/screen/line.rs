@@ -1,4 +1,4 @@
-//! The one line that a call has: while it runs, and when it has ended.
+//! The one line that a call has: while it waits, while it runs, and when it has ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use super::Ended;
 use crate::cells;
 use crate::look::Look;
+use crate::one_line;
 
 const RUNNING: Style = AnsiColor::Cyan.on_default();
 const DONE: Style = AnsiColor::Green.on_default();
@@ -18,7 +19,8 @@ const FAINT: Style = Style::new().dimmed();
 pub(super) struct Line {
     pub(super) id: u64,
     pub(super) what: What,
-    pub(super) since: Instant,
+    /// When it began; nothing while it waits for its turn.
+    pub(super) since: Option<Instant>,
 }
 
 /// What a line is about. All of it is harmless, on one line.
@@ -29,6 +31,11 @@ pub(super) enum What {
 }
 
 impl What {
+    pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
+        let (name, arguments) = (one_line(name), one_line(arguments));
+        Self::Call { id: id.to_owned(), name, arguments }
+    }
+
     pub(super) fn is_call(&self, wanted: &str) -> bool {
         matches!(self, Self::Call { id, .. } if id == wanted)
     }
@@ -49,14 +56,26 @@ impl What {
 
 impl Line {
     pub(super) fn new(id: u64, what: What) -> Self {
-        Self { id, what, since: Instant::now() }
+        Self { id, what, since: Some(Instant::now()) }
     }
 
-    /// The line now, in fewer than `columns` cells: a full row would move the cursor
+    pub(super) fn waiting(id: u64, what: What) -> Self {
+        Self { id, what, since: None }
+    }
+
+    /// How long it has gone on.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The line now, with a spinner and a clock if it runs, in fewer than `columns` cells: a full row would move the cursor
     /// to the next on some terminals.
     pub(super) fn running(&self, turns: usize, columns: usize, look: Look) -> String {
         const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-        let elapsed = self.since.elapsed();
+        if self.since.is_none() {
+            return self.laid_out(("·", FAINT), None.into_iter(), columns, look);
+        }
+        let elapsed = self.elapsed();
         let tail = if elapsed < Duration::from_secs(1) {
             None
         } else {
@@ -71,7 +90,7 @@ impl Line {
         let duration = duration(ended.duration);
         let (mark, tail) = match ended.error {
             None => (("✓", DONE), [duration, size(ended.size)]),
-            Some(error) => (("✗", FAILED), [duration, crate::one_line(error)]),
+            Some(error) => (("✗", FAILED), [duration, one_line(error)]),
         };
         self.laid_out(mark, tail.into_iter(), columns, look)
     }
@@ -139,8 +158,7 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: &str) -> Line {
-        let (name, arguments) = (name.to_owned(), arguments.to_owned());
-        Line::new(1, What::Call { id: "1".to_owned(), name, arguments })
+        Line::new(1, What::call("1", name, arguments))
     }
 
     const ENDED: Ended<'static> =
@@ -178,6 +196,8 @@ mod tests {
             let line = call(&name, &arguments);
             let ended = line.ended(Ended { error: error.as_deref(), ..ENDED }, columns, Look::PLAIN);
             prop_assert!(cells::width(&ended) < columns, "{ended:?}");
+            let waiting = Line { since: None, ..call(&name, &arguments) };
+            prop_assert!(cells::width(&waiting.running(3, columns, Look::PLAIN)) < columns);
             prop_assert!(cells::width(&line.running(3, columns, Look::PLAIN)) < columns);
         }
     }

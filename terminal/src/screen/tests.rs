@@ -237,3 +237,23 @@ fn the_program_s_own_lines_break_between_words() {
     terminal.screen(Look::PLAIN).line(line).expect("a screen");
     assert_eq!(terminal.lines(), [line]);
 }
+
+#[test]
+fn a_call_that_waits_for_its_turn_has_no_clock() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    screen.begin_call("1", "bash", "{}").expect("a screen");
+    screen.queue_call("2", "glob", "{}").expect("a screen");
+    screen.queue_call("3", "grep", "{}").expect("a screen");
+    assert_eq!(terminal.lines(), ["⠋ bash {}", "· glob {}", "· grep {}"]);
+    screen.end_call("1", "bash", ended(None)).expect("a screen");
+    screen.begin_call("2", "glob", "{}").expect("a screen");
+    let done = "✓ bash {} · 12 ms · 3.2k chars";
+    assert_eq!(terminal.lines(), [done, "⠋ glob {}", "· grep {}"], "no call has two lines");
+    screen.end_call("2", "glob", ended(None)).expect("a screen");
+    screen.end_calls("cancelled").expect("a screen");
+    assert_eq!(
+        terminal.lines(),
+        [done, "✓ glob {} · 12 ms · 3.2k chars", "✗ grep {} · 0 ms · cancelled"]
+    );
+}
