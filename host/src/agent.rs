@@ -183,9 +183,11 @@ pub enum Event<'a> {
     Thinking,
     /// The model began to ask for this tool; nothing runs yet.
     Asking(&'a str),
-    /// A call is about to run. Calls of one answer are told of in their order, before any
-    /// of them ends.
+    /// A call will run. Calls of one answer are told of in their order, before any of them
+    /// runs.
     Calling(Calling<'a>),
+    /// A call begins to run; some wait for others.
+    Running(Calling<'a>),
     /// A call has ended. They end in any order.
     Called(&'a Called),
     /// A request failed and is sent again after the wait.
@@ -201,7 +203,7 @@ pub enum Event<'a> {
     Answered(Usage),
 }
 
-/// A call that is about to run.
+/// A call that has no end yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Calling<'a> {
     /// Unique in the conversation.

@@ -89,6 +89,12 @@ impl Called {
     }
 }
 
+impl<'a> From<&'a Call> for Calling<'a> {
+    fn from(Call { id, name, arguments, .. }: &'a Call) -> Self {
+        Self { id, name, arguments }
+    }
+}
+
 impl Session {
     /// Runs the calls of one answer and gives what came of each, in the order of the calls.
     /// Returns when nothing that they started is left running, also where it is cancelled.
@@ -106,8 +112,8 @@ impl Session {
                 "the model asked for {all} calls at once; the last {rest} do not run"
             )));
         }
-        for Call { id, name, arguments, .. } in calls {
-            tell(Event::Calling(Calling { id, name, arguments }));
+        for call in calls {
+            tell(Event::Calling(call.into()));
         }
         let empty = Arc::default();
         let snapshot = snapshot.unwrap_or(&empty);
@@ -120,6 +126,7 @@ impl Session {
                 && let Some(mut lane) = waiting.pop_front()
             {
                 let Some(place) = lane.pop_front() else { continue };
+                tell(Event::Running(Calling::from(&calls[place])));
                 running.push(async move {
                     (lane, place, self.run_call(snapshot, &calls[place], cancel).await)
                 });

@@ -97,6 +97,9 @@ impl State {
             Event::Calling(Calling { id, name, arguments }) => {
                 self.busy = None;
                 self.running += 1;
+                self.screen.queue_call(id, name, arguments)
+            }
+            Event::Running(Calling { id, name, arguments }) => {
                 self.screen.begin_call(id, name, arguments)
             }
             Event::Called(called) => self.called(called),

@@ -33,7 +33,10 @@ impl Report {
     }
 
     pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<(), CliError> {
-        let is_line = !matches!(event, Event::Text(_) | Event::Thinking | Event::Asking(_));
+        let is_line = !matches!(
+            event,
+            Event::Text(_) | Event::Thinking | Event::Asking(_) | Event::Running(_)
+        );
         if is_line && self.is_terminal {
             // Both streams are on one screen.
             self.end_text()?;
@@ -50,7 +53,7 @@ impl Report {
                 say(&format!("{}; trying again in {wait:.1} s\n", one_line(&failure.to_string())));
             }
             Event::Answered(_) => self.is_next = true,
-            Event::Thinking | Event::Asking(_) => {}
+            Event::Thinking | Event::Asking(_) | Event::Running(_) => {}
         }
         Ok(())
     }
