@@ -52,6 +52,9 @@ pub struct Model {
     pub client: Client,
     /// The model, by the provider's name for it.
     pub name: String,
+    /// The most tokens of an answer, where the person sets a bound; else the model's own
+    /// holds, and 32,000 with Anthropic, which wants one to be named.
+    pub max_tokens: Option<u32>,
 }
 
 /// The documents of a conversation, and who reads and writes them.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_provider::Provider;
 use rustix::fs::OFlags;
+use toml::de::DeValue;
 
 use crate::places::{self, Places};
 use crate::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
@@ -64,8 +65,14 @@ const KEYS: &[(&str, Kind)] = &[
 const PROVIDERS: &str = "providers";
 
 /// The keys of one provider.
-const PROVIDER_KEYS: &[&str] =
-    &["base_url", "key_command", "model", "connect_timeout", "silence_timeout"];
+const PROVIDER_KEYS: &[(&str, Kind)] = &[
+    ("base_url", Kind::Text),
+    ("key_command", Kind::Text),
+    ("model", Kind::Text),
+    ("max_tokens", Kind::Number),
+    ("connect_timeout", Kind::Text),
+    ("silence_timeout", Kind::Text),
+];
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,10 +159,12 @@ impl Config {
                 return Err(file.unknown(&place, name, &Provider::ALL.map(Provider::as_str)));
             };
             for Pair { key, place, item } in pairs(file.table(name, item)?) {
-                let Some(key) = PROVIDER_KEYS.iter().find(|known| **known == key) else {
-                    return Err(file.unknown(&place, key, PROVIDER_KEYS));
+                let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
+                else {
+                    let known: Vec<&str> = PROVIDER_KEYS.iter().map(|(key, _)| *key).collect();
+                    return Err(file.unknown(&place, key, &known));
                 };
-                let setting = setting(file, key, Kind::Text, item, None)?;
+                let setting = setting(file, key, *kind, item, None)?;
                 provider::check(key, &setting.value).map_err(|what| {
                     let error = file.fail(&item.span(), what);
                     // What is no address may hold a password all the same.
@@ -191,7 +200,20 @@ fn setting(
             Kind::Number => "a whole number",
             Kind::Switch => "`true` or `false`",
         };
-        file.fail(&span, format!("`{key}` is {} where {form} belongs", kind_of(item)))
+        let what = format!("`{key}` is {} where {form} belongs", kind_of(item));
+        let error = file.fail(&span, what);
+        match (key, value) {
+            ("provider", DeValue::Table(_)) => {
+                error.hint(format!("the table of a provider is `[{PROVIDERS}.NAME]`"))
+            }
+            (_, DeValue::Integer(number)) if key.ends_with("timeout") => {
+                error.hint(format!("write it with its unit, such as `\"{}s\"`", number.as_str()))
+            }
+            ("memory" | "max_output", DeValue::Integer(_)) => {
+                error.hint("write it with its unit, such as `\"64MiB\"`")
+            }
+            _ => error,
+        }
     })?;
     let text = match (kind, text.strip_prefix("~/"), home) {
         (Kind::Path, Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
@@ -294,6 +316,17 @@ mod tests {
         let of = |key| config.of_provider(Provider::OpenAi, key).map(|it| it.value.as_str());
         assert_eq!((of("model"), of("base_url")), (Some("b"), Some("http://x/v1")));
         assert!(config.setting("fuel").expect("a setting").path.ends_with("0.toml"));
+    }
+
+    #[test]
+    fn what_is_probably_meant_is_said() {
+        let hint = |text: &str| read_all(&[text]).expect_err(text).hint.expect("a hint");
+        let meant = "the table of a provider is `[providers.NAME]`";
+        assert_eq!(hint("[provider.anthropic]\nmodel = \"a\""), meant);
+        assert_eq!(hint("timeout = 3"), "write it with its unit, such as `\"3s\"`");
+        assert_eq!(hint("memory = 3"), "write it with its unit, such as `\"64MiB\"`");
+        let refused = refused("[providers.google]\nmax_tokens = 0");
+        assert!(refused.starts_with("2:14 `0` is no number of tokens"), "{refused}");
     }
 
     #[test]

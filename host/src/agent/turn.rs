@@ -206,13 +206,13 @@ impl Session {
         for warning in &warnings {
             tell(Event::Warning(warning));
         }
-        let Model { client, name } = self.model.as_ref().ok_or(NotAnswered::NoModel)?;
+        let Model { client, name, max_tokens } = self.model.as_ref().ok_or(NotAnswered::NoModel)?;
         let request = Request {
             model: name,
             system: &system,
             messages: &self.messages,
             tools: &tools,
-            max_output: None,
+            max_output: *max_tokens,
         };
         let mut hear = |event: ikigai_provider::Event<'_>| match event {
             ikigai_provider::Event::Text(text) => {

@@ -133,7 +133,7 @@ impl Chosen {
             let hint = failure.hint();
             hint.into_iter().fold(CliError::usage(failure), CliError::hint)
         })?;
-        Ok(Model { client, name: name.to_owned() })
+        Ok(Model { client, name: name.to_owned(), max_tokens: config.max_tokens(provider) })
     }
 
     /// The provider and the model.

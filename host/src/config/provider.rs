@@ -95,10 +95,17 @@ impl Config {
     /// What else a file says of a provider, and where: key, value, place.
     #[must_use]
     pub fn further(&self, provider: Provider) -> Vec<(&'static str, String, String)> {
-        let keys = ["model", "connect_timeout", "silence_timeout"];
+        let keys = ["model", "max_tokens", "connect_timeout", "silence_timeout"];
         let of = |key| Some((key, self.of_provider(provider, key)?));
         let set = keys.into_iter().filter_map(of);
         set.map(|(key, setting)| (key, setting.value.clone(), setting.place())).collect()
+    }
+
+    /// The most tokens of an answer that a file names for a provider.
+    #[must_use]
+    pub fn max_tokens(&self, provider: Provider) -> Option<u32> {
+        // Checked when the file was read.
+        self.of_provider(provider, "max_tokens")?.value.parse().ok()
     }
 
     /// Where the key of a provider is from; nothing is run for it.
@@ -159,6 +166,10 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         "connect_timeout" | "silence_timeout" => {
             limits::parse_timeout(value).map(drop).map_err(|what| format!("`{value}` {what}"))
         }
+        "max_tokens" => match value.parse::<u32>() {
+            Ok(1..) => Ok(()),
+            _ => Err(format!("`{value}` is no number of tokens: 1 to {} is expected", u32::MAX)),
+        },
         "base_url" => {
             // What an address is depends on no provider.
             let base_url = Some(value.to_owned());

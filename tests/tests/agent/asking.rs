@@ -79,3 +79,15 @@ fn a_refusal_is_no_answer() {
         assert_eq!(ran.json()["stop"], "refused", "{vendor}: {ran}");
     }
 }
+
+#[test]
+fn an_answer_has_the_bound_that_the_configuration_sets() {
+    for vendor in Vendor::ALL {
+        let rig = Rig::new(vendor, [Reply::answer().text("Short.")]);
+        let text = format!("[providers.{}]\nmax_tokens = 1234\n", vendor.as_str());
+        rig.host.write("home/.config/ikigai/config.toml", text, 0o600);
+        rig.ask(&["go"]).expect_code(0);
+        assert!(rig.request(0).contains(":1234"), "{vendor}: {}", rig.request(0));
+        rig.assert_valid();
+    }
+}

@@ -92,7 +92,7 @@ fn model(server: &FakeServer) -> Model {
         ..Endpoint::new(provider)
     };
     let client = Client::new(endpoint).expect("an address");
-    Model { client, name: "model-of-the-test".to_owned() }
+    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None }
 }
 
 fn host(scratch: &TempDir) -> &'static Host {

@@ -140,7 +140,8 @@ impl Session {
         old: &str,
         target: Option<u64>,
     ) -> Result<Answer, CommandError> {
-        let Model { client, name } = self.model.as_ref().ok_or(CommandError::NoModel)?;
+        let Model { client, name, max_tokens } =
+            self.model.as_ref().ok_or(CommandError::NoModel)?;
         let aim = match target {
             Some(target) => format!("at most about {} words", words(target)),
             None => "about half as long, or shorter where nothing is lost".to_owned(),
@@ -151,7 +152,7 @@ impl Session {
             system: &[TASK.to_owned()],
             messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
             tools: &json!([]),
-            max_output: None,
+            max_output: *max_tokens,
         };
         let answer = client.send(&request, &mut |_| {}).await?;
         self.add_aside(answer.usage);
