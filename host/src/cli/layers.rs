@@ -13,19 +13,10 @@ use clap::{ArgMatches, Args as _, Command, CommandFactory as _, FromArgMatches a
 use ikigai_provider::Provider;
 
 use super::error::{self, CliError};
-use super::options::Options;
+use super::options::{Options, Origin};
 use super::{Cli, say};
 use crate::config::{Config, Setting};
 use crate::places::Places;
-
-/// Where the value of a shared flag is from, and the value as it was written.
-#[derive(Debug)]
-pub(super) struct Origin {
-    /// For a person: the flag, the variable, or the file and line.
-    pub(super) from: String,
-    /// As it was written.
-    pub(super) value: String,
-}
 
 /// Reads the command line of this process. What is asked for in it alone, such as help, is
 /// answered here; the error is the exit code then.

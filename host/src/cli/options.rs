@@ -12,7 +12,6 @@ use clap::{Args, ValueEnum};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
 use super::error::CliError;
-use super::layers::Origin;
 use super::progress;
 use crate::agent::{self, Session};
 use crate::assets::AssetStore;
@@ -139,6 +138,15 @@ impl BackendArg {
             Self::Native => BackendChoice::Native,
         }
     }
+}
+
+/// Where the value of a shared flag is from, and the value as it was written.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// For a person: the flag, the variable, or the file and line.
+    pub(super) from: String,
+    /// As it was written.
+    pub(super) value: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
