@@ -319,7 +319,12 @@ fn a_resize_keeps_what_was_typed() {
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("some words");
     terminal.wait_for("> some words");
+    let written = terminal.written().len();
     terminal.resize(40, 12);
+    // A terminal does not say when it has its size; the editor draws anew when it knows.
+    while terminal.written().len() == written {
+        thread::yield_now();
+    }
     terminal.send(" more\r");
     terminal.wait_for(r#"got "some words more""#);
 }

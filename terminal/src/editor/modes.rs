@@ -1,8 +1,9 @@
 //! The modes of the terminal: while somebody types, between two lines, and while the program
 //! is stopped.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp,
     tcsetattr,
 };
+use signal_hook::SigId;
+use signal_hook::low_level::{pipe, unregister};
 
 /// The terminal of an editor, whose modes a shell may have changed while the program was
 /// stopped. Clones are of the same terminal.
@@ -117,11 +120,11 @@ impl Held {
     /// it. Where nobody could, as in a terminal without a shell, the system stops nothing.
     pub(super) fn stop(&self) -> io::Result<()> {
         self.0.change(Now::Before)?;
+        let continued = Continued::listen()?;
         // All of the group, since a shell waits for all of it.
         kill_current_process_group(Signal::TSTP)?;
-        // The signal may be taken by another thread, and this one go on meanwhile; what a
-        // thread sends to itself has come before this returns, if it has not stopped already.
-        signal_hook::low_level::raise(Signal::TSTP.as_raw())?;
+        // Another thread may take the signal, and this one go on for a moment.
+        continued.wait()?;
         if let Ok(before) = tcgetattr(io::stdin()) {
             self.0.lock().before = Some(before);
         }
@@ -134,6 +137,42 @@ impl Held {
             event::read()?;
         }
         discard_unread()
+    }
+}
+
+/// How long a stop may take to happen. Where it does not, as in a terminal without a shell,
+/// nobody would continue the program, and the system stops nothing.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+
+/// The next continuation of the program.
+struct Continued {
+    heard: UnixStream,
+    signal: SigId,
+}
+
+impl Continued {
+    fn listen() -> io::Result<Self> {
+        let (heard, told) = UnixStream::pair()?;
+        let signal = pipe::register(Signal::CONT.as_raw(), told)?;
+        heard.set_read_timeout(Some(STOPS_WITHIN))?;
+        Ok(Self { heard, signal })
+    }
+
+    fn wait(mut self) -> io::Result<()> {
+        loop {
+            match self.heard.read(&mut [0]) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Continued {
+    fn drop(&mut self) {
+        unregister(self.signal);
     }
 }
 
