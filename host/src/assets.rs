@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a result of a tool is kept below `outputs/`.
 const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How many bytes all of them have at most; the oldest go first. A model that fills a
-/// context thousands of times has not used this up.
+/// How many bytes all of them have at most; the oldest go first. Room for some 9,000 of the
+/// shortest that are kept, which have 30,000 characters.
 const OUTPUTS_MOST: u64 = 256 << 20;
 
 /// How long the removal of what is old may hold up a write.

@@ -63,15 +63,19 @@ impl Session {
 
     /// What the model said; nothing at all is no message.
     pub(super) fn push_model(&mut self, parts: Vec<Part>) {
-        let says = |part: &Part| match part {
-            Part::Text { text, .. } => !text.trim().is_empty(),
-            Part::Blob(_) => false,
-            _ => true,
-        };
-        if parts.iter().any(says) {
+        if !is_silent(&parts) {
             self.messages.push(Message { role: Role::Model, parts });
         }
     }
+}
+
+/// Whether parts neither say nor ask for anything.
+pub(super) fn is_silent(parts: &[Part]) -> bool {
+    parts.iter().all(|part| match part {
+        Part::Text { text, .. } => text.trim().is_empty(),
+        Part::Blob(_) => true,
+        Part::Call(_) | Part::Result(_) => false,
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::Called;
 use super::mention;
+use super::request::is_silent;
 use super::{Event, Model, Session, Tell};
 use crate::registry::Snapshot;
 
@@ -253,11 +254,6 @@ impl Mark {
             last.parts.truncate(self.parts);
         }
     }
-}
-
-fn is_silent(parts: &[Part]) -> bool {
-    let says = |part: &Part| matches!(part, Part::Text { text, .. } if !text.trim().is_empty());
-    !parts.iter().any(says)
 }
 
 fn calls_of(parts: &[Part]) -> Vec<Call> {
