@@ -7,6 +7,7 @@
 
 pub mod documents;
 pub mod envelope;
+pub(crate) mod filesystems;
 pub mod level;
 pub mod native;
 pub mod output;

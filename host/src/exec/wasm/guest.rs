@@ -1,10 +1,10 @@
 //! One run of one component, on the thread that is its own.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::fstatfs;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Store, Trap};
@@ -22,7 +22,7 @@ use super::stdio::{Input, Output};
 use super::{assets, preopens, workspace};
 use crate::exec::documents::Desk;
 use crate::exec::output::Pipe;
-use crate::exec::{Call, Exit, Stdin, Usage};
+use crate::exec::{Call, Exit, Stdin, Usage, filesystems};
 use crate::limits::{Limit, Limits};
 
 /// The argument zero that a guest sees.
@@ -63,7 +63,7 @@ fn guard_open(linker: &mut Linker<State>) -> wasmtime::Result<()> {
                 }
                 let mut files = store.data_mut().filesystem();
                 match files.open_at(dir, path_flags, path, open_flags, flags).await {
-                    Ok(opened) if shows_processes(files.table.get(&opened)?) => {
+                    Ok(opened) if !may_be_held(files.table.get(&opened)?) => {
                         files.table.delete(opened)?;
                         Ok((Err(ErrorCode::Access),))
                     }
@@ -77,13 +77,15 @@ fn guard_open(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Whether it lies in a `/proc`, or cannot be told.
-fn shows_processes(opened: &Descriptor) -> bool {
-    let system = match opened {
-        Descriptor::File(file) => fstatfs(&*file.file),
-        Descriptor::Dir(dir) => fstatfs(&*dir.dir),
+/// Returns whether a guest may hold what was opened: a file or a directory of a file
+/// system that is not the kernel's, and no device. Not where it cannot be told.
+fn may_be_held(opened: &Descriptor) -> bool {
+    let open = match opened {
+        Descriptor::File(file) => file.file.as_fd(),
+        Descriptor::Dir(dir) => dir.dir.as_fd(),
     };
-    !system.is_ok_and(|system| system.f_type != libc::PROC_SUPER_MAGIC)
+    let is_ordinary = || filesystems::is_ordinary(open);
+    filesystems::is_device(open).is_ok_and(|device| !device) && is_ordinary().is_ok_and(|it| it)
 }
 
 /// What one run left behind; the streams are the caller's.
