@@ -22,6 +22,65 @@ pub struct Level {
     pub kill_tree: Hold,
     /// No privilege can be had that the caller did not hand over.
     pub privileges: Hold,
+    /// What keeps the limits. Records of before it was told have none.
+    #[serde(default)]
+    pub kept_by: KeptBy,
+}
+
+/// What keeps each limit on a resource, the strongest first. Empty where nothing does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptBy {
+    /// The number of processes and threads.
+    pub processes: Vec<Keeper>,
+    /// The memory of all of them together.
+    pub memory: Vec<Keeper>,
+}
+
+/// A mechanism that keeps a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keeper {
+    /// The runtime of components.
+    Runtime,
+    /// `pids.max` or `memory.max` of a control group of the call's own.
+    Cgroup,
+    /// RLIMIT_NPROC in a user namespace of the call's own; RLIMIT_DATA, which bounds each
+    /// process by itself.
+    Rlimit,
+    /// `kernel.pid_max` of a PID namespace of the call's own.
+    PidNamespace,
+    /// The supervisor's looks at `/proc`: what is too much can be there until the next one.
+    Watched,
+}
+
+impl Keeper {
+    /// Its name for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Runtime => "runtime",
+            Self::Cgroup => "cgroup",
+            Self::Rlimit => "rlimit",
+            Self::PidNamespace => "pid namespace",
+            Self::Watched => "watched",
+        }
+    }
+}
+
+impl KeptBy {
+    /// What keeps the boundary of this name, such as `cgroup, rlimit`; nothing for one
+    /// that is no limit on a resource.
+    #[must_use]
+    pub fn told(&self, boundary: &str) -> Option<String> {
+        let keepers = match boundary {
+            "processes" => &self.processes,
+            "memory" => &self.memory,
+            _ => return None,
+        };
+        let names: Vec<_> = keepers.iter().map(|keeper| keeper.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
 }
 
 /// Whether one boundary holds.
@@ -96,13 +155,32 @@ impl Level {
             memory: enforced(),
             kill_tree: enforced(),
             privileges: enforced(),
+            kept_by: KeptBy {
+                processes: vec![Keeper::Runtime],
+                memory: vec![Keeper::Runtime],
+            },
+        }
+    }
+
+    /// What holds where nothing does, for this reason.
+    #[must_use]
+    pub fn nothing(why: &str) -> Self {
+        let none = || Hold::None(why.to_owned().into());
+        Self {
+            fs: none(),
+            net: none(),
+            processes: none(),
+            memory: none(),
+            kill_tree: none(),
+            privileges: none(),
+            kept_by: KeptBy::default(),
         }
     }
 
     /// Each boundary by its name, in the order of tables.
     #[must_use]
     pub fn holds(&self) -> [(&'static str, &Hold); 6] {
-        let Self { fs, net, processes, memory, kill_tree, privileges } = self;
+        let Self { fs, net, processes, memory, kill_tree, privileges, kept_by: _ } = self;
         [
             ("fs", fs),
             ("net", net),

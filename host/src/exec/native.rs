@@ -37,8 +37,6 @@ use std::sync::{Arc, LazyLock};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
-#[cfg(not(target_os = "linux"))]
-use crate::exec::level::Hold;
 use crate::exec::level::{Layer, Level};
 use crate::exec::{Call, Lane, Outcome};
 #[cfg(target_os = "linux")]
@@ -141,16 +139,7 @@ impl Supervisor {
 #[cfg(not(target_os = "linux"))]
 impl Machine {
     fn elsewhere() -> Self {
-        let none = || Hold::None("native tools run on Linux only".into());
-        let level = Level {
-            fs: none(),
-            net: none(),
-            processes: none(),
-            memory: none(),
-            kill_tree: none(),
-            privileges: none(),
-        };
-        Self { level, layers: Vec::new() }
+        Self { level: Level::nothing("native tools run on Linux only"), layers: Vec::new() }
     }
 }
 

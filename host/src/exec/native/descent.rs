@@ -13,7 +13,9 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, pidfd_send_signal};
 
-/// A process that is neither the root of its tree nor a corpse.
+/// A process that is not the root of its tree. One whose first thread has ended is a corpse
+/// by its state and alive by the others; a whole corpse counts as one thread until it is
+/// reaped, as it does for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     /// Its number, in the namespace of `/proc`.
@@ -25,9 +27,13 @@ pub(super) struct Process {
     pub(super) threads: u64,
     /// When it began, in clock ticks: together with the number, its identity.
     started: u64,
-    /// Its resident set, in pages, shared ones included.
+    /// Its resident set, in pages, shared ones included. Not told where the first thread
+    /// has ended.
     resident: u64,
 }
+
+/// States of a thread that has ended, proc_pid_stat(5).
+const ENDED: [u8; 2] = [b'Z', b'X'];
 
 /// The root that stands for the calling process, in whatever namespace `/proc` is.
 pub(super) fn own_pid() -> io::Result<Pid> {
@@ -60,8 +66,6 @@ pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
             found.push(process);
         }
     }
-    // A corpse holds nothing but its number, and its children are not its own any more.
-    found.retain(|process| !matches!(process.state, b'Z' | b'X'));
     Ok(found)
 }
 
@@ -72,12 +76,13 @@ pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
 /// which costs a walk through the page tables.
 pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
-    let resident: u64 = processes.iter().map(|process| process.resident * page).sum();
+    let resident: u64 = processes.iter().map(|process| process.shown_pages() * page).sum();
     if resident <= limit {
         return None;
     }
     let share = |process: &Process| {
-        process.proportional_set().unwrap_or_else(|| process.unshared_pages() * page)
+        let thread = process.living_thread();
+        process.proportional_set(thread).unwrap_or_else(|| process.unshared_pages(thread) * page)
     };
     let memory = processes.iter().map(share).sum();
     (memory > limit).then_some(memory)
@@ -92,7 +97,7 @@ pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
 pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
     let mut groups = HashSet::new();
     let mut refused = None;
-    for process in processes {
+    for process in processes.iter().filter(|process| !process.has_ended()) {
         if let Err(error) = process.kill(spared_group, &mut groups) {
             refused = Some(error);
         }
@@ -101,6 +106,11 @@ pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error
 }
 
 impl Process {
+    /// Whether it is a whole corpse: nothing of it runs, and it waits to be reaped.
+    pub(super) fn has_ended(&self) -> bool {
+        ENDED.contains(&self.state) && self.threads < 2
+    }
+
     /// Reads `/proc/PID/stat`, proc(5).
     fn read(dir: &OwnedFd) -> io::Result<Self> {
         let mut text = [0; 1024];
@@ -121,7 +131,7 @@ impl Process {
             state: *field(3)?.first()?,
             parent: parse(field(4)?)?,
             group: parse(field(5)?)?,
-            threads: parse(field(20)?)?,
+            threads: parse::<u64>(field(20)?)?.max(1),
             started: parse(field(22)?)?,
             resident: parse(field(24)?)?,
         })
@@ -166,28 +176,57 @@ impl Process {
         }
     }
 
+    /// A thread through which the process can be looked at: the first, unless that has
+    /// ended before others.
+    fn living_thread(&self) -> Option<i32> {
+        let own = self.pid.as_raw_nonzero().get();
+        if !ENDED.contains(&self.state) {
+            return Some(own);
+        }
+        if self.threads < 2 {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tasks = open(format!("/proc/{own}/task").as_str(), flags, Mode::empty()).ok()?;
+        let mut threads = Dir::read_from(&tasks).ok()?;
+        threads.find_map(|entry| {
+            let thread = parse(entry.ok()?.file_name().to_bytes())?;
+            (thread != own).then_some(thread)
+        })
+    }
+
+    /// Its resident set, in pages, also where its first thread has ended.
+    fn shown_pages(&self) -> u64 {
+        if !ENDED.contains(&self.state) {
+            return self.resident;
+        }
+        self.living_thread().and_then(|thread| self.pages(thread)).map_or(0, |(resident, _)| resident)
+    }
+
     /// Its share of memory, in bytes: pages shared by N processes count 1/N.
     /// None where the kernel refuses to tell, as of a program with setuid.
-    fn proportional_set(&self) -> Option<u64> {
-        let text = self.file("smaps_rollup")?;
+    fn proportional_set(&self, thread: Option<i32>) -> Option<u64> {
+        let text = self.file(thread?, "smaps_rollup")?;
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     }
 
     /// The pages that are of no file.
-    fn unshared_pages(&self) -> u64 {
-        let pages = || {
-            let text = self.file("statm")?;
-            let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
-            let resident = fields.next()?.ok()?;
-            Some(resident.saturating_sub(fields.next()?.ok()?))
-        };
-        pages().unwrap_or(self.resident)
+    fn unshared_pages(&self, thread: Option<i32>) -> u64 {
+        let pages = thread.and_then(|thread| self.pages(thread));
+        pages.map_or(self.resident, |(resident, shared)| resident.saturating_sub(shared))
     }
 
-    fn file(&self, name: &str) -> Option<String> {
-        let path = format!("/proc/{}/{name}", self.pid.as_raw_nonzero());
+    /// Its resident pages, and those of them that are shared, proc_pid_statm(5).
+    fn pages(&self, thread: i32) -> Option<(u64, u64)> {
+        let text = self.file(thread, "statm")?;
+        let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+        Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    }
+
+    fn file(&self, thread: i32, name: &str) -> Option<String> {
+        let path = format!("/proc/{}/task/{thread}/{name}", self.pid.as_raw_nonzero());
         let file =
             openat(CWD, path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let mut text = String::new();

@@ -99,6 +99,12 @@ pub struct Without {
     pub seccomp: bool,
     /// Landlock.
     pub landlock: bool,
+    /// Control groups.
+    pub cgroups: bool,
+    /// The bound on numbers that a PID namespace has.
+    pub pid_limit: bool,
+    /// Id-mapped mounts, without which a host that is root cannot map its root away.
+    pub id_maps: bool,
 }
 
 /// When the supervisor ends a call by itself.
@@ -358,6 +364,8 @@ pub(super) enum Step {
     Bind,
     /// Its resource limits.
     Limits,
+    /// Its control groups.
+    Cgroup,
     /// Its stdin, stdout, stderr.
     Streams,
     /// Its working directory.

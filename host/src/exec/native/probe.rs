@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::helper::Helper;
 use super::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 use super::{Machine, Supervisor};
-use crate::exec::level::{Hold, Layer, Level};
+use crate::exec::level::{Layer, Level};
 
 /// Far more than it takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,12 +62,6 @@ fn judge(report: Report) -> Machine {
     if end != End::Code(0) {
         return Machine { layers, ..none(&format!("no tool would be started: {end:?}")) };
     }
-    layers.push(Layer {
-        name: "cgroup".to_owned(),
-        hold: Hold::None("not used by this version".into()),
-        detail: None,
-        remedy: None,
-    });
     for layer in &mut layers {
         layer.remedy = remedy(layer);
     }
@@ -75,16 +69,7 @@ fn judge(report: Report) -> Machine {
 }
 
 fn none(why: &str) -> Machine {
-    let hold = || Hold::None(why.to_owned().into());
-    let level = Level {
-        fs: hold(),
-        net: hold(),
-        processes: hold(),
-        memory: hold(),
-        kill_tree: hold(),
-        privileges: hold(),
-    };
-    Machine { level, layers: Vec::new() }
+    Machine { level: Level::nothing(why), layers: Vec::new() }
 }
 
 /// Settings that keep a user from making namespaces: where each is, the value
@@ -158,6 +143,7 @@ fn remedy(layer: &Layer) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::level::Hold;
 
     #[test]
     fn what_is_there_needs_no_advice() {

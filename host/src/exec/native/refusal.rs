@@ -47,7 +47,7 @@ pub(super) fn explain(
         Step::Clone => format!(
             "no process could be made for `{name}`: {error}; the system or the user may have too many"
         ),
-        Step::Bind | Step::Limits | Step::Streams => {
+        Step::Bind | Step::Limits | Step::Cgroup | Step::Streams => {
             format!("a process for `{name}` could not be prepared: {error}")
         }
         Step::Landlock | Step::Filter => format!(

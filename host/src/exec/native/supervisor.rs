@@ -16,10 +16,13 @@
 //! end of the control socket, never by PDEATHSIG.
 
 mod achieved;
+mod cgroup;
 mod domain;
 mod filter;
+mod identity;
 mod installation;
 mod launch;
+mod mounts;
 mod namespace;
 mod privileges;
 mod reaper;
@@ -36,6 +39,8 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, setsid};
 
 use crate::exec::native::plan::Confinement;
+use achieved::Limits;
+use cgroup::Cgroups;
 use launch::Restrictions;
 use namespace::Made;
 use watch::{Prepared, Watch};
@@ -69,18 +74,36 @@ fn serve() -> io::Result<ExitCode> {
     let signals = signals::take_over()?;
     let request = request::receive()?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    let sandboxed = request.plan.kind.sandbox != Confinement::Off;
-    let mut watch = Watch::new(request, signals);
-    if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) }
+    let plan = &request.plan;
+    let sandboxed = plan.kind.sandbox != Confinement::Off;
+    let cgroups = match plan.kind.without.cgroups {
+        true => Cgroups::none("left out"),
+        false => Cgroups::make(plan.bounds, sandbox::most_processes(plan)),
+    };
+    let mut watch = Watch::new(request, signals, cgroups);
+    let code = if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) };
+    // The report has gone already, and who reads it need not wait for this.
+    if let Some(left) = watch.cgroups.remove() {
+        writeln!(io::stderr(), "ikigai: supervisor: {left}")?;
+    }
+    code
 }
 
 /// Serves the call of a tool with all of its user's rights.
 fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
-    let prepared = |namespaced: Result<(), &str>, notes| Prepared {
-        level: achieved::unconfined(namespaced),
+    let limits = |watch: &Watch, pid_namespace| Limits {
+        process_limit: false,
+        pid_namespace,
+        process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
+        memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
+        watched: Ok(()),
+    };
+    let prepared = |namespaced: Result<(), &str>, notes, limits: Limits| Prepared {
+        level: achieved::unconfined(namespaced, &limits),
         layers: Vec::new(),
         notes,
         refusal: None,
+        watched: true,
         restrictions: Restrictions::none(),
     };
     let init = |unbound: Option<io::Error>| {
@@ -88,10 +111,13 @@ fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
         if let Some(error) = unbound {
             notes.push(format!("the namespace may outlive the supervisor: {error}"));
         }
+        let bounded = sandbox::bound_numbers(watch, false);
+        // Without one of its own, it is looked for in that of the host.
         if let Err(error) = namespace::mount_proc() {
             notes.push(format!("no `/proc` of the PID namespace: {error}"));
         }
-        watch.run(true, prepared(Ok(()), notes))
+        let limits = limits(watch, bounded);
+        watch.run(true, prepared(Ok(()), notes, limits))
     };
     // SAFETY: this process has one thread, and nothing here holds a lock.
     match unsafe { namespace::enter(namespace::OF_ANY_TOOL, init) } {
@@ -102,7 +128,8 @@ fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
             set_child_subreaper(Some(getpid()))?;
             let reason = reason.to_string();
             let notes = vec![format!("no PID namespace: {reason}")];
-            Ok(watch.run(false, prepared(Err(&reason), notes)))
+            let limits = limits(watch, Err(reason.clone()));
+            Ok(watch.run(false, prepared(Err(&reason), notes, limits)))
         }
     }
 }

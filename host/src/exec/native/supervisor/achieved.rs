@@ -4,7 +4,7 @@
 //! up.
 
 use super::domain::SCOPES_SIGNALS;
-use crate::exec::level::{Hold, Layer, Level};
+use crate::exec::level::{Hold, Keeper, KeptBy, Layer, Level};
 
 /// Why a layer is not there.
 pub(super) type Missing = String;
@@ -20,8 +20,68 @@ pub(super) struct Achieved {
     pub(super) seccomp: Result<(), Missing>,
     /// All of them dropped, and none to be had.
     pub(super) capabilities: Result<(), Missing>,
-    /// A kernel's bound on processes, behind the supervisor's count.
+    /// A user without rights for the kernel too.
+    pub(super) mapped: Result<(), Missing>,
+    /// What keeps the limits on resources.
+    pub(super) limits: Limits,
+}
+
+/// What there is to keep the limits on resources.
+pub(super) struct Limits {
+    /// RLIMIT_NPROC, where it counts the call alone.
     pub(super) process_limit: bool,
+    /// A PID namespace with a bound on its numbers; whether that is the limit itself, or
+    /// stands far above it.
+    pub(super) pid_namespace: Result<bool, Missing>,
+    pub(super) process_cgroup: Result<(), Missing>,
+    pub(super) memory_cgroup: Result<(), Missing>,
+    /// Looks at the tree.
+    pub(super) watched: Result<(), Missing>,
+}
+
+impl Limits {
+    pub(super) fn kept_by(&self) -> KeptBy {
+        let there = |keepers: &[(bool, Keeper)]| {
+            keepers.iter().filter(|(there, _)| *there).map(|(_, keeper)| *keeper).collect()
+        };
+        let watched = self.watched.is_ok();
+        KeptBy {
+            processes: there(&[
+                (self.process_cgroup.is_ok(), Keeper::Cgroup),
+                (self.process_limit, Keeper::Rlimit),
+                (self.pid_namespace == Ok(true), Keeper::PidNamespace),
+                (watched, Keeper::Watched),
+            ]),
+            memory: there(&[
+                (self.memory_cgroup.is_ok(), Keeper::Cgroup),
+                (true, Keeper::Rlimit),
+                (watched && self.memory_cgroup.is_err(), Keeper::Watched),
+            ]),
+        }
+    }
+
+    /// Whether the kernel refuses a process too many; or what is done instead.
+    fn processes(&self) -> Result<(), String> {
+        let Err(none) = &self.process_cgroup else { return Ok(()) };
+        if self.process_limit || self.pid_namespace == Ok(true) {
+            return Ok(());
+        }
+        Err(match &self.watched {
+            Ok(()) => format!("no cgroup ({none}): their number is watched, and can be passed for a moment"),
+            Err(why) => format!("no cgroup ({none}) and no `/proc` ({why}): nothing bounds their number"),
+        })
+    }
+
+    fn memory(&self) -> Hold {
+        let Err(none) = &self.memory_cgroup else { return Hold::Enforced };
+        let tree = match &self.watched {
+            Ok(()) => "the tree by looks at it, which do not see all that is shared".to_owned(),
+            Err(why) => format!("the tree by nothing (no `/proc`: {why})"),
+        };
+        Hold::Partial(
+            format!("no cgroup ({none}): each process is capped by RLIMIT_DATA, {tree}").into(),
+        )
+    }
 }
 
 impl Achieved {
@@ -30,13 +90,10 @@ impl Achieved {
             fs: self.fs(),
             net: self.net(),
             processes: self.processes(),
-            memory: Hold::Partial(
-                "each process is capped by RLIMIT_DATA and the tree by looks at it, because no \
-                 cgroup is used; files in /tmp have a bound of their own"
-                    .into(),
-            ),
+            memory: self.limits.memory(),
             kill_tree: self.kill_tree(),
             privileges: self.privileges(),
+            kept_by: self.limits.kept_by(),
         }
     }
 
@@ -72,22 +129,27 @@ impl Achieved {
     }
 
     fn processes(&self) -> Hold {
-        match (&self.namespaces, &self.proc) {
+        let number = self.limits.processes();
+        match (&self.namespaces, number) {
             (Ok(_), Ok(())) => Hold::Enforced,
-            (Ok(_), Err(why)) if self.process_limit => Hold::Partial(
-                format!("no `/proc` ({why}), so only RLIMIT_NPROC bounds their number").into(),
-            ),
-            (Ok(_), Err(why)) => {
-                Hold::Partial(format!("no `/proc` ({why}), so nothing bounds their number").into())
+            (Ok(_), Err(number)) => Hold::Partial(number.into()),
+            (Err(why), number) => {
+                let number = number.err().map(|number| format!("; {number}")).unwrap_or_default();
+                match self.landlock {
+                    Ok(version) if version >= SCOPES_SIGNALS => Hold::Partial(
+                        format!(
+                            "no PID namespace ({why}): others can be seen, not signalled{number}"
+                        )
+                        .into(),
+                    ),
+                    _ => Hold::None(
+                        format!(
+                            "no PID namespace ({why}): others can be seen and signalled{number}"
+                        )
+                        .into(),
+                    ),
+                }
             }
-            (Err(why), _) => match self.landlock {
-                Ok(version) if version >= SCOPES_SIGNALS => Hold::Partial(
-                    format!("no PID namespace ({why}): others can be seen, not signalled").into(),
-                ),
-                _ => Hold::None(
-                    format!("no PID namespace ({why}): others can be seen and signalled").into(),
-                ),
-            },
         }
     }
 
@@ -104,11 +166,17 @@ impl Achieved {
 
     fn privileges(&self) -> Hold {
         match (&self.capabilities, &self.seccomp) {
-            (Ok(()), Ok(())) => Hold::Enforced,
             (Err(why), _) => Hold::None(format!("capabilities were not dropped: {why}").into()),
             (Ok(()), Err(why)) => Hold::Partial(
                 format!("no seccomp ({why}): a user namespace can be made inside").into(),
             ),
+            (Ok(()), Ok(())) => match &self.mapped {
+                Ok(()) => Hold::Enforced,
+                Err(why) => Hold::Partial(
+                    format!("the tool is root for the kernel too, without its capabilities ({why})")
+                        .into(),
+                ),
+            },
         }
     }
 
@@ -118,6 +186,12 @@ impl Achieved {
         let user = match &self.namespaces {
             Ok(false) => Hold::None("not to be had; the others are made with root's right".into()),
             _ => apart("user namespace"),
+        };
+        let Limits { process_limit, pid_namespace, process_cgroup, memory_cgroup, .. } =
+            &self.limits;
+        let there = |there: bool, why: &str| match there {
+            true => Hold::Enforced,
+            false => Hold::None(why.to_owned().into()),
         };
         let layer =
             |name: &str, hold, detail| Layer { name: name.to_owned(), hold, detail, remedy: None };
@@ -133,6 +207,15 @@ impl Achieved {
             layer("capabilities", hold(self.capabilities.as_ref()), None),
             layer("Landlock", hold(landlock), version),
             layer("seccomp", hold(self.seccomp.as_ref()), None),
+            layer("unprivileged user", hold(self.mapped.as_ref()), None),
+            layer(
+                "RLIMIT_NPROC",
+                there(*process_limit, "the kernel counts no processes of this user's alone"),
+                None,
+            ),
+            layer("pid_max", hold(pid_namespace.as_ref()), None),
+            layer("cgroup: processes", hold(process_cgroup.as_ref()), None),
+            layer("cgroup: memory", hold(memory_cgroup.as_ref()), None),
         ]
     }
 }
@@ -147,15 +230,19 @@ fn hold<T>(state: Result<T, &Missing>) -> Hold {
 
 /// What holds of a tool that is not sandboxed. `namespaced`: it is in a PID
 /// namespace, or why not.
-pub(super) fn unconfined(namespaced: Result<(), &str>) -> Level {
+pub(super) fn unconfined(namespaced: Result<(), &str>, limits: &Limits) -> Level {
     let open = || Hold::None("no sandbox: the tool has all of its user's rights".into());
     Level {
         fs: open(),
         net: open(),
         processes: open(),
-        memory: Hold::Partial(
-            "each process is capped by RLIMIT_DATA and the tree by looks at it".into(),
-        ),
+        memory: match limits.memory() {
+            // It may write where its groups are made.
+            Hold::Enforced => Hold::Partial(
+                "no sandbox: a tool that has its user's rights can leave its cgroup".into(),
+            ),
+            hold => hold,
+        },
         kill_tree: match namespaced {
             Ok(()) => Hold::Enforced,
             Err(why) => Hold::Partial(
@@ -166,5 +253,6 @@ pub(super) fn unconfined(namespaced: Result<(), &str>) -> Level {
             ),
         },
         privileges: open(),
+        kept_by: limits.kept_by(),
     }
 }

@@ -75,6 +75,39 @@ const REFUSED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_uselib,
 ];
 
+/// Calls on the process that is their first argument, or on the caller for 0: whoever may
+/// set the limits or the processors of another may end it, or keep it from looking.
+const ON_OTHERS: &[c_long] = &[
+    libc::SYS_sched_setaffinity, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+];
+
+/// Calls on a process, a group or all of a user's processes, with the number of the first
+/// argument that means the last.
+const ON_MANY: &[(c_long, u64)] = &[
+    (libc::SYS_setpriority, libc::PRIO_USER as u64),
+    // IOPRIO_WHO_USER of linux/ioprio.h.
+    (libc::SYS_ioprio_set, 3),
+];
+
+/// Options of a socket that make it hold more.
+const BUFFERS: &[i32] =
+    &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
+
+/// What a tool can get at, as far as the filter depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach {
+    /// It has the host's network.
+    pub(super) net: bool,
+    /// It may make sockets of the internet's families; of any other none can be made.
+    pub(super) internet: bool,
+    /// It holds a socket of a network that is not its own, and so can ask no socket about
+    /// its network.
+    pub(super) host_socket: bool,
+    /// It sees the processes of its own PID namespace alone.
+    pub(super) own_processes: bool,
+}
+
 /// The flags of `clone` that make namespaces. That of a time namespace is none of
 /// `clone`'s.
 const NAMESPACES: &[i32] = &[
@@ -132,12 +165,10 @@ pub(super) fn available() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter. With `internet`, sockets of the internet's families can be made; those
-/// of no other can. A tool that `holds_socket` of a network that is not its own cannot
-/// ask any socket about its network.
-pub(super) fn program(internet: bool, holds_socket: bool) -> io::Result<BpfProgram> {
+/// The filter of a tool.
+pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let rules = rules(internet, holds_socket).map_err(io::Error::other)?;
+    let rules = rules(reach).map_err(io::Error::other)?;
     let judged: Vec<u32> = rules.keys().filter_map(|call| u32::try_from(*call).ok()).collect();
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let rules = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)
@@ -146,10 +177,8 @@ pub(super) fn program(internet: bool, holds_socket: bool) -> io::Result<BpfProgr
     Ok(preamble().into_iter().chain(dispatch(&judged)).chain(rules).collect())
 }
 
-fn rules(
-    internet: bool,
-    holds_socket: bool,
-) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    let Reach { net, internet, host_socket, own_processes } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
@@ -162,7 +191,7 @@ fn rules(
     rules.insert(libc::SYS_clone, makes_namespace.collect::<Result<_, _>>()?);
     let types = TERMINAL.iter().map(|request| only(1, Op::Eq, *request));
     // The host's network would answer with its interfaces.
-    let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| holds_socket);
+    let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| host_socket);
     let asks_of_network = asks_of_network.map(|kind| only(1, Op::MaskedEq(!0xff), *kind));
     let requests = types.chain(asks_of_network);
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
@@ -183,6 +212,34 @@ fn rules(
         let pairs = made.into_iter().flat_map(|made| setid.map(|setid| (made, setid)));
         let rule = |(made, setid)| both((*flags, made), (*mode, setid));
         rules.insert(*call, pairs.map(rule).collect::<Result<_, _>>()?);
+    }
+
+    // Reading another's limits harms nobody.
+    let sets = [(0, Length::Dword), (2, Length::Qword)]
+        .map(|(argument, length)| SeccompCondition::new(argument, length, Op::Ne, 0));
+    let sets = SeccompRule::new(sets.into_iter().collect::<Result<_, _>>()?)?;
+    rules.insert(libc::SYS_prlimit64, vec![sets]);
+    for call in ON_OTHERS {
+        // A C library names the caller's own threads by their numbers. Of a PID namespace
+        // all but the init are the tool's own.
+        let other = if own_processes { only(0, Op::Eq, 1) } else { only(0, Op::Ne, 0) };
+        rules.insert(*call, vec![other?]);
+    }
+    for (call, user) in ON_MANY {
+        rules.insert(*call, vec![only(1, Op::Ne, 0)?, only(0, Op::Eq, *user)?]);
+    }
+    for call in [libc::SYS_migrate_pages, libc::SYS_move_pages] {
+        rules.insert(call, vec![only(0, Op::Ne, 0)?]);
+    }
+    if !net {
+        // Without a network the only sockets are pairs, which are made large to hold memory
+        // that no process has.
+        let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
+        let larger = BUFFERS.iter().map(|option| {
+            let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
+            SeccompRule::new(vec![is(1, level)?, is(2, u64::from(option.cast_unsigned()))?])
+        });
+        rules.insert(libc::SYS_setsockopt, larger.collect::<Result<_, _>>()?);
     }
 
     // Every family that is none of these, local sockets above all.
@@ -301,13 +358,16 @@ mod tests {
     }
 
     fn own(internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
-        own_holding(false, internet, number, arguments)
+        own_with(Reach { internet, ..Reach::default() }, number, arguments)
     }
 
-    fn own_holding(socket: bool, internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
-        let program = program(internet, socket).expect("compiles");
+    fn own_with(reach: Reach, number: c_long, arguments: [u64; 6]) -> u32 {
+        let program = program(reach).expect("compiles");
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
+
+    const ONLINE: Reach =
+        Reach { net: true, internet: true, host_socket: false, own_processes: true };
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
@@ -315,7 +375,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
-        let program = program(true, false).expect("compiles");
+        let program = program(ONLINE).expect("compiles");
         for number in 0..=LAST_KNOWN {
             let call = c_long::from(number);
             let judgement = judge(&program, OWN_ARCHITECTURE, number, [0; 6]);
@@ -373,17 +433,58 @@ mod tests {
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), REFUSAL);
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
         for request in [libc::SIOCGIFCONF, 0x8900, 0x89ff, 0x8b01] {
-            let holding = |socket| own_holding(socket, true, libc::SYS_ioctl, second(request));
+            let holding = |host_socket| {
+                own_with(Reach { host_socket, ..ONLINE }, libc::SYS_ioctl, second(request))
+            };
             assert_eq!((holding(true), holding(false)), (REFUSAL, ALLOWED), "{request:#x}");
         }
-        assert_eq!(own_holding(true, true, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
+        let holding = Reach { host_socket: true, ..ONLINE };
+        assert_eq!(own_with(holding, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
     }
 
     #[test]
+    fn no_other_process_is_set_limits_or_made_to_wait() {
+        let apart = Reach { own_processes: true, ..Reach::default() };
+        let beside = Reach::default();
+        for (call, arguments, judgements) in [
+            // In a PID namespace of its own, and without one.
+            (libc::SYS_prlimit64, [0, 7, 0x7000_0000_0000, 0, 0, 0], [ALLOWED, ALLOWED]),
+            (libc::SYS_prlimit64, [9, 7, 0, 1 << 40, 0, 0], [ALLOWED, ALLOWED]),
+            (libc::SYS_prlimit64, [1, 7, 1 << 40, 0, 0, 0], [REFUSAL, REFUSAL]),
+            (libc::SYS_prlimit64, [9, 7, 1 << 40, 0, 0, 0], [REFUSAL, REFUSAL]),
+            (libc::SYS_sched_setaffinity, [0; 6], [ALLOWED, ALLOWED]),
+            (libc::SYS_sched_setaffinity, [9, 0, 0, 0, 0, 0], [ALLOWED, REFUSAL]),
+            (libc::SYS_sched_setattr, [1, 0, 0, 0, 0, 0], [REFUSAL, REFUSAL]),
+            // Of itself, of another, of all of the user's.
+            (libc::SYS_setpriority, [0, 0, 9, 0, 0, 0], [ALLOWED, ALLOWED]),
+            (libc::SYS_setpriority, [0, 1, 9, 0, 0, 0], [REFUSAL, REFUSAL]),
+            (libc::SYS_setpriority, [2, 0, 9, 0, 0, 0], [REFUSAL, REFUSAL]),
+            (libc::SYS_ioprio_set, [1, 0, 9, 0, 0, 0], [ALLOWED, ALLOWED]),
+            (libc::SYS_ioprio_set, [3, 0, 9, 0, 0, 0], [REFUSAL, REFUSAL]),
+            (libc::SYS_move_pages, [1, 0, 0, 0, 0, 0], [REFUSAL, REFUSAL]),
+        ] {
+            let judged = [apart, beside].map(|reach| own_with(reach, call, arguments));
+            assert_eq!(judged, judgements, "{call} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn sockets_without_a_network_hold_no_more_than_they_are_given() {
+        let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
+        let option = |option: i32| [4, level, u64::from(option.cast_unsigned()), 0, 0, 0];
+        for (reach, judgement) in [(Reach { net: false, ..ONLINE }, REFUSAL), (ONLINE, ALLOWED)] {
+            let larger = own_with(reach, libc::SYS_setsockopt, option(libc::SO_SNDBUF));
+            assert_eq!(larger, judgement, "{reach:?}");
+            let other = own_with(reach, libc::SYS_setsockopt, option(libc::SO_REUSEADDR));
+            assert_eq!(other, ALLOWED, "{reach:?}");
+        }
+    }
+
+    #[test]
     fn another_architecture_kills_and_a_newer_call_is_missing() {
-        let program = program(true, false).expect("compiles");
+        let program = program(ONLINE).expect("compiles");
         let i386 = 0x4000_0003;
         for number in [0, 20, 1000] {
             let judgement = judge(&program, i386, number, [0; 6]);

@@ -6,12 +6,13 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
+use super::cgroup::Cgroups;
 use super::request::Request;
 use super::signals;
 use crate::exec::native::plan::{DESCRIPTORS, HOST_SOCKET, Step};
@@ -23,9 +24,20 @@ use seccompiler::BpfProgram;
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: libc::c_long = 5_000_000;
 
-/// Descriptors that a sandboxed tool may open without asking for more, and those that
-/// it may ask for.
-const OPEN_FILES: (u64, u64) = (1024, 65536);
+/// Descriptors that a sandboxed tool may open without asking for more.
+const OPEN_FILES: u64 = 1024;
+
+/// Those that it may ask for: enough for what watches a source tree. Where no cgroup
+/// counts what the kernel keeps behind each, fewer.
+const MOST_OPEN_FILES: u64 = 65536;
+const MOST_UNCOUNTED_FILES: u64 = 4096;
+
+/// `clone3` makes the child in a cgroup: linux/sched.h. The C library's type is too narrow.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// How much later than others a tool is given the processor, in steps of nice(2): what
+/// watches it comes first.
+const NICENESS: c_int = 5;
 
 /// What only the tool's process is bound by, and all that it starts.
 pub(super) struct Restrictions {
@@ -37,8 +49,8 @@ pub(super) struct Restrictions {
     pub(super) filter: BpfProgram,
     /// The kernel's bound on processes and threads.
     pub(super) processes: Option<u64>,
-    /// Whether descriptors are bounded.
-    pub(super) open_files: bool,
+    /// Whether descriptors and message queues are bounded.
+    pub(super) sandboxed: bool,
 }
 
 impl Restrictions {
@@ -49,7 +61,7 @@ impl Restrictions {
             domain: None,
             filter: BpfProgram::new(),
             processes: None,
-            open_files: false,
+            sandboxed: false,
         }
     }
 }
@@ -61,50 +73,134 @@ pub(super) type Failure = (Step, c_int);
 struct Launch<'a> {
     request: &'a Request,
     restrictions: &'a Restrictions,
+    /// What to write `0` to, and whether it must succeed.
+    tasks: Vec<(c_int, bool)>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    data: libc::rlimit,
-    processes: Option<libc::rlimit>,
-    open_files: Option<libc::rlimit>,
+    limits: Vec<(libc::__rlimit_resource_t, libc::rlimit)>,
     filter: libc::sock_fprog,
     mask: libc::sigset_t,
     parent: Pid,
-    failure: Option<Failure>,
+    /// In memory that the child shares, however it is made.
+    failure: *mut Option<Failure>,
 }
 
-/// Starts the tool, and returns when it runs or has failed to.
-pub(super) fn start(request: &Request, restrictions: &Restrictions) -> Result<Pid, Failure> {
-    let (open, most_open) = OPEN_FILES;
+/// Starts the tool in its groups, and returns when it runs or has failed to.
+pub(super) fn start(
+    request: &Request,
+    cgroups: &Cgroups,
+    restrictions: &Restrictions,
+) -> Result<Pid, Failure> {
+    let shared = Shared::new().map_err(|error| failure(Step::Clone, &error))?;
     let mut launch = Launch {
         request,
         restrictions,
+        tasks: cgroups.tasks().map(|(file, required)| (file.as_raw_fd(), required)).collect(),
         argv: pointers(&request.plan.args),
         envp: pointers(&request.plan.env),
-        data: limit(Resource::Data, request.plan.bounds.memory, request.plan.bounds.memory),
-        processes: restrictions.processes.map(|most| limit(Resource::Nproc, most, most)),
-        open_files: restrictions.open_files.then(|| limit(Resource::Nofile, open, most_open)),
+        limits: limits(request, cgroups, restrictions),
         filter: libc::sock_fprog {
             len: restrictions.filter.len() as u16,
             filter: restrictions.filter.as_ptr().cast_mut().cast(),
         },
         mask: signals::none(),
         parent: getpid(),
-        failure: None,
+        failure: shared.0,
     };
-    let stack = Stack::new(64 << 10).map_err(|error| failure(Step::Clone, &error))?;
-    // SAFETY: the parent is suspended until the child execs or ends, and lives in one
-    // thread, so that child and parent never use the shared memory at the same time;
-    // `child` does not allocate, unwind or return into the parent's frames, and
-    // `launch` and `stack` outlive it.
-    let pid = unsafe {
-        clone(libc::CLONE_VM | libc::CLONE_VFORK, &stack, child, (&raw mut launch).cast())
+    let launch = (&raw mut launch).cast();
+    let pid = match cgroups.birthplace() {
+        // SAFETY: as fork(2): this process has one thread; `child` does not allocate, and
+        // ends by exec or exit.
+        Some(group) => unsafe { born_in(group, child, launch) },
+        None => Stack::new(64 << 10).and_then(|stack| {
+            // SAFETY: the parent is suspended until the child execs or ends, and lives in one
+            // thread, so that child and parent never use the shared memory at the same time;
+            // `child` does not allocate, unwind or return into the parent's frames, and
+            // `launch` and `stack` outlive it.
+            unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, &stack, child, launch) }
+        }),
     };
     let pid = pid.map_err(|error| failure(Step::Clone, &error))?;
-    match launch.failure {
+    // SAFETY: the mapping is there for as long as this process, and the child, the only
+    // other one to write to it, has become the tool or ended.
+    match unsafe { shared.0.read() } {
         None => Ok(pid),
         // The corpse is reaped with whatever else there is, at the end of the call.
         Some(failure) => Err(failure),
     }
+}
+
+/// The resource limits of the tool's process, and so of each that it starts.
+fn limits(
+    request: &Request,
+    cgroups: &Cgroups,
+    restrictions: &Restrictions,
+) -> Vec<(libc::__rlimit_resource_t, libc::rlimit)> {
+    let memory = request.plan.bounds.memory;
+    let mut limits = vec![(libc::RLIMIT_DATA, limit(Resource::Data, memory, memory))];
+    if let Some(most) = restrictions.processes {
+        limits.push((libc::RLIMIT_NPROC, limit(Resource::Nproc, most, most)));
+    }
+    if restrictions.sandboxed {
+        let counted = cgroups.bounds_memory().is_ok();
+        let most = if counted { MOST_OPEN_FILES } else { MOST_UNCOUNTED_FILES };
+        limits.push((libc::RLIMIT_NOFILE, limit(Resource::Nofile, OPEN_FILES, most)));
+        if !counted {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            limits.push((libc::RLIMIT_MSGQUEUE, none));
+        }
+    }
+    limits
+}
+
+/// A place for a failure that this process and a child of any kind share. It stays mapped
+/// for as long as this process lives, as a [`Stack`] does.
+struct Shared(*mut Option<Failure>);
+
+impl Shared {
+    fn new() -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let length = size_of::<Option<Failure>>();
+        // SAFETY: a new mapping, at a place of the kernel's choice.
+        let place = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, -1, 0) };
+        if place == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let place = place.cast::<Option<Failure>>();
+        // SAFETY: the mapping is new, large enough, and aligned to a page.
+        unsafe { place.write(None) };
+        Ok(Self(place))
+    }
+}
+
+/// A child process that is in `group`, of version 2, from its beginning; otherwise as
+/// [`clone`]. It has a copy of this process's memory: there is no other way to give a
+/// child a group and, without instructions of one's own, a stack.
+///
+/// # Safety
+///
+/// As of fork(2) in a process of one thread; `entry` must not unwind or allocate.
+unsafe fn born_in(
+    group: BorrowedFd<'_>,
+    entry: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> io::Result<Pid> {
+    // SAFETY: plain numbers, of which zeroes are a value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = (libc::CLONE_VFORK as u64) | CLONE_INTO_CGROUP;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.cgroup = group.as_raw_fd() as u64;
+    let size = size_of::<libc::clone_args>();
+    // SAFETY: a structure that is read, with its size; the child has a copy of this frame.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
+    if pid == 0 {
+        let code = entry(argument);
+        // SAFETY: a system call on a number.
+        unsafe { libc::_exit(code) };
+    }
+    let pid = i32::try_from(pid).ok().and_then(|pid| Pid::from_raw(pid.max(0)));
+    pid.ok_or_else(io::Error::last_os_error)
 }
 
 /// A child process that calls `entry(argument)` on `stack`, and exits with what
@@ -161,12 +257,15 @@ impl Stack {
 /// it makes system calls and nothing else.
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `start` passes a pointer to its own `Launch`, and is suspended meanwhile.
-    let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
+    let launch = unsafe { &*argument.cast::<Launch<'_>>() };
     let step = match launch.become_tool() {
         Ok(never) => match never {},
         Err(step) => step,
     };
-    launch.failure = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: the mapping is shared and outlives this process, and the parent reads it only
+    // when this process has ended.
+    unsafe { launch.failure.write(Some((step, errno))) };
     127
 }
 
@@ -187,14 +286,16 @@ impl Launch<'_> {
             if libc::getppid() != self.parent.as_raw_nonzero().get() {
                 return Err(Step::Bind);
             }
-            for (number, limit) in [
-                (libc::RLIMIT_DATA, Some(&self.data)),
-                (libc::RLIMIT_NPROC, self.processes.as_ref()),
-                (libc::RLIMIT_NOFILE, self.open_files.as_ref()),
-            ] {
-                if let Some(limit) = limit {
-                    check(libc::setrlimit(number, limit), Step::Limits)?;
+            for (tasks, required) in &self.tasks {
+                let entered = libc::write(*tasks, c"0".as_ptr().cast(), 1);
+                if *required {
+                    check(entered as c_int, Step::Cgroup)?;
                 }
+            }
+            // Fails only where it is as late already as can be.
+            let _ = libc::nice(NICENESS);
+            for (number, limit) in &self.limits {
+                check(libc::setrlimit(*number, limit), Step::Limits)?;
             }
             for (stream, number) in self.request.streams.iter().zip(0..) {
                 check(libc::dup2(stream.as_raw_fd(), number), Step::Streams)?;

@@ -2,14 +2,14 @@
 //!
 //! When the init of a PID namespace ends, the kernel ends everything in it:
 //! the only way by which nothing escapes, whatever it does. Owns how such an init
-//! is started, and who it is in a user namespace; not what it does.
+//! is started, and what the namespace has room for; not what the init does.
 
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::io;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::launch::{Stack, clone};
 use super::reaper::{self, Children};
@@ -115,25 +115,17 @@ pub(super) fn mount_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// A user and its group, as they are outside of a user namespace.
-#[derive(Clone, Copy)]
-pub(super) struct Identity {
-    user: u32,
-    group: u32,
-}
+/// The first number that is given again once all were given (`RESERVED_PIDS` of
+/// kernel/pid.c): numbers below it are for the first processes alone.
+const RESERVED: u64 = 300;
 
-impl Identity {
-    pub(super) fn own() -> Self {
-        Self { user: geteuid().as_raw(), group: getegid().as_raw() }
-    }
-
-    /// Makes the user and the group known in this process's new user namespace, under
-    /// their own numbers, and nobody else.
-    pub(super) fn map(self) -> io::Result<()> {
-        let Self { user, group } = self;
-        // Otherwise a group could be given up whose lack of rights a file counts on.
-        fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
-    }
+/// Bounds the processes and threads of this PID namespace, beside its init and for as
+/// long as it lasts, since Linux 6.14: the kernel has no number for one more than `most`.
+///
+/// For the init, with every right in its namespace and the `/proc` of any.
+pub(super) fn bound_processes(most: u64) -> io::Result<()> {
+    // The next number is the first one that is given again, so that those below are not
+    // given at all, and would not have to be counted.
+    fs::write("/proc/sys/kernel/ns_last_pid", (RESERVED - 1).to_string())?;
+    fs::write("/proc/sys/kernel/pid_max", most.saturating_add(RESERVED).to_string())
 }

@@ -5,21 +5,23 @@
 //! its name meanwhile. The new tree is mounted over `/`, where this process does
 //! not see it until it pivots; then the host's tree is let go of.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat};
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, symlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, unmount,
 };
 use rustix::process::{fchdir, pivot_root, umask};
 
 use super::domain::DEVICES;
+use super::mounts::{HARMLESS, attach, beneath_of, copy_of, cover_odd, restrict};
 use super::view::{Shown, View};
 
 /// Directories of the tool's own that it may write to, in a file system in memory
@@ -57,9 +59,6 @@ const KERNEL_FILES: [&str; 15] = [
     "/proc/vmallocinfo",
 ];
 
-/// No device, and no program with setuid, is one in the tool's root.
-const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-
 /// Makes the root that `view` says, and this process's own. Its file system in
 /// memory takes `memory` bytes at most. Returns why there is no `/proc`, where a
 /// container that masks its own forbids one.
@@ -89,19 +88,12 @@ struct Root {
 
 impl Root {
     fn new(view: &View, memory: u64) -> io::Result<Self> {
-        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "size", memory.to_string())?;
-        fsconfig_set_string(&context, "nr_inodes", INODES)?;
-        fsconfig_set_string(&context, "mode", "0755")?;
-        fsconfig_create(&context)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let memory = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        let memory = in_memory(memory)?;
         attach(&memory, CWD, c"/")?;
         let granted = view.shown().first().filter(|place| place.path == Path::new("/"));
         let tree = match granted {
             Some(root) => {
-                let tree = copy_of(root.source.as_fd(), c"")?;
-                restrict(&tree, HARMLESS | read_only(!root.writable), true)?;
+                let tree = root.tree()?;
                 attach(&tree, CWD, c"/")?;
                 tree
             }
@@ -141,6 +133,7 @@ impl Root {
         if let Some(empty) = &view.empty {
             self.directory(empty)?;
         }
+        self.cover_odd()?;
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
@@ -149,9 +142,29 @@ impl Root {
     }
 
     fn show(&self, place: &Shown) -> io::Result<()> {
-        let tree = copy_of(place.source.as_fd(), c"")?;
-        restrict(&tree, HARMLESS | read_only(!place.writable), true)?;
-        self.mount(&tree, &place.path, place.directory)
+        self.mount(&place.tree()?, &place.path, place.directory)
+    }
+
+    /// Hides what is mounted in the shown places and holds no files: a procfs or sysfs
+    /// there is the host's, and what is written to it is an order to the host's kernel.
+    fn cover_odd(&self) -> io::Result<()> {
+        cover_odd(&self.tree, |path, place| {
+            // The nodes are what is shown of a file system of devices.
+            if DEVICES.iter().any(|device| path == Path::new(device)) {
+                return Ok(());
+            }
+            let nothing = in_memory(0)?;
+            let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
+            if kind == FileType::Directory {
+                restrict(&nothing, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+                return attach(&nothing, place, c"").map_err(at(path));
+            }
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+            openat(&nothing, c"nothing", flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+            let file = copy_of(beneath_of(&nothing, Path::new("nothing"))?)?;
+            restrict(&file, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+            attach(&file, place, c"").map_err(at(path))
+        })
     }
 
     /// A directory of the file system in memory, for writing.
@@ -160,7 +173,7 @@ impl Root {
         // Under a name that is free also where it is not the tree itself.
         let own = make_directory(self.memory.as_fd(), path)?;
         rustix::fs::fchmod(open_again(&own)?, mode)?;
-        let tree = copy_of(own.as_fd(), c"")?;
+        let tree = copy_of(&own)?;
         restrict(&tree, HARMLESS, false)?;
         self.mount(&tree, path, true)
     }
@@ -168,11 +181,11 @@ impl Root {
     fn show_devices(&self, view: &View) -> io::Result<()> {
         if !self.is_own(view) {
             let dev = make_directory(self.memory.as_fd(), Path::new("/dev"))?;
-            self.mount(&copy_of(dev.as_fd(), c"")?, Path::new("/dev"), true)?;
+            self.mount(&copy_of(&dev)?, Path::new("/dev"), true)?;
         }
         for path in DEVICES {
             let device = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            let tree = copy_of(device.as_fd(), c"")?;
+            let tree = copy_of(&device)?;
             // Read-only is the node, not the device.
             let attributes =
                 libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -207,7 +220,7 @@ impl Root {
             match self.existing(Path::new(path)) {
                 Err(Errno::NOENT) => {}
                 file => {
-                    let tree = copy_of(nothing.as_fd(), c"")?;
+                    let tree = copy_of(&nothing)?;
                     attach(&tree, &file?, c"").map_err(at(Path::new(path)))?;
                 }
             }
@@ -256,13 +269,21 @@ impl Root {
         Ok((self.directory(parent)?, name))
     }
 
-    /// What is at `path` of the tree: never what a link there leads to, which may be
-    /// of the making of whoever writes to a granted directory.
     fn existing(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-        openat2(&self.tree, path, flags, Mode::empty(), resolve)
+        beneath_of(&self.tree, path)
     }
+}
+
+/// A file system in memory that takes `size` bytes at most, attached nowhere yet.
+fn in_memory(size: u64) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // Of 0 the kernel makes no bound, and of less than a page one page.
+    fsconfig_set_string(&context, "size", size.max(1).to_string())?;
+    fsconfig_set_string(&context, "nr_inodes", INODES)?;
+    fsconfig_set_string(&context, "mode", "0755")?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 /// `path` beneath `root`, each directory on the way made if it is not there.
@@ -286,47 +307,6 @@ fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
 /// A descriptor that is open for more than its place.
 fn open_again(place: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(place, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-/// A copy of the mounts at a place, attached nowhere yet.
-fn copy_of(place: BorrowedFd<'_>, path: &CStr) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE;
-    Ok(open_tree(place, path, flags)?)
-}
-
-fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
-    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    if path.is_empty() {
-        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    }
-    Ok(move_mount(tree, c"", place, path, flags)?)
-}
-
-fn read_only(so: bool) -> u64 {
-    if so { libc::MOUNT_ATTR_RDONLY } else { 0 }
-}
-
-/// Adds `attributes` to the mount `tree`, and to all that are mounted on it.
-fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    let attributes =
-        libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: a system call on a descriptor, an empty C string and a structure that is read,
-    // with its size.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Says where it went wrong.

@@ -1,9 +1,9 @@
 //! The sandbox: every layer, in the order in which they are put around the tool.
 //!
-//! Owns the order, and the ladder: with a user namespace, which anyone may have on
-//! most machines; without one, by root's right; and without any namespace. What a
-//! rung lacks is in the level that is reported, and where the grant requires all of it,
-//! the tool is not started.
+//! Owns the order, and the ladder: with a user namespace, which anyone may have on most
+//! machines, and in which root is a user without rights; with one in which it stays root;
+//! without one, by root's right; and without any namespace. What a rung lacks is in the
+//! level that is reported, and where the grant requires all of it, the tool is not started.
 
 use std::ffi::{CString, c_int};
 use std::io;
@@ -15,60 +15,71 @@ use std::process::ExitCode;
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 
-use super::achieved::Achieved;
+use super::achieved::{Achieved, Limits};
+use super::identity::Identity;
 use super::launch::Restrictions;
-use super::namespace::{self, Identity, Made};
+use super::namespace::{self, Made};
 use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
-use super::{domain, filter, privileges, root};
+use super::filter::{self, Reach};
+use super::{domain, privileges, root};
 use crate::exec::level::{Hold, Level};
 use crate::exec::native::plan::{Confinement, End, Kind, Plan};
 
 /// The first kernel that counts the processes of a user namespace apart.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
-/// The least that the kernel's bound on processes is set to.
-const LEAST_PROCESS_LIMIT: u64 = 1024;
+/// How far above the limit on processes the numbers of a PID namespace end where something
+/// else keeps the limit: numbers that are given again soon would be taken for others.
+const SPARE_NUMBERS: u64 = 1 << 15;
 
 /// A way to have namespaces.
 #[derive(Clone, Copy)]
-struct Rung {
-    user_namespace: bool,
+enum Rung {
+    /// With a user namespace in which the tool is this user.
+    User(Identity),
+    /// By root's right.
+    Root,
 }
 
 impl Rung {
     fn flags(self, plan: &Plan) -> c_int {
-        let user = if self.user_namespace { libc::CLONE_NEWUSER } else { 0 };
+        let user = if matches!(self, Self::User(_)) { libc::CLONE_NEWUSER } else { 0 };
         let net = if plan.kind.net { 0 } else { libc::CLONE_NEWNET };
         namespace::OF_A_SANDBOX | user | net
     }
 
     fn name(self) -> &'static str {
-        if self.user_namespace { "with a user namespace" } else { "by root's right" }
+        match self {
+            Self::User(it) if geteuid().is_root() && !it.is_root() => "with root mapped away",
+            Self::User(_) => "with a user namespace",
+            Self::Root => "by root's right",
+        }
     }
+}
+
+/// The rungs that this process may try, the best first.
+fn rungs(plan: &Plan) -> Vec<Rung> {
+    let without = plan.kind.without;
+    if without.namespaces {
+        return Vec::new();
+    }
+    let (own, root) = (Identity::own(), privileges::may_make_namespaces());
+    let mapped = root && own.is_root() && !without.id_maps;
+    let user = mapped.then(Identity::mapped_root).into_iter().chain([own]);
+    let user = user.filter(|_| !without.user_namespace).map(Rung::User);
+    user.chain(root.then_some(Rung::Root)).collect()
 }
 
 /// Serves the call of a sandboxed tool.
 pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
-    let without = watch.request.plan.kind.without;
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    let rungs = [
-        (!without.user_namespace, Rung { user_namespace: true }),
-        (privileges::may_make_namespaces(), Rung { user_namespace: false }),
-    ];
-    for (_, rung) in rungs.into_iter().filter(|(there, _)| *there && !without.namespaces) {
-        let identity = Identity::own();
-        let flags = rung.flags(&watch.request.plan);
-        let init = |unbound: Option<io::Error>| {
-            unbound.map_or(Ok(()), Err)?;
-            inside(watch, rung, identity, groups.clone())
-        };
-        // SAFETY: this process has one thread, and nothing here holds a lock.
-        match unsafe { namespace::enter(flags, init) } {
-            Made::Ended(Ok(code)) => return Ok(code),
-            Made::Killed => return Ok(ExitCode::FAILURE),
-            Made::Ended(Err(error)) | Made::Refused(error) => {
+    for rung in rungs(&watch.request.plan) {
+        match climb(watch, rung, groups.clone(), &missing) {
+            Ok(Made::Ended(Ok(code))) => return Ok(code),
+            Ok(Made::Killed) => return Ok(ExitCode::FAILURE),
+            Ok(Made::Ended(Err(error)) | Made::Refused(error)) | Err(error) => {
                 missing.push(format!("{}: {error}", rung.name()));
             }
         }
@@ -80,6 +91,46 @@ pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
     outside(watch, missing.join("; "), groups)
 }
 
+/// Serves the call in the namespaces of a rung. An error is the rung's, and the next one
+/// is tried; `missing` are those of the rungs before it.
+fn climb(
+    watch: &mut Watch,
+    rung: Rung,
+    groups: Result<(), String>,
+    missing: &[String],
+) -> io::Result<Made<io::Result<ExitCode>>> {
+    let flags = rung.flags(&watch.request.plan);
+    let stranger = match rung {
+        Rung::User(identity) if !identity.is_root() && geteuid().is_root() => Some(identity),
+        _ => None,
+    };
+    // What root alone can open is opened before the tool's user is another.
+    let view = match stranger.map(|_| view_of(watch)) {
+        None => None,
+        Some(Ok(mut view)) => {
+            if let Some(identity) = stranger {
+                view.hand_over(&identity.map_for_mounts()?)?;
+                identity.own_pipes(&watch.request.streams)?;
+            }
+            Some(view)
+        }
+        Some(Err(refusal)) => return Ok(Made::Ended(Ok(refuse(watch, refusal)))),
+    };
+    let init = |unbound: Option<io::Error>| {
+        unbound.map_or(Ok(()), Err)?;
+        inside(watch, rung, view, groups, missing)
+    };
+    if let Some(identity) = stranger {
+        identity.assume()?;
+    }
+    // SAFETY: this process has one thread, and nothing here holds a lock.
+    let made = unsafe { namespace::enter(flags, init) };
+    if stranger.is_some() {
+        Identity::resume()?;
+    }
+    Ok(made)
+}
+
 /// What surrounds the tool already when the layers of its own process are made.
 struct Surroundings {
     /// Whether there is a user namespace too; or why there are none.
@@ -87,6 +138,10 @@ struct Surroundings {
     proc: Result<(), String>,
     /// Whether root's other groups were left.
     groups: Result<(), String>,
+    /// Whether the tool is no root for the kernel.
+    mapped: Result<(), String>,
+    /// Whether the numbers of processes are bounded, and by the limit itself.
+    pid_namespace: Result<bool, String>,
     /// Places that are the tool's own, and writable.
     own: Vec<PathBuf>,
 }
@@ -95,42 +150,75 @@ struct Surroundings {
 fn inside(
     watch: &mut Watch,
     rung: Rung,
-    identity: Identity,
+    view: Option<View>,
     groups: Result<(), String>,
+    missing: &[String],
 ) -> io::Result<ExitCode> {
-    if rung.user_namespace {
-        identity.map()?;
-    }
-    let view = match view_of(watch) {
+    let outside_root = match rung {
+        Rung::User(identity) => {
+            identity.map()?;
+            identity.is_root()
+        }
+        Rung::Root => true,
+    };
+    let pid_namespace = bound_numbers(watch, !outside_root);
+    let view = match view.map_or_else(|| view_of(watch), Ok) {
         Ok(view) => view,
-        Err(refusal) => return Ok(refuse(watch, true, refusal)),
+        Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let proc = root::enter(&view, watch.request.plan.bounds.memory / 2)?;
     set_directory_for_temporary_files(watch, &view);
+    let mapped = if outside_root { Err(missing.join("; ")) } else { Ok(()) };
     let surroundings = Surroundings {
-        namespaces: Ok(rung.user_namespace),
+        namespaces: Ok(matches!(rung, Rung::User(_))),
         proc: proc.map_err(|error| error.to_string()),
         groups,
+        mapped,
+        pid_namespace,
         own: root::OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
     };
-    let prepared = prepare(&watch.request.plan, &view, surroundings)?;
+    let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
     Ok(watch.run(true, prepared))
+}
+
+/// Bounds the numbers of this PID namespace: by the limit on processes itself where the
+/// kernel counts them in no other way, which is whether that is so.
+pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool, String> {
+    let plan = &watch.request.plan;
+    if plan.kind.without.pid_limit {
+        return Err("left out".to_owned());
+    }
+    let most = most_processes(plan);
+    let counted = counted_by_user && counts_processes_apart();
+    let is_limit = !counted && watch.cgroups.bounds_processes().is_err();
+    let room = if is_limit { most } else { most.saturating_add(SPARE_NUMBERS) };
+    namespace::bound_processes(room).map_err(|error| error.to_string())?;
+    Ok(is_limit)
+}
+
+/// The processes and threads that the kernel allows: one more than the limit, which is how
+/// the supervisor sees that it was passed, and ends the call.
+pub(super) fn most_processes(plan: &Plan) -> u64 {
+    plan.bounds.processes.saturating_add(1)
 }
 
 /// As a plain subreaper.
 fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<ExitCode> {
     let view = match view_of(watch) {
         Ok(view) => view,
-        Err(refusal) => return Ok(refuse(watch, false, refusal)),
+        Err(refusal) => return Ok(refuse(watch, refusal)),
     };
+    let root = geteuid().is_root();
     let surroundings = Surroundings {
-        namespaces: Err(missing),
-        proc: Err("no PID namespace".to_owned()),
+        namespaces: Err(missing.clone()),
+        proc: Ok(()),
         groups,
+        mapped: if root { Err(missing) } else { Ok(()) },
+        pid_namespace: Err("no PID namespace".to_owned()),
         own: Vec::new(),
     };
-    let prepared = prepare(&watch.request.plan, &view, surroundings)?;
+    let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
     Ok(watch.run(false, prepared))
 }
@@ -148,8 +236,9 @@ fn view_of(watch: &Watch) -> Result<View, End> {
 }
 
 /// What is the same on every rung: privileges, Landlock, the filter, and the judgement.
-fn prepare(plan: &Plan, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
-    let Surroundings { namespaces, proc, groups, own } = surroundings;
+fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
+    let Surroundings { namespaces, proc, groups, mapped, pid_namespace, own } = surroundings;
+    let plan = &watch.request.plan;
     let kind = plan.kind;
     privileges::close_to_others()?;
     let capabilities = privileges::drop_all().map_err(|error| error.to_string());
@@ -158,9 +247,14 @@ fn prepare(plan: &Plan, view: &View, surroundings: Surroundings) -> io::Result<P
         Ok((version, domain)) => (Ok(version), Some(domain)),
         Err(why) => (Err(why), None),
     };
-    // A network namespace has nothing to connect to; without one, there must be no way to.
-    let internet = kind.net || namespaces.is_ok();
-    let (seccomp, filter) = match seccomp(kind, internet) {
+    let reach = Reach {
+        net: kind.net,
+        // A network namespace has nothing to connect to; without one, there must be no way to.
+        internet: kind.net || namespaces.is_ok(),
+        host_socket: kind.host_socket && !kind.net,
+        own_processes: namespaces.is_ok(),
+    };
+    let (seccomp, filter) = match seccomp(kind, reach) {
         Ok(filter) => (Ok(()), filter),
         Err(why) => (Err(why), Vec::new()),
     };
@@ -170,25 +264,32 @@ fn prepare(plan: &Plan, view: &View, surroundings: Surroundings) -> io::Result<P
         Err(why) if kind.without.namespaces => Hold::None(why.clone().into()),
         Err(_) => apart(name),
     };
-    // For root the kernel counts nothing.
-    let process_limit = namespaces == Ok(true) && counts_processes_apart() && !geteuid().is_root();
-    let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, process_limit };
+    // The kernel counts nothing for its own root, and all of a user's outside of a user
+    // namespace.
+    let process_limit = namespaces == Ok(true) && counts_processes_apart() && mapped.is_ok();
+    let limits = Limits {
+        process_limit,
+        pid_namespace,
+        process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
+        memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
+        watched: proc.clone(),
+    };
+    let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let level = achieved.level();
-    // The supervisor counts, and ends the call that has too many. This stops what
-    // grows faster than it looks, far enough above for it to see.
-    let most = plan.bounds.processes.saturating_mul(4).max(LEAST_PROCESS_LIMIT);
-    let processes = process_limit.then_some(most);
+    // The init is counted too: it is the same user in the same namespace.
+    let processes = process_limit.then_some(most_processes(plan).saturating_add(1));
     Ok(Prepared {
         layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &level),
         level,
         notes: Vec::new(),
+        watched: achieved.limits.watched.is_ok(),
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
             domain,
             filter,
             processes,
-            open_files: true,
+            sandboxed: true,
         },
     })
 }
@@ -218,14 +319,11 @@ fn landlock(plan: &Plan, view: &View, own: &[PathBuf]) -> Result<(i32, OwnedFd),
     domain().map_err(|error: io::Error| error.to_string())
 }
 
-fn seccomp(kind: Kind, internet: bool) -> Result<Vec<seccompiler::sock_filter>, String> {
+fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, String> {
     if kind.without.seccomp {
         return Err("left out".to_owned());
     }
-    let holds_socket = kind.host_socket && !kind.net;
-    filter::available()
-        .and_then(|()| filter::program(internet, holds_socket))
-        .map_err(|error| error.to_string())
+    filter::available().and_then(|()| filter::program(reach)).map_err(|error| error.to_string())
 }
 
 /// Why a tool whose grant requires the sandbox is not started.
@@ -241,16 +339,18 @@ fn refusal_of(plan: &Plan, level: &Level) -> Option<End> {
 }
 
 /// Answers that the tool is not started.
-fn refuse(watch: &mut Watch, namespaced: bool, refusal: End) -> ExitCode {
+fn refuse(watch: &mut Watch, refusal: End) -> ExitCode {
     let prepared = Prepared {
         // Nothing runs, so nothing is reached.
         level: Level::of_a_component(),
         layers: Vec::new(),
         notes: Vec::new(),
         refusal: Some(refusal),
+        watched: false,
         restrictions: Restrictions::none(),
     };
-    watch.run(namespaced, prepared)
+    // There is nothing to end, wherever this process is.
+    watch.run(false, prepared)
 }
 
 /// What the host calls its directory for temporary files is not there for the tool,

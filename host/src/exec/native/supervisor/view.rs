@@ -16,7 +16,9 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use super::installation;
+use super::mounts::{self, HARMLESS};
 use super::root::OWN;
+use crate::exec::filesystems::is_ordinary;
 use crate::exec::native::plan::{Plan, Step};
 
 /// Where programs and their libraries are; and whatever in `/` begins with `lib`.
@@ -42,9 +44,6 @@ const ETC: [&str; 12] = [
 /// What of `/etc` belongs to the network.
 const ETC_OF_NETWORK: [&str; 2] = ["hosts", "resolv.conf"];
 
-/// What would show the processes and the hardware of the host.
-const NEVER_GRANTED: [&str; 2] = ["/proc", "/sys"];
-
 /// A place that the tool sees.
 pub(super) struct Shown {
     /// Where, in the host's tree and in the tool's.
@@ -52,6 +51,31 @@ pub(super) struct Shown {
     pub(super) source: OwnedFd,
     pub(super) directory: bool,
     pub(super) writable: bool,
+    /// Whether it is the system's own, which is everybody's to read.
+    system: bool,
+    /// A copy of the mounts there, where one was made before the tool's namespaces.
+    tree: Option<OwnedFd>,
+}
+
+impl Shown {
+    fn new(path: PathBuf, source: OwnedFd, writable: bool) -> Self {
+        let directory = is_directory(&source);
+        Self { path, source, directory, writable, system: false, tree: None }
+    }
+
+    /// A copy of the mounts at the place, with no more rights than it is shown with.
+    pub(super) fn tree(&self) -> io::Result<OwnedFd> {
+        match &self.tree {
+            Some(tree) => Ok(rustix::io::fcntl_dupfd_cloexec(tree, 3)?),
+            None => self.copy(),
+        }
+    }
+
+    fn copy(&self) -> io::Result<OwnedFd> {
+        let tree = mounts::copy_of(&self.source)?;
+        mounts::restrict(&tree, HARMLESS | mounts::read_only(!self.writable), true)?;
+        Ok(tree)
+    }
 }
 
 /// All that the tool sees.
@@ -104,6 +128,26 @@ impl View {
         Ok(view)
     }
 
+    /// Copies the mounts of each place, and shows the files of those that are not the
+    /// system's through the map of `owners`. For a root that goes into namespaces where
+    /// it is none; each place can be opened by it alone.
+    pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
+        for place in &mut self.shown {
+            let tree = place.copy()?;
+            if !place.system {
+                mounts::hand_over(&tree, &place.path, owners).map_err(|error| {
+                    let path = place.path.display();
+                    io::Error::new(
+                        error.kind(),
+                        format!("`{path}` is on a file system without id-mapped mounts: {error}"),
+                    )
+                })?;
+            }
+            place.tree = Some(tree);
+        }
+        Ok(())
+    }
+
     /// Every place, those that hold others first.
     pub(super) fn shown(&self) -> &[Shown] {
         &self.shown
@@ -127,7 +171,8 @@ impl View {
 
     /// Shows `path` for reading, unless it can be seen already or is not there.
     pub(super) fn show(&mut self, path: &Path) {
-        self.show_opened(path, || open_place(path, OFlags::empty()));
+        let open = || open_place(path, OFlags::empty()).and_then(ordinary);
+        self.show_opened(path, open);
     }
 
     /// Shows at `path` what is at `real`, which is canonical, for reading, unless it can be
@@ -135,15 +180,15 @@ impl View {
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        self.show_opened(path, || openat2(CWD, real, flags, Mode::empty(), resolve));
+        let open = || openat2(CWD, real, flags, Mode::empty(), resolve).and_then(ordinary);
+        self.show_opened(path, open);
     }
 
     fn show_opened(&mut self, path: &Path, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if !self.has(path)
             && let Ok(source) = open()
         {
-            let directory = is_directory(&source);
-            self.shown.push(Shown { path: path.to_owned(), source, directory, writable: false });
+            self.shown.push(Shown::new(path.to_owned(), source, false));
         }
     }
 
@@ -161,13 +206,6 @@ impl View {
     }
 
     fn grant(&mut self, path: PathBuf, writable: bool) -> Result<(), Fault> {
-        if let Some(never) = NEVER_GRANTED.iter().find(|never| path.starts_with(never)) {
-            return Err(Fault::Refused(format!(
-                "`{}` cannot be granted to a sandboxed tool: `{never}` would show it the \
-                 processes or the devices of the host",
-                path.display()
-            )));
-        }
         if let Some(same) = self.shown.iter_mut().find(|place| place.path == path) {
             same.writable |= writable;
             return Ok(());
@@ -189,7 +227,14 @@ impl View {
                 ),
             })
         })?;
-        self.shown.push(Shown { path, source, directory: true, writable });
+        if !is_ordinary(&source).unwrap_or(false) {
+            return Err(Fault::Refused(format!(
+                "`{}` cannot be granted to a sandboxed tool: its file system is not one of files, \
+                 and would show it the processes or the devices of the host",
+                path.display()
+            )));
+        }
+        self.shown.push(Shown::new(path, source, writable));
         Ok(())
     }
 
@@ -205,7 +250,7 @@ impl View {
         for path in places {
             match fs::read_link(&path) {
                 Ok(target) if !self.has(&path) => self.links.push((path, target)),
-                _ => self.show(&path),
+                _ => self.show_of_system(&path),
             }
         }
         let network = if net { &ETC_OF_NETWORK[..] } else { &[] };
@@ -217,10 +262,23 @@ impl View {
                 (Ok(target), Ok(real)) if !self.has(&path) && self.has(&real) => {
                     self.links.push((path, target));
                 }
-                _ => self.show(&path),
+                _ => self.show_of_system(&path),
             }
         }
     }
+
+    fn show_of_system(&mut self, path: &Path) {
+        let before = self.shown.len();
+        self.show_opened(path, || open_place(path, OFlags::empty()));
+        for place in &mut self.shown[before..] {
+            place.system = true;
+        }
+    }
+}
+
+/// A place of a tool's installation, unless it is none of files.
+fn ordinary(place: OwnedFd) -> Result<OwnedFd, Errno> {
+    if is_ordinary(&place).unwrap_or(false) { Ok(place) } else { Err(Errno::NOENT) }
 }
 
 /// Opens a granted directory by the very name that was granted: through a

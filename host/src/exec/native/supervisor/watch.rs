@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, getpid};
 
+use super::cgroup::Cgroups;
 use super::launch::{self, Restrictions};
 use super::reaper::{self, Children};
 use super::request::Request;
@@ -44,6 +45,7 @@ const HUNT: Duration = Duration::from_secs(10);
 /// What one call needs while it lasts.
 pub(super) struct Watch {
     pub(super) request: Request,
+    pub(super) cgroups: Cgroups,
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
@@ -59,22 +61,24 @@ pub(super) struct Prepared {
     pub(super) notes: Vec<String>,
     /// Why it is not to be started.
     pub(super) refusal: Option<End>,
+    /// Whether its processes can be looked at.
+    pub(super) watched: bool,
     /// What its own process is bound by, beside what it inherits.
     pub(super) restrictions: Restrictions,
 }
 
 impl Watch {
-    pub(super) fn new(request: Request, signals: OwnedFd) -> Self {
-        Self { request, signals, notes: Vec::new(), peak_memory: 0 }
+    pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
+        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0 }
     }
 
     /// Serves the call. `namespaced`: this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> ExitCode {
-        let Prepared { level, layers, notes, refusal, restrictions } = prepared;
+        let Prepared { level, layers, notes, refusal, watched, restrictions } = prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let end = refusal.unwrap_or_else(|| self.serve(started, &restrictions));
+        let end = refusal.unwrap_or_else(|| self.serve(started, watched, &restrictions));
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_descent() } {
             Ok(survivors) => survivors,
@@ -94,27 +98,32 @@ impl Watch {
         }
     }
 
-    fn serve(&mut self, started: Instant, restrictions: &Restrictions) -> End {
+    fn serve(&mut self, started: Instant, watched: bool, restrictions: &Restrictions) -> End {
         // Cancelled while this process was starting.
         if host_has_ended(self.request.control.as_fd()) {
             return End::Killed(Cause::Host);
         }
-        let tool = match launch::start(&self.request, restrictions) {
+        let tool = match launch::start(&self.request, &self.cgroups, restrictions) {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
         };
         // Open in the tool alone, so that the host sees when the tool lets go of it.
         self.request.host_socket = None;
-        self.wait_for(tool, started).unwrap_or_else(|error| {
+        let end = self.wait_for(tool, started, watched).unwrap_or_else(|error| {
             self.notes.push(format!("the call could not be watched, and was ended: {error}"));
             End::Killed(Cause::Host)
-        })
+        });
+        // Whatever the tool made of it: a part of it was killed.
+        match (&end, self.cgroups.kills()) {
+            (End::Code(_) | End::Signal(_), Some(Ok(1..))) => End::Killed(Cause::Memory),
+            _ => end,
+        }
     }
 
-    fn wait_for(&mut self, tool: Pid, started: Instant) -> io::Result<End> {
+    fn wait_for(&mut self, tool: Pid, started: Instant, watched: bool) -> io::Result<End> {
         let bounds = self.request.plan.bounds;
         let deadline = started.checked_add(bounds.wall_clock);
-        let mut looks = Looks::new(started);
+        let mut looks = Looks::new(started, watched);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
@@ -124,7 +133,7 @@ impl Watch {
                 return Ok(End::Killed(Cause::WallClock));
             }
             if now >= looks.next
-                && let Some(cause) = looks.look(bounds, &mut self.notes)
+                && let Some(cause) = looks.look(bounds, &self.cgroups, &mut self.notes)
             {
                 return Ok(End::Killed(cause));
             }
@@ -195,7 +204,8 @@ impl Watch {
         let began = Instant::now();
         let mut refused = None;
         while self.reap_all()? {
-            let descendants = descent::of(own)?;
+            let mut descendants = descent::of(own)?;
+            descendants.retain(|process| !process.has_ended());
             let patience = if refused.is_some() { STUBBORN } else { HUNT };
             if began.elapsed() > patience {
                 if let Some(error) = refused {
@@ -220,37 +230,59 @@ impl Watch {
 struct Looks {
     next: Instant,
     interval: Duration,
+    /// Whether `/proc` shows the processes.
+    tree: bool,
 }
 
 impl Looks {
-    fn new(started: Instant) -> Self {
-        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK }
+    fn new(started: Instant, tree: bool) -> Self {
+        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK, tree }
     }
 
-    /// The bound that is passed, if one is.
-    fn look(&mut self, bounds: Bounds, notes: &mut Vec<String>) -> Option<Cause> {
+    /// The bound that is passed, if one is. A bound that can suddenly not be looked after
+    /// is taken for one that is passed: a tool may have brought that about.
+    fn look(
+        &mut self,
+        bounds: Bounds,
+        cgroups: &Cgroups,
+        notes: &mut Vec<String>,
+    ) -> Option<Cause> {
         let began = Instant::now();
-        let cause = match descent::own_pid().and_then(descent::of) {
-            Ok(processes) => {
-                let tasks: u64 = processes.iter().map(|process| process.threads).sum();
-                if tasks > bounds.processes {
-                    Some(Cause::Processes)
-                } else {
-                    descent::memory_beyond(&processes, bounds.memory).map(|_| Cause::Memory)
-                }
-            }
-            Err(error) => {
-                let note = format!("memory and processes are not watched: {error}");
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-                None
-            }
-        };
+        let cause = self.passed(bounds, cgroups).unwrap_or_else(|(cause, error)| {
+            notes.push(format!("memory and processes cannot be watched any more: {error}"));
+            Some(cause)
+        });
         let now = Instant::now();
         self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
         self.next = now + self.interval.max((now - began) * SHARE_OF_TIME);
         cause
+    }
+
+    fn passed(
+        &self,
+        bounds: Bounds,
+        cgroups: &Cgroups,
+    ) -> Result<Option<Cause>, (Cause, io::Error)> {
+        let failed = |cause| move |error| (cause, error);
+        let count = cgroups.count().transpose().map_err(failed(Cause::Processes))?;
+        let kills = cgroups.kills().transpose().map_err(failed(Cause::Memory))?;
+        if count.is_some_and(|count| count > bounds.processes) {
+            return Ok(Some(Cause::Processes));
+        }
+        if kills.is_some_and(|kills| kills > 0) {
+            return Ok(Some(Cause::Memory));
+        }
+        if (count.is_some() && kills.is_some()) || !self.tree {
+            return Ok(None);
+        }
+        let watched = if count.is_none() { Cause::Processes } else { Cause::Memory };
+        let tree = descent::own_pid().and_then(descent::of).map_err(failed(watched))?;
+        let tasks: u64 = tree.iter().map(|process| process.threads).sum();
+        if count.is_none() && tasks > bounds.processes {
+            return Ok(Some(Cause::Processes));
+        }
+        let memory = kills.is_none().then(|| descent::memory_beyond(&tree, bounds.memory));
+        Ok(memory.flatten().map(|_| Cause::Memory))
     }
 }
 

@@ -1,0 +1,468 @@
+//! The control groups of one call, by which the kernel itself refuses a process or a page
+//! too many.
+//!
+//! Owns where they are made, what they are set to, how the tool enters them, and that they
+//! are gone when the call is over. Version 2 is used where a subtree is this user's to
+//! divide, version 1 where the host is root and a hierarchy is mounted. Each controller is
+//! looked for by itself, since a machine may have some in one version and some in the
+//! other. Names and formats are those of the kernel's `admin-guide/cgroup-v1` and
+//! `admin-guide/cgroup-v2.rst`.
+//!
+//! A tool cannot leave its groups: it sees no cgroup file system, and is not their owner.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, FlockOperation, access, flock, getxattr};
+use rustix::io::Errno;
+use rustix::process::getpid;
+
+use crate::exec::native::plan::Bounds;
+
+/// The groups of a call begin with it.
+const NAME: &str = "ikigai-";
+
+/// Where this process's groups are, and where the hierarchies are mounted.
+const OWN_GROUPS: &str = "/proc/self/cgroup";
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// How many names are tried before a group cannot be made.
+const NAMES: usize = 16;
+
+/// The controllers that a call has a group of. That of the processor keeps the kernel's
+/// default weight: a tool has one share, however many sessions it opens.
+const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
+
+/// What a group bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Controller {
+    Memory,
+    Processes,
+    Cpu,
+}
+
+impl Controller {
+    /// Its name in both versions.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Processes => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// The control groups of one call.
+pub(super) struct Cgroups {
+    groups: Vec<Group>,
+    memory: Result<File, String>,
+    processes: Result<File, String>,
+}
+
+/// One directory of a cgroup file system.
+struct Group {
+    path: PathBuf,
+    /// Locked for as long as the call lasts, so that nobody takes it for a leftover.
+    _lock: File,
+    way_in: WayIn,
+    /// Whether the tool must be in it.
+    required: bool,
+}
+
+/// How a process gets into a group.
+enum WayIn {
+    /// Version 1: a process that writes `0` enters. Through this file one thread is moved,
+    /// without waiting for every other one of the machine.
+    Tasks(File),
+    /// Version 2: a process is born there.
+    Born(OwnedFd),
+}
+
+impl Cgroups {
+    /// Makes the groups that this machine has for `bounds`. The kernel refuses `most`
+    /// processes and threads.
+    pub(super) fn make(bounds: Bounds, most: u64) -> Self {
+        let mut cgroups = Self::none("");
+        let machine = match Machine::read() {
+            Ok(machine) => machine,
+            Err(error) => return Self::none(&error.to_string()),
+        };
+        for controller in CONTROLLERS {
+            let made = cgroups.add(&machine, controller, bounds, most);
+            match controller {
+                Controller::Memory => cgroups.memory = made,
+                Controller::Processes => cgroups.processes = made,
+                // Only how fast it runs.
+                Controller::Cpu => {}
+            }
+        }
+        cgroups
+    }
+
+    /// No group, and why.
+    pub(super) fn none(why: &str) -> Self {
+        Self { groups: Vec::new(), memory: Err(why.to_owned()), processes: Err(why.to_owned()) }
+    }
+
+    /// Makes the group of one controller, or sets its bound in one that is there already,
+    /// and returns the file that tells how the bound is doing.
+    fn add(
+        &mut self,
+        machine: &Machine,
+        controller: Controller,
+        bounds: Bounds,
+        most: u64,
+    ) -> Result<File, String> {
+        let place = machine.place(controller)?;
+        let at = |what: &Path| {
+            let what = what.display().to_string();
+            move |error: io::Error| format!("`{what}`: {error}")
+        };
+        // The controllers of version 2 share one tree, and so one group.
+        let shared = self.groups.iter().find(|group| group.path.parent() == Some(&place.parent));
+        let path = match shared {
+            Some(group) => group.path.clone(),
+            None => {
+                let group = Group::make(&place).map_err(at(&place.parent))?;
+                let path = group.path.clone();
+                self.groups.push(group);
+                path
+            }
+        };
+        let set = |file: &str, value: u64| {
+            let file = path.join(file);
+            fs::write(&file, value.to_string()).map_err(at(&file))
+        };
+        let told = match (controller, place.version) {
+            (Controller::Memory, Version::One) => {
+                set("memory.limit_in_bytes", bounds.memory)?;
+                // Memory and swap together. Not there where swap is not accounted for.
+                if path.join("memory.memsw.limit_in_bytes").exists() {
+                    set("memory.memsw.limit_in_bytes", bounds.memory)?;
+                }
+                "memory.oom_control"
+            }
+            (Controller::Memory, Version::Two) => {
+                set("memory.max", bounds.memory)?;
+                if path.join("memory.swap.max").exists() {
+                    set("memory.swap.max", 0)?;
+                }
+                // A call that ran out of memory is over: no part of it goes on.
+                set("memory.oom.group", 1)?;
+                "memory.events"
+            }
+            (Controller::Processes, _) => {
+                set("pids.max", most)?;
+                "pids.current"
+            }
+            (Controller::Cpu, Version::One) => "cpu.shares",
+            (Controller::Cpu, Version::Two) => "cpu.weight",
+        };
+        let file = path.join(told);
+        let told = File::open(&file).map_err(at(&file))?;
+        if controller != Controller::Cpu
+            && let Some(group) = self.groups.iter_mut().find(|group| group.path == path)
+        {
+            group.required = true;
+        }
+        Ok(told)
+    }
+
+    /// Why the kernel does not bound the call's memory by a group.
+    pub(super) fn bounds_memory(&self) -> Result<(), &str> {
+        self.memory.as_ref().map(drop).map_err(String::as_str)
+    }
+
+    /// Why the kernel does not bound the number of processes by a group.
+    pub(super) fn bounds_processes(&self) -> Result<(), &str> {
+        self.processes.as_ref().map(drop).map_err(String::as_str)
+    }
+
+    /// The files to which the tool writes `0` to enter its groups, each with whether it
+    /// must succeed.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.groups.iter().filter_map(|group| match &group.way_in {
+            WayIn::Tasks(tasks) => Some((tasks.as_fd(), group.required)),
+            WayIn::Born(_) => None,
+        })
+    }
+
+    /// The group in which the tool is to be born.
+    pub(super) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        self.groups.iter().find_map(|group| match &group.way_in {
+            WayIn::Born(dir) => Some(dir.as_fd()),
+            WayIn::Tasks(_) => None,
+        })
+    }
+
+    /// How many processes and threads are in the group, corpses included; nothing where
+    /// no group counts them.
+    pub(super) fn count(&self) -> Option<io::Result<u64>> {
+        let file = self.processes.as_ref().ok()?;
+        Some(read(file).and_then(|text| number(text.trim())))
+    }
+
+    /// How often the kernel has killed for want of memory; nothing where no group bounds
+    /// it.
+    pub(super) fn kills(&self) -> Option<io::Result<u64>> {
+        let file = self.memory.as_ref().ok()?;
+        // The same word in both versions; version 1 has it since Linux 4.13.
+        let field = |text: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+            line.map_or(Ok(0), number)
+        };
+        Some(read(file).and_then(|text| field(&text)))
+    }
+
+    /// Removes the groups, which must be empty. Returns what was not to be removed.
+    pub(super) fn remove(&mut self) -> Option<String> {
+        let mut left = None;
+        for group in self.groups.drain(..) {
+            if let Err(error) = fs::remove_dir(&group.path) {
+                left = Some(format!("`{}` cannot be removed: {error}", group.path.display()));
+            }
+        }
+        left
+    }
+}
+
+impl Group {
+    fn make(place: &Place) -> io::Result<Self> {
+        remove_leftovers(&place.parent);
+        let pid = getpid().as_raw_nonzero();
+        let mut refused = Errno::EXIST.into();
+        for turn in 0..NAMES {
+            // Numbers of processes are used again, by other namespaces above all.
+            let path = place.parent.join(format!("{NAME}{pid}-{turn}"));
+            match fs::create_dir(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            match Self::open(&path, place.version) {
+                Ok(group) => return Ok(group),
+                // Taken for a leftover before it was locked.
+                Err(error) => refused = error,
+            }
+            // Nothing is in it, and the first error is the one to be told.
+            let _ = fs::remove_dir(&path);
+        }
+        Err(refused)
+    }
+
+    fn open(path: &Path, version: Version) -> io::Result<Self> {
+        let lock = open_directory(path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let way_in = match version {
+            Version::One => {
+                WayIn::Tasks(OpenOptions::new().write(true).open(path.join("tasks"))?)
+            }
+            Version::Two => WayIn::Born(open_directory(path)?.into()),
+        };
+        Ok(Self { path: path.to_owned(), _lock: lock, way_in, required: false })
+    }
+}
+
+/// Removes the groups of supervisors that were killed: those that nobody has locked.
+fn remove_leftovers(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(NAME))
+            && let Ok(dir) = open_directory(&entry.path())
+            && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            // One that is not empty stays until what is in it has ended.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where groups of a controller can be made.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    parent: PathBuf,
+    version: Version,
+}
+
+/// The hierarchies of this machine, as this process sees them.
+struct Machine {
+    own: String,
+    mounts: String,
+}
+
+impl Machine {
+    fn read() -> io::Result<Self> {
+        Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: fs::read_to_string(MOUNTS)? })
+    }
+
+    /// The place for groups of `controller`, or why there is none.
+    fn place(&self, controller: Controller) -> Result<Place, String> {
+        let name = controller.name();
+        if let Some(own) = self.own_group(Some(name)) {
+            writable(&own)?;
+            return Ok(Place { parent: own, version: Version::One });
+        }
+        let own = self.own_group(None).ok_or("no cgroup file system is mounted")?;
+        let parent = divisible(&own, name)?;
+        Ok(Place { parent, version: Version::Two })
+    }
+
+    /// The directory of this process's own group in the hierarchy of version 1 that has
+    /// `controller`, or in the one of version 2.
+    fn own_group(&self, controller: Option<&str>) -> Option<PathBuf> {
+        // HIERARCHY:CONTROLLERS:PATH, of version 2 without controllers; cgroups(7).
+        let group = self.own.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let is_it = match controller {
+                Some(name) => controllers.split(',').any(|it| it == name),
+                None => controllers.is_empty(),
+            };
+            is_it.then_some(path)
+        })?;
+        self.mounts.lines().find_map(|line| {
+            // proc_pid_mountinfo(5).
+            let (mount, file_system) = line.split_once(" - ")?;
+            let (mut mount, mut file_system) = (mount.split(' '), file_system.split(' '));
+            let (root, point) = (mount.nth(3)?, mount.next()?);
+            let (kind, options) = (file_system.next()?, file_system.nth(1)?);
+            let is_it = match controller {
+                Some(name) => kind == "cgroup" && options.split(',').any(|it| it == name),
+                None => kind == "cgroup2",
+            };
+            // In a container the mount begins at the container's own group.
+            let beneath = Path::new(group).strip_prefix(root).ok()?;
+            is_it.then(|| Path::new(point).join(beneath))
+        })
+    }
+}
+
+fn writable(group: &Path) -> Result<(), String> {
+    access(group, Access::WRITE_OK)
+        .map_err(|errno| format!("`{}`: {}", group.display(), io::Error::from(errno)))
+}
+
+/// The group of version 2 in which groups with `controller` can be made: the one around
+/// this process's, where a manager has put it into a leaf; else its own, where it was
+/// delegated, and whose processes are put into a leaf of it first. Processes and
+/// controllers are never in one group (the rule of no internal processes).
+fn divisible(own: &Path, controller: &str) -> Result<PathBuf, String> {
+    let has = |group: &Path, file: &str| {
+        let listed = fs::read_to_string(group.join(file)).unwrap_or_default();
+        listed.split_whitespace().any(|it| it == controller)
+    };
+    if let Some(parent) = own.parent()
+        && has(parent, "cgroup.subtree_control")
+        // The root of the machine and the slices of systemd are nobody's to divide.
+        && is_delegated(parent)
+        && writable(parent).is_ok()
+    {
+        return Ok(parent.to_owned());
+    }
+    if !is_delegated(own) {
+        return Err(format!("`{}` is not delegated to this user", own.display()));
+    }
+    writable(own)?;
+    if !has(own, "cgroup.controllers") {
+        return Err(format!("`{}` was not given the controller `{controller}`", own.display()));
+    }
+    if !has(own, "cgroup.subtree_control") {
+        enable(own, controller)
+            .map_err(|error| format!("`{}` cannot be divided: {error}", own.display()))?;
+    }
+    Ok(own.to_owned())
+}
+
+/// Whether a group was handed over: systemd says so by an attribute, and the root of a
+/// cgroup namespace is a container's own, which the root of a machine is told from by
+/// having a type.
+fn is_delegated(group: &Path) -> bool {
+    let mut value = [0; 8];
+    let marked = |name| getxattr(group, name, &mut value[..]).is_ok_and(|length| length > 0);
+    let is_container = || {
+        let own = fs::read_to_string(OWN_GROUPS).unwrap_or_default();
+        own.lines().any(|line| line == "0::/") && group.join("cgroup.type").exists()
+    };
+    ["user.delegate", "trusted.delegate"].into_iter().any(marked) || is_container()
+}
+
+/// Moves the processes of `group` into a leaf of it, and lets its groups have
+/// `controller`.
+fn enable(group: &Path, controller: &str) -> io::Result<()> {
+    let leaf = group.join("host");
+    match fs::create_dir(&leaf) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // One that is forked meanwhile is found by the next turn.
+    for _ in 0..NAMES {
+        let inside = fs::read_to_string(group.join("cgroup.procs"))?;
+        if inside.trim().is_empty() {
+            break;
+        }
+        for pid in inside.split_whitespace() {
+            match fs::write(leaf.join("cgroup.procs"), pid) {
+                // It has ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                moved => moved?,
+            }
+        }
+    }
+    fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
+}
+
+/// A file of a cgroup from its beginning, which is told anew each time.
+fn read(file: &File) -> io::Result<String> {
+    let mut text = [0; 1024];
+    let length = file.read_at(&mut text, 0)?;
+    String::from_utf8(text[..length].to_vec()).map_err(io::Error::other)
+}
+
+fn number(text: &str) -> io::Result<u64> {
+    text.parse().map_err(|_| io::Error::other(format!("`{text}` is no number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(own: &str) -> Machine {
+        let mounts = "\
+30 23 0:25 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+31 30 0:26 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
+32 30 0:27 /docker/a /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+33 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+        Machine { own: own.to_owned(), mounts: mounts.to_owned() }
+    }
+
+    #[test]
+    fn an_own_group_is_found_in_each_hierarchy() {
+        let machine = machine("4:memory:/a/b\n3:cpu,pids:/docker/a/c\n0::/user.slice/x\n");
+        let own = |controller| machine.own_group(controller);
+        assert_eq!(own(Some("memory")), Some("/sys/fs/cgroup/memory/a/b".into()));
+        assert_eq!(own(Some("pids")), Some("/sys/fs/cgroup/pids/c".into()));
+        assert_eq!(own(Some("cpu")), None, "it is mounted nowhere");
+        assert_eq!(own(None), Some("/sys/fs/cgroup/unified/user.slice/x".into()));
+    }
+
+    #[test]
+    fn a_group_outside_of_what_is_mounted_is_none() {
+        let machine = machine("3:pids:/elsewhere\n");
+        assert_eq!(machine.own_group(Some("pids")), None);
+        assert_eq!(machine.own_group(None), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The user that a sandboxed tool is for the kernel.
+//!
+//! A tool of a host that is root is not: its user namespace maps the root that it sees to
+//! a user without rights, so that whatever it finds of the host's it meets as a stranger.
+//! Directories that it is granted are shown to it through an id-mapped mount, by which
+//! root's files are that user's, and the other way round.
+//!
+//! Owns who that user is, becoming it, and the maps. Mounts nothing.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libc::c_long;
+use rustix::fs::{Gid, Uid, fchown, fstatfs};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, getegid, geteuid, getpid, kill_process, set_dumpable_behavior,
+};
+
+use super::reaper;
+
+/// The user and the group that own nothing, by the numbers that Linux gives to what it
+/// cannot name (`/proc/sys/kernel/overflowuid`).
+const NOBODY: u32 = 65534;
+
+/// The file system of pipes without a name, linux/magic.h.
+const PIPEFS_MAGIC: u32 = 0x5049_5045;
+
+/// Ranges of numbers that root may give to its namespaces: subuid(5), subgid(5).
+const SUBORDINATE: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
+
+/// A user and its group, as they are inside and outside of a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    inside: Ids,
+    outside: Ids,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ids {
+    user: u32,
+    group: u32,
+}
+
+impl Identity {
+    /// That of the calling process, on both sides.
+    pub(super) fn own() -> Self {
+        let own = Ids { user: geteuid().as_raw(), group: getegid().as_raw() };
+        Self { inside: own, outside: own }
+    }
+
+    /// Root inside, and outside the first of the numbers that root may give away, or a
+    /// user that owns nothing.
+    pub(super) fn mapped_root() -> Self {
+        let [user, group] = SUBORDINATE.map(|path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            first_of_root(&text).unwrap_or(NOBODY)
+        });
+        Self { inside: Ids { user: 0, group: 0 }, outside: Ids { user, group } }
+    }
+
+    /// Whether the tool is root for the kernel too.
+    pub(super) fn is_root(self) -> bool {
+        self.outside.user == 0
+    }
+
+    /// Makes the outer identity the effective one of this process, which is root's, until
+    /// it is [put back](Self::resume): what is made meanwhile belongs to it.
+    pub(super) fn assume(self) -> io::Result<()> {
+        effective(libc::SYS_setresgid, self.outside.group)?;
+        effective(libc::SYS_setresuid, self.outside.user)?;
+        // Taken away by the change of user; without it nobody but root may write the maps.
+        set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        Ok(())
+    }
+
+    /// Makes root the effective user of this process again.
+    pub(super) fn resume() -> io::Result<()> {
+        effective(libc::SYS_setresuid, 0)?;
+        effective(libc::SYS_setresgid, 0)
+    }
+
+    /// Makes the user and the group known in this process's new user namespace, and nobody
+    /// else, and becomes them altogether.
+    pub(super) fn map(self) -> io::Result<()> {
+        let Self { inside, outside } = self;
+        // Otherwise a group could be given up whose lack of rights a file counts on.
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{} {} 1", inside.user, outside.user))?;
+        fs::write("/proc/self/gid_map", format!("{} {} 1", inside.group, outside.group))?;
+        wholly(libc::SYS_setresgid, inside.group)?;
+        wholly(libc::SYS_setresuid, inside.user)
+    }
+
+    /// Gives the pipes among the tool's streams to the outer identity, which could not open
+    /// them again by `/dev/stdout` and its like. What else the streams are stays whose it is.
+    pub(super) fn own_pipes(self, streams: &[OwnedFd]) -> io::Result<()> {
+        let (user, group) = (Uid::from_raw(self.outside.user), Gid::from_raw(self.outside.group));
+        for stream in streams {
+            if fstatfs(stream)?.f_type as u32 == PIPEFS_MAGIC {
+                fchown(stream, Some(user), Some(group))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A user namespace for [id-mapped mounts](super::mounts::hand_over), by which what is
+    /// root's on a disk is the tool's. Files of others stay theirs.
+    ///
+    /// For a process with root's rights and one thread.
+    pub(super) fn map_for_mounts(self) -> io::Result<OwnedFd> {
+        let member = Member::new()?;
+        let pid = member.0.as_raw_nonzero();
+        fs::write(format!("/proc/{pid}/uid_map"), swapped(self.outside.user))?;
+        fs::write(format!("/proc/{pid}/gid_map"), swapped(self.outside.group))?;
+        Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
+    }
+}
+
+/// Maps 0 to `number`, every other number to itself, and `number` to none: nothing that
+/// is its own on a disk is the tool's.
+fn swapped(number: u32) -> String {
+    let above = number + 1;
+    // The last number of all means none.
+    format!("0 {number} 1\n1 1 {}\n{above} {above} {}\n", number - 1, u32::MAX - above)
+}
+
+/// The first number of the first range that is root's, of `NAME:FIRST:COUNT` lines.
+fn first_of_root(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_root = fields.next().is_some_and(|name| name == "root" || name == "0");
+        let (first, count): (u32, u32) =
+            (fields.next()?.parse().ok()?, fields.next()?.trim().parse().ok()?);
+        // A number within reach of people and services would be somebody.
+        (is_root && count > 0 && (NOBODY..u32::MAX - 1).contains(&first)).then_some(first)
+    })
+}
+
+/// A process that does nothing but keep a new user namespace, and ends with this value.
+struct Member(Pid);
+
+impl Member {
+    fn new() -> io::Result<Self> {
+        let own = getpid();
+        let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
+        // SAFETY: as fork(2): this process has one thread, and the child makes system calls
+        // on numbers and nothing else.
+        let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // Its parent may have ended before that was set.
+                while libc::getppid() == own.as_raw_nonzero().get() {
+                    libc::pause();
+                }
+                libc::_exit(0);
+            }
+        }
+        let pid = i32::try_from(child).ok().and_then(|pid| Pid::from_raw(pid.max(0)));
+        pid.map(Self).ok_or_else(io::Error::last_os_error)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It is this process's only child, and it cannot have ended by itself.
+        if kill_process(self.0, Signal::KILL).is_ok() {
+            let _ = reaper::wait_for_one();
+        }
+    }
+}
+
+/// Sets the effective number alone.
+fn effective(call: c_long, number: u32) -> io::Result<()> {
+    set(call, u32::MAX, number, u32::MAX)
+}
+
+/// Sets the real, the effective and the saved number.
+fn wholly(call: c_long, number: u32) -> io::Result<()> {
+    set(call, number, number, number)
+}
+
+fn set(call: c_long, real: u32, effective: u32, saved: u32) -> io::Result<()> {
+    // SAFETY: a system call on numbers. Not through the C library, which would tell other
+    // threads, of which there are none.
+    match unsafe { libc::syscall(call, real, effective, saved) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_of_root_is_found_and_no_person_is_taken_for_one() {
+        let text = "user:100000:65536\nroot:165536:65536\nroot:1:5\n";
+        assert_eq!(first_of_root(text), Some(165_536));
+        assert_eq!(first_of_root("0:200000:1\n"), Some(200_000));
+        for text in ["", "user:100000:65536\n", "root:1000:1\n", "root:x:1\n", "root:200000:0\n"] {
+            assert_eq!(first_of_root(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn root_and_the_user_without_rights_change_places_and_nobody_else_moves() {
+        assert_eq!(swapped(NOBODY), "0 65534 1\n1 1 65533\n65535 65535 4294901760\n");
+    }
+}
