@@ -11,6 +11,8 @@
 mod attacks;
 #[path = "native_lane/confined.rs"]
 mod confined;
+#[path = "native_lane/limits.rs"]
+mod limits;
 #[path = "native_lane/rig.rs"]
 mod rig;
 

@@ -191,6 +191,18 @@ impl Level {
         ]
     }
 
+    /// Each boundary by its name with its state in words, and for a limit on a resource by
+    /// what it is kept.
+    #[must_use]
+    pub fn told(&self) -> [(&'static str, String); 6] {
+        self.holds().map(|(name, hold)| {
+            let kept = self.kept_by.told(name).map(|by| format!(", by {by}"));
+            let reason = hold.reason().map(|reason| format!(" ({reason})"));
+            let parts = [Some(hold.as_str().to_owned()), kept, reason];
+            (name, parts.into_iter().flatten().collect())
+        })
+    }
+
     /// The boundaries that a sandbox stands or falls with, and that do not hold. The bound
     /// on memory is none of them: passing it harms nobody's files.
     pub fn unmet(&self) -> impl Iterator<Item = (&'static str, &Hold)> {

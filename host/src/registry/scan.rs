@@ -18,7 +18,6 @@ use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
 use super::{Depth, Skipped, Snapshot};
 use crate::exec::envelope;
-use crate::exec::level::Hold;
 use crate::exec::native::{self, Supervisor};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Exit, Outcome, Stdin};
@@ -96,8 +95,8 @@ impl Scan {
         snapshot
     }
 
-    /// Whether the sandbox keeps files, network and processes from a native tool on this
-    /// machine, and nothing outlives its call.
+    /// Whether the sandbox keeps all from a native tool on this machine that a grant can
+    /// require.
     async fn is_confining(&self) -> bool {
         let surroundings = native::surroundings();
         let known = self.memo.confines(&surroundings);
@@ -105,8 +104,7 @@ impl Scan {
             return known;
         }
         let level = Supervisor::of_this_process().machine().await.level;
-        let boundaries = [&level.fs, &level.net, &level.processes, &level.kill_tree];
-        let holds = boundaries.into_iter().all(Hold::is_enforced);
+        let holds = level.unmet().next().is_none();
         self.memo.keep_confines(surroundings, holds);
         holds
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai::exec::level::{Hold, Level};
+use ikigai::exec::level::{Hold, Keeper, Level};
 use ikigai::exec::native::{Supervisor, Without};
 use ikigai::exec::{Exit, Outcome, Stdin};
 use ikigai::limits::Limit;
@@ -39,14 +39,19 @@ fn directory(path: &Path) {
 }
 
 #[test]
-fn everything_but_memory_is_enforced_and_said_so() {
+fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
     each_user(Sandbox::Require, |rig| {
-        let outcome = rig.run(&rig.script("exit 0"), |_| {});
-        let level = outcome.level.expect("it ran");
-        for (name, hold) in level.holds() {
-            assert_eq!(hold.is_enforced(), name != "memory", "{name}: {hold}");
+        for cgroups in [true, false] {
+            let rig = rig.lacking(without(|it| it.cgroups = !cgroups));
+            let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
+            for (name, hold) in level.holds() {
+                assert!(hold.is_enforced() || name == "memory", "{name}: {hold}");
+            }
+            let kept = cgroups && has_memory_cgroup(&rig);
+            assert_eq!(level.memory.as_str(), if kept { "enforced" } else { "partial" });
+            let first = if kept { Keeper::Cgroup } else { Keeper::Rlimit };
+            assert_eq!(level.kept_by.memory.first(), Some(&first), "{level:?}");
         }
-        assert!(level.memory.as_str() == "partial", "{level:?}");
     });
     each_user(Sandbox::Off, |rig| {
         let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
@@ -373,6 +378,12 @@ fn without(change: impl Fn(&mut Without)) -> Without {
     layers
 }
 
+/// Whether the supervisor of the rig may make cgroups that bound memory.
+fn has_memory_cgroup(rig: &Rig) -> bool {
+    let layer = rig.machine().layers.into_iter().find(|layer| layer.name == "cgroup: memory");
+    layer.expect("listed").hold.is_enforced()
+}
+
 /// The names of the boundaries that do not hold.
 fn open(level: &Level) -> Vec<&'static str> {
     level
@@ -387,19 +398,26 @@ fn open(level: &Level) -> Vec<&'static str> {
 fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     let all = ["fs", "net", "processes", "memory", "kill_tree", "privileges"];
     let cases: [(Without, &[&str]); 5] = [
-        (without(|it| it.namespaces = true), &["fs", "processes", "memory", "kill_tree"]),
+        // Without namespaces root cannot be mapped away.
+        (
+            without(|it| it.namespaces = true),
+            &["fs", "processes", "memory", "kill_tree", "privileges"],
+        ),
         (without(|it| it.seccomp = true), &["net", "memory", "privileges"]),
         // The root of binds holds by itself.
         (without(|it| it.landlock = true), &["memory"]),
         (
             without(|it| (it.namespaces, it.landlock) = (true, true)),
-            &["fs", "processes", "memory", "kill_tree"],
+            &["fs", "processes", "memory", "kill_tree", "privileges"],
         ),
         (without(|it| (it.namespaces, it.landlock, it.seccomp) = (true, true, true)), &all),
     ];
     for (layers, expected) in cases {
         each_user(Sandbox::Prefer, |rig| {
-            let rig = rig.lacking(layers);
+            let rig = rig.lacking(Without { cgroups: true, ..layers });
+            let is_other_users = |name: &str| name == "privileges" && !layers.seccomp && !rig.is_root();
+            let expected: Vec<_> =
+                expected.iter().copied().filter(|name| !is_other_users(name)).collect();
             let outcome = rig.run(&rig.script("echo ran"), |_| {});
             assert_eq!(text(&outcome.stdout), "ran\n", "{layers:?}: {outcome:?}");
             let level = outcome.level.clone().expect("it ran");
@@ -423,7 +441,7 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
 }
 
 #[test]
-fn without_a_user_namespace_root_has_all_of_it_and_another_user_what_is_left() {
+fn without_a_user_namespace_root_has_nearly_all_of_it_and_another_user_what_is_left() {
     each_user(Sandbox::Prefer, |rig| {
         let rig = rig.lacking(without(|it| it.user_namespace = true));
         let outcome = rig.run(
@@ -432,6 +450,7 @@ fn without_a_user_namespace_root_has_all_of_it_and_another_user_what_is_left() {
         );
         let level = outcome.level.clone().expect("it ran");
         assert_eq!(level.fs.is_enforced(), rig.is_root(), "{level:?}");
+        assert_eq!(level.privileges.is_enforced(), !rig.is_root(), "{level:?}");
         assert!(text(&outcome.stdout).starts_with("CapEff:\t0000000000000000\n"), "{outcome:?}");
         assert_ne!(outcome.exit, Exit::Code(0), "{outcome:?}");
         let outcome = rig.run(&rig.intruder(), |call| {
@@ -449,7 +468,7 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         let secret = tempfile::NamedTempFile::new().expect("a file");
         fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o666)).expect("permitted");
         fs::write(secret.path(), "secret").expect("written");
-        let rig = rig.under_a_filter();
+        let rig = rig.under_a_filter().lacking_cgroups();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
         let intruder = rig.intruder();
         let attempts = [
@@ -469,7 +488,9 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         assert_eq!(said.len(), attempts.len(), "{outcome:?}");
         assert!(said.iter().all(|said| said.contains("os error")), "{said:?}");
         let level = outcome.level.expect("it ran");
-        assert_eq!(open(&level), ["fs", "processes", "memory", "kill_tree"], "{level:?}");
+        let mut expected = vec!["fs", "processes", "memory", "kill_tree"];
+        expected.extend(rig.is_root().then_some("privileges"));
+        assert_eq!(open(&level), expected, "{level:?}");
         assert!(level.fs.reason().is_some_and(|why| why.contains("user namespace")), "{level:?}");
         let alive = rig.fifo();
         let outcome = rig.run(
@@ -493,7 +514,10 @@ fn a_probe_says_what_a_call_would() {
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
         assert_eq!(Some(found.level), outcome.level);
         assert!(
-            found.layers.iter().all(|layer| layer.name == "cgroup" || layer.hold.is_enforced()),
+            found
+                .layers
+                .iter()
+                .all(|layer| layer.name.starts_with("cgroup") || layer.hold.is_enforced()),
             "{:?}",
             found.layers
         );

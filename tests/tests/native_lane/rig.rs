@@ -108,6 +108,12 @@ impl Rig {
         rig
     }
 
+    /// The same in the same workspace, without cgroups.
+    pub(crate) fn lacking_cgroups(mut self) -> Self {
+        self.without.cgroups = true;
+        self
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         self.root
     }

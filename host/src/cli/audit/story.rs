@@ -113,8 +113,8 @@ impl fmt::Display for Story<'_> {
                 row("sandbox", format!("asked for: {}", plain(sandbox)));
             }
         }
-        for (name, hold) in record.level.iter().flat_map(Level::holds) {
-            row(&format!("kept: {name}"), plain(&hold.to_string()));
+        for (name, state) in record.level.iter().flat_map(Level::told) {
+            row(&format!("kept: {name}"), plain(&state));
         }
         if !record.denied.is_empty() {
             row("was refused", or(record.denied.iter(), ""));

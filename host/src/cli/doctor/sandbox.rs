@@ -12,13 +12,13 @@ const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let Machine { level, layers } = Supervisor::of_this_process().machine().await;
-    let mut checks: Vec<Check> = level
-        .holds()
-        .map(|(name, hold)| {
-            let check = Check::new(SECTION, name, hold.to_string());
+    let states = level.holds().into_iter().zip(level.told());
+    let mut checks: Vec<Check> = states
+        .map(|((_, hold), (name, state))| {
+            let check = Check::new(SECTION, name, state);
             if hold.is_enforced() { check } else { check.less() }
         })
-        .into();
+        .collect();
     checks.extend(required(host, snapshot, &level));
     checks.extend(layers.iter().map(layer));
     checks

@@ -120,6 +120,19 @@ fn remedy(layer: &Layer) -> Option<String> {
                 .to_owned(),
         );
     }
+    if name.starts_with("cgroup") {
+        return Some(
+            "let a service manager hand over a group: `systemd-run --user --scope -p Delegate=yes \
+             ikigai` for a session, the drop-in in etc/systemd of the sources for a service"
+                .to_owned(),
+        );
+    }
+    if name == "pid_max" {
+        return Some("needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same".to_owned());
+    }
+    if name == "unprivileged user" {
+        return Some("run ikigai as a user that is not root".to_owned());
+    }
     if !name.contains("namespace") {
         return None;
     }

@@ -78,7 +78,7 @@ fn serve() -> io::Result<ExitCode> {
     let sandboxed = plan.kind.sandbox != Confinement::Off;
     let cgroups = match plan.kind.without.cgroups {
         true => Cgroups::none("left out"),
-        false => Cgroups::make(plan.bounds, sandbox::most_processes(plan)),
+        false => Cgroups::make(plan.bounds),
     };
     let mut watch = Watch::new(request, signals, cgroups);
     let code = if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) };

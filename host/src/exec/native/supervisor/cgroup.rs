@@ -82,16 +82,15 @@ enum WayIn {
 }
 
 impl Cgroups {
-    /// Makes the groups that this machine has for `bounds`. The kernel refuses `most`
-    /// processes and threads.
-    pub(super) fn make(bounds: Bounds, most: u64) -> Self {
+    /// Makes the groups that this machine has for `bounds`.
+    pub(super) fn make(bounds: Bounds) -> Self {
         let mut cgroups = Self::none("");
         let machine = match Machine::read() {
             Ok(machine) => machine,
             Err(error) => return Self::none(&error.to_string()),
         };
         for controller in CONTROLLERS {
-            let made = cgroups.add(&machine, controller, bounds, most);
+            let made = cgroups.add(&machine, controller, bounds);
             match controller {
                 Controller::Memory => cgroups.memory = made,
                 Controller::Processes => cgroups.processes = made,
@@ -114,7 +113,6 @@ impl Cgroups {
         machine: &Machine,
         controller: Controller,
         bounds: Bounds,
-        most: u64,
     ) -> Result<File, String> {
         let place = machine.place(controller)?;
         let at = |what: &Path| {
@@ -155,8 +153,8 @@ impl Cgroups {
                 "memory.events"
             }
             (Controller::Processes, _) => {
-                set("pids.max", most)?;
-                "pids.current"
+                set("pids.max", bounds.processes)?;
+                "pids.events"
             }
             (Controller::Cpu, Version::One) => "cpu.shares",
             (Controller::Cpu, Version::Two) => "cpu.weight",
@@ -198,23 +196,16 @@ impl Cgroups {
         })
     }
 
-    /// How many processes and threads are in the group, corpses included; nothing where
-    /// no group counts them.
-    pub(super) fn count(&self) -> Option<io::Result<u64>> {
-        let file = self.processes.as_ref().ok()?;
-        Some(read(file).and_then(|text| number(text.trim())))
+    /// Whether the kernel has refused a process or a thread; nothing where no group bounds
+    /// their number.
+    pub(super) fn refused_a_process(&self) -> Option<io::Result<bool>> {
+        Some(has_happened(self.processes.as_ref().ok()?, "max "))
     }
 
-    /// How often the kernel has killed for want of memory; nothing where no group bounds
-    /// it.
-    pub(super) fn kills(&self) -> Option<io::Result<u64>> {
-        let file = self.memory.as_ref().ok()?;
+    /// Whether the kernel has killed for want of memory; nothing where no group bounds it.
+    pub(super) fn ran_out_of_memory(&self) -> Option<io::Result<bool>> {
         // The same word in both versions; version 1 has it since Linux 4.13.
-        let field = |text: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-            line.map_or(Ok(0), number)
-        };
-        Some(read(file).and_then(|text| field(&text)))
+        Some(has_happened(self.memory.as_ref().ok()?, "oom_kill "))
     }
 
     /// Removes the groups, which must be empty. Returns what was not to be removed.
@@ -424,15 +415,14 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// A file of a cgroup from its beginning, which is told anew each time.
-fn read(file: &File) -> io::Result<String> {
+/// Whether the line of a file of events that begins with `event` counts any. The file is
+/// told anew each time that it is read from its beginning.
+fn has_happened(file: &File, event: &str) -> io::Result<bool> {
     let mut text = [0; 1024];
     let length = file.read_at(&mut text, 0)?;
-    String::from_utf8(text[..length].to_vec()).map_err(io::Error::other)
-}
-
-fn number(text: &str) -> io::Result<u64> {
-    text.parse().map_err(|_| io::Error::other(format!("`{text}` is no number")))
+    let text = str::from_utf8(&text[..length]).map_err(io::Error::other)?;
+    let count = text.lines().find_map(|line| line.strip_prefix(event));
+    Ok(count.is_some_and(|count| count != "0"))
 }
 
 #[cfg(test)]

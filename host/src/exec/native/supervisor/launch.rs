@@ -130,6 +130,29 @@ pub(super) fn start(
     }
 }
 
+/// Whether the kernel refuses one process more, by a limit that counts this process among
+/// those of the tool: where forks that are refused are on their way, there are never quite
+/// as many as the limit.
+pub(super) fn is_refused() -> bool {
+    extern "C" fn end(_: *mut c_void) -> c_int {
+        0
+    }
+    let started = Stack::new(16 << 10).and_then(|stack| {
+        // SAFETY: this process is suspended until the child ends, which does nothing.
+        unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, &stack, end, ptr::null_mut()) }
+    });
+    match started {
+        Ok(child) => {
+            let pid = child.as_raw_nonzero().get();
+            // SAFETY: a system call on numbers; the status is not asked for. The child has
+            // ended, and is this process's own.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WALL) };
+            false
+        }
+        Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+    }
+}
+
 /// The resource limits of the tool's process, and so of each that it starts.
 fn limits(
     request: &Request,
@@ -139,7 +162,8 @@ fn limits(
     let memory = request.plan.bounds.memory;
     let mut limits = vec![(libc::RLIMIT_DATA, limit(Resource::Data, memory, memory))];
     if let Some(most) = restrictions.processes {
-        limits.push((libc::RLIMIT_NPROC, limit(Resource::Nproc, most, most)));
+        let most = limit(Resource::Nproc, most, most);
+        limits.push((libc::RLIMIT_NPROC, most));
     }
     if restrictions.sandboxed {
         let counted = cgroups.bounds_memory().is_ok();

@@ -197,9 +197,10 @@ pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool
     Ok(is_limit)
 }
 
-/// The processes and threads that the kernel allows: one more than the limit, which is how
-/// the supervisor sees that it was passed, and ends the call.
-pub(super) fn most_processes(plan: &Plan) -> u64 {
+/// The processes and threads that the kernel allows where it does not tell that it has
+/// refused one: one more than the limit, by which the supervisor sees that it is passed,
+/// and ends the call.
+fn most_processes(plan: &Plan) -> u64 {
     plan.bounds.processes.saturating_add(1)
 }
 

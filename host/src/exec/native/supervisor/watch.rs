@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 
 use super::cgroup::Cgroups;
 use super::launch::{self, Restrictions};
@@ -107,23 +107,36 @@ impl Watch {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
         };
+        if let Some(most) = restrictions.processes {
+            // This process starts nothing from here on, but for asking whether it could.
+            let most = Rlimit { current: Some(most), maximum: Some(most) };
+            if let Err(error) = setrlimit(Resource::Nproc, most) {
+                self.notes.push(format!("a limit that is reached may not be seen: {error}"));
+            }
+        }
         // Open in the tool alone, so that the host sees when the tool lets go of it.
         self.request.host_socket = None;
-        let end = self.wait_for(tool, started, watched).unwrap_or_else(|error| {
+        let end = self.wait_for(tool, started, watched, restrictions).unwrap_or_else(|error| {
             self.notes.push(format!("the call could not be watched, and was ended: {error}"));
             End::Killed(Cause::Host)
         });
-        // Whatever the tool made of it: a part of it was killed.
-        match (&end, self.cgroups.kills()) {
-            (End::Code(_) | End::Signal(_), Some(Ok(1..))) => End::Killed(Cause::Memory),
+        // Whatever the tool made of it.
+        match (&end, refused(&self.cgroups)) {
+            (End::Code(_) | End::Signal(_), Ok(Some(cause))) => End::Killed(cause),
             _ => end,
         }
     }
 
-    fn wait_for(&mut self, tool: Pid, started: Instant, watched: bool) -> io::Result<End> {
+    fn wait_for(
+        &mut self,
+        tool: Pid,
+        started: Instant,
+        watched: bool,
+        restrictions: &Restrictions,
+    ) -> io::Result<End> {
         let bounds = self.request.plan.bounds;
         let deadline = started.checked_add(bounds.wall_clock);
-        let mut looks = Looks::new(started, watched);
+        let mut looks = Looks::new(started, watched, restrictions.sandboxed);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
@@ -232,11 +245,13 @@ struct Looks {
     interval: Duration,
     /// Whether `/proc` shows the processes.
     tree: bool,
+    /// Whether the kernel may count this process among the tool's.
+    counted: bool,
 }
 
 impl Looks {
-    fn new(started: Instant, tree: bool) -> Self {
-        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK, tree }
+    fn new(started: Instant, tree: bool, counted: bool) -> Self {
+        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK, tree, counted }
     }
 
     /// The bound that is passed, if one is. A bound that can suddenly not be looked after
@@ -263,27 +278,40 @@ impl Looks {
         bounds: Bounds,
         cgroups: &Cgroups,
     ) -> Result<Option<Cause>, (Cause, io::Error)> {
-        let failed = |cause| move |error| (cause, error);
-        let count = cgroups.count().transpose().map_err(failed(Cause::Processes))?;
-        let kills = cgroups.kills().transpose().map_err(failed(Cause::Memory))?;
-        if count.is_some_and(|count| count > bounds.processes) {
-            return Ok(Some(Cause::Processes));
+        if let Some(cause) = refused(cgroups)? {
+            return Ok(Some(cause));
         }
-        if kills.is_some_and(|kills| kills > 0) {
-            return Ok(Some(Cause::Memory));
-        }
-        if (count.is_some() && kills.is_some()) || !self.tree {
+        let (processes, memory) =
+            (cgroups.bounds_processes().is_err(), cgroups.bounds_memory().is_err());
+        if !(processes || memory) || !self.tree {
             return Ok(None);
         }
-        let watched = if count.is_none() { Cause::Processes } else { Cause::Memory };
-        let tree = descent::own_pid().and_then(descent::of).map_err(failed(watched))?;
+        let cause = if processes { Cause::Processes } else { Cause::Memory };
+        let tree = descent::own_pid().and_then(descent::of).map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
-        if count.is_none() && tasks > bounds.processes {
+        let near = tasks > bounds.processes - bounds.processes / 4;
+        if processes
+            && (tasks > bounds.processes || self.counted && near && launch::is_refused())
+        {
             return Ok(Some(Cause::Processes));
         }
-        let memory = kills.is_none().then(|| descent::memory_beyond(&tree, bounds.memory));
-        Ok(memory.flatten().map(|_| Cause::Memory))
+        let memory = memory.then(|| descent::memory_beyond(&tree, bounds.memory)).flatten();
+        Ok(memory.map(|_| Cause::Memory))
     }
+}
+
+/// The bound by which the kernel has refused something, if a cgroup tells of one.
+fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
+    let told = [
+        (Cause::Memory, cgroups.ran_out_of_memory()),
+        (Cause::Processes, cgroups.refused_a_process()),
+    ];
+    for (cause, happened) in told {
+        if happened.transpose().map_err(|error| (cause, error))?.unwrap_or(false) {
+            return Ok(Some(cause));
+        }
+    }
+    Ok(None)
 }
 
 /// Waits for any of the descriptors, and says which are ready.

@@ -1,0 +1,248 @@
+//! A tool that takes more than it was given: processes and memory, by each way that has
+//! passed a limit which was only watched.
+//!
+//! The first argument is the way, the second how much is wanted. For each process or
+//! mebibyte that was had, one byte goes to stdout at once, so that the count is known
+//! however the tool ends; what refused the next one goes to stderr.
+
+#![cfg(target_os = "linux")]
+
+use std::env;
+use std::ffi::CString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::ptr;
+
+const MIB: usize = 1 << 20;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
+    // What was taken is kept, so that its end is the end of the call, unless it is said that
+    // what was started is to be left behind.
+    let leaves = words.pop_if(|word| *word == "leave").is_some();
+    let refused = match words[..] {
+        ["fork-forever"] => fork_forever(),
+        ["fork", wanted] => take(wanted, || fork(|| pause()).map(drop)),
+        ["corpses", wanted] => take(wanted, || fork(|| {}).map(drop)),
+        ["headless", wanted] => take(wanted, headless),
+        ["threads", wanted] => take(wanted, || thread(idle)),
+        ["heap", wanted] => take(wanted, heap),
+        ["heaps-of-the-headless", wanted] => take(wanted, headless_heap),
+        ["shared", wanted] => shared(wanted),
+        ["sockets", wanted] => take(wanted, sockets),
+        ["queues", wanted] => take(wanted, queue),
+        ["files", wanted] => take(wanted, file),
+        ["blind", pid, wanted] => blind(pid).and_then(|()| take(wanted, headless_heap)),
+        _ => Err(io::Error::other(format!("no way is called {words:?}"))),
+    };
+    if let Err(error) = refused {
+        let _ = writeln!(io::stderr(), "{error}");
+    }
+    if !leaves {
+        pause();
+    }
+    ExitCode::SUCCESS
+}
+
+/// Takes one after the other, and says so of each.
+fn take(wanted: &str, mut one: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let wanted: usize = wanted.parse().map_err(io::Error::other)?;
+    for _ in 0..wanted {
+        one()?;
+        said(1);
+    }
+    Ok(())
+}
+
+fn said(times: usize) {
+    // Without a buffer, whose content would be said again by each child.
+    let bytes = [b'.'; 64];
+    // SAFETY: a system call on bytes that live. Who no longer reads does not want to know.
+    unsafe { libc::write(1, bytes.as_ptr().cast(), times.min(bytes.len())) };
+}
+
+fn fork_forever() -> io::Result<()> {
+    loop {
+        // SAFETY: this process has one thread, and the child makes system calls alone.
+        match unsafe { libc::fork() } {
+            0 => said(1),
+            child if child < 0 => {}
+            _ => {}
+        }
+    }
+}
+
+fn pause() {
+    loop {
+        // SAFETY: a system call without arguments.
+        unsafe { libc::pause() };
+    }
+}
+
+fn fork(child: impl FnOnce()) -> io::Result<libc::pid_t> {
+    // SAFETY: this process has one thread where this is called.
+    match unsafe { libc::fork() } {
+        0 => {
+            child();
+            // SAFETY: a system call on a number.
+            unsafe { libc::_exit(0) }
+        }
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
+    }
+}
+
+extern "C" fn idle(_: *mut libc::c_void) -> *mut libc::c_void {
+    pause();
+    ptr::null_mut()
+}
+
+extern "C" fn fat(_: *mut libc::c_void) -> *mut libc::c_void {
+    let _ = heap();
+    pause();
+    ptr::null_mut()
+}
+
+fn thread(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> io::Result<()> {
+    let mut id = 0;
+    // SAFETY: the entry takes no argument and does not return; attributes are the default.
+    match unsafe { libc::pthread_create(&raw mut id, ptr::null(), entry, ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// A process whose first thread has ended while another lives on.
+fn headless() -> io::Result<()> {
+    fork(|| behead(idle)).map(drop)
+}
+
+/// The same, which then takes memory.
+fn headless_heap() -> io::Result<()> {
+    fork(|| behead(fat)).map(drop)
+}
+
+fn behead(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
+    // SAFETY: system calls on numbers; `exit` ends this thread alone.
+    unsafe {
+        libc::setsid();
+        if thread(entry).is_ok() {
+            libc::syscall(libc::SYS_exit, 0);
+        }
+    }
+}
+
+/// A mebibyte of the process's own, written to.
+fn heap() -> io::Result<()> {
+    let place = map(MIB, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+    // SAFETY: the mapping is new and has this length.
+    unsafe { place.write_bytes(1, MIB) };
+    Ok(())
+}
+
+fn map(length: usize, flags: libc::c_int) -> io::Result<*mut u8> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, at a place of the kernel's choice.
+    let place = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, -1, 0) };
+    if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place.cast()) }
+}
+
+/// Memory that is shared with nobody, and that this process gives back as soon as it has
+/// written to it: it stays, and is no part of any process.
+fn shared(wanted: &str) -> io::Result<()> {
+    let count: usize = wanted.parse().map_err(io::Error::other)?;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let place = map(count * MIB, flags)?;
+    let mut next = 0;
+    take(wanted, || {
+        // SAFETY: one of `count` mebibytes of the mapping.
+        unsafe {
+            let one = place.add(next * MIB);
+            one.write_bytes(1, MIB);
+            next += 1;
+            libc::madvise(one.cast(), MIB, libc::MADV_DONTNEED);
+        }
+        Ok(())
+    })
+}
+
+/// A mebibyte in a pair of sockets that nobody reads from.
+fn sockets() -> io::Result<()> {
+    let mut held = 0;
+    while held < MIB {
+        let mut pair = [0; 2];
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+        // SAFETY: system calls on numbers, and on places that live.
+        unsafe {
+            if libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let large = 64 * MIB as libc::c_int;
+            let length = size_of_val(&large) as libc::socklen_t;
+            libc::setsockopt(
+                pair[0],
+                libc::SOL_SOCKET,
+                libc::SO_SNDBUF,
+                (&raw const large).cast(),
+                length,
+            );
+            let bytes = [1_u8; 32 << 10];
+            loop {
+                match libc::write(pair[0], bytes.as_ptr().cast(), bytes.len()) {
+                    sent if sent > 0 => held += sent as usize,
+                    _ => break,
+                }
+                if held >= MIB {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A mebibyte in queues of System V.
+fn queue() -> io::Result<()> {
+    let message = [1_u8; 8 + 4096];
+    let mut held = 0;
+    while held < MIB {
+        // SAFETY: system calls on numbers, and on bytes that live and begin with the type
+        // of the message, which is not 0.
+        unsafe {
+            let queue = libc::msgget(libc::IPC_PRIVATE, 0o600);
+            if queue < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut sent = 0;
+            while libc::msgsnd(queue, message.as_ptr().cast(), 4096, libc::IPC_NOWAIT) == 0 {
+                sent += 4096;
+            }
+            if sent == 0 {
+                return Err(io::Error::last_os_error());
+            }
+            held += sent;
+        }
+    }
+    Ok(())
+}
+
+/// A mebibyte in the directory for temporary files.
+fn file() -> io::Result<()> {
+    let mut file = std::fs::File::options().append(true).create(true).open("/tmp/f")?;
+    file.write_all(&[1; MIB])
+}
+
+/// Takes from another process what it needs to look.
+fn blind(pid: &str) -> io::Result<()> {
+    let pid: libc::pid_t = pid.parse().map_err(io::Error::other)?;
+    let none = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
+    // SAFETY: a system call on a number and a structure that is read.
+    let result = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const none, ptr::null_mut()) };
+    let failed = CString::new("prlimit: refused\n").map_err(io::Error::other)?;
+    if result != 0 {
+        // SAFETY: a system call on bytes that live.
+        unsafe { libc::write(2, failed.as_ptr().cast(), failed.as_bytes().len()) };
+    }
+    Ok(())
+}

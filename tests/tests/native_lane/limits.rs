@@ -1,0 +1,401 @@
+//! Tools that take more processes and more memory than they may have, on every rung of
+//! what a kernel can keep: what is reported as enforced is passed on none of them.
+//!
+//! Each attack here passed a limit of its kind when limits were only watched. Before one
+//! begins, this process puts a bound of its own around itself, so that an attack that
+//! succeeds harms no machine.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ikigai::exec::level::{Keeper, Level};
+use ikigai::exec::native::Without;
+use ikigai::exec::{Exit, Outcome};
+use ikigai::limits::Limit;
+use ikigai::policy::Sandbox;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+
+use super::rig::{self, NOBODY, Rig, each_user, text};
+
+/// What the attacks have of each at most, by the bounds around this process: far more than
+/// any limit here, and nothing to a machine.
+const MOST_PROCESSES: u64 = 3000;
+const MOST_MEMORY: u64 = 3 << 30;
+
+/// A bound around this process and all that it starts. Gone when it is dropped.
+struct Guard(Vec<PathBuf>);
+
+impl Guard {
+    /// By cgroups of version 1 where this is root, and by the limits of its user.
+    fn new() -> Self {
+        let mut groups = Vec::new();
+        if rig::started_as_root() {
+            for (controller, file, bound) in [
+                ("pids", "pids.max", MOST_PROCESSES),
+                ("memory", "memory.limit_in_bytes", MOST_MEMORY),
+            ] {
+                let group = own_group(controller).join(format!("guard-{}", std::process::id()));
+                if fs::create_dir(&group).is_ok() {
+                    fs::write(group.join(file), bound.to_string()).expect("bounded");
+                    fs::write(group.join("cgroup.procs"), "0").expect("entered");
+                    groups.push(group);
+                }
+            }
+        }
+        let own = getrlimit(Resource::Nproc);
+        let most = own.maximum.map_or(MOST_PROCESSES, |most| most.min(MOST_PROCESSES));
+        let bound = Rlimit { current: Some(most), maximum: Some(most) };
+        setrlimit(Resource::Nproc, bound).expect("bounded");
+        Self(groups)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            let parent = group.parent().expect("a parent");
+            fs::write(parent.join("cgroup.procs"), "0").expect("left");
+            rig::eventually("the guard's group is empty", || match fs::remove_dir(group) {
+                Ok(()) => true,
+                Err(error) => error.kind() != io::ErrorKind::ResourceBusy,
+            });
+        }
+    }
+}
+
+/// The directory of this process's own group in a hierarchy of version 1, where such are
+/// usually mounted.
+fn own_group(controller: &str) -> PathBuf {
+    let own = fs::read_to_string("/proc/self/cgroup").expect("told");
+    let path = own.lines().find_map(|line| line.split_once(&format!(":{controller}:")));
+    let beneath = path.map_or("", |(_, path)| path.trim_start_matches('/'));
+    Path::new("/sys/fs/cgroup").join(controller).join(beneath)
+}
+
+/// What a kernel may lack, and a sandbox without it.
+fn ladder() -> Vec<(&'static str, Without)> {
+    let all = Without::default();
+    vec![
+        ("everything", all),
+        ("no bound on numbers", Without { pid_limit: true, ..all }),
+        ("no cgroup", Without { cgroups: true, ..all }),
+        ("no cgroup, no bound on numbers", Without { cgroups: true, pid_limit: true, ..all }),
+        ("no id-mapped mounts", Without { id_maps: true, ..all }),
+        ("root as it is, no cgroup", Without { id_maps: true, cgroups: true, ..all }),
+        (
+            "root as it is, nothing that counts it",
+            Without { id_maps: true, cgroups: true, pid_limit: true, ..all },
+        ),
+        ("no user namespace", Without { user_namespace: true, ..all }),
+        ("no user namespace, no cgroup", Without { user_namespace: true, cgroups: true, ..all }),
+        ("no namespace", Without { namespaces: true, ..all }),
+        ("no namespace, no cgroup", Without { namespaces: true, cgroups: true, ..all }),
+    ]
+}
+
+/// Runs the case as each user on each rung.
+fn each_rung(case: impl Fn(&str, &Rig)) {
+    let _guard = Guard::new();
+    for (name, layers) in ladder() {
+        each_user(Sandbox::Prefer, |rig| case(name, &rig.lacking(layers)));
+    }
+}
+
+/// The tool that takes too much, in the workspace.
+fn glutton(rig: &Rig) -> PathBuf {
+    let path = rig.path("glutton");
+    if !path.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_glutton"), &path).expect("copied");
+    }
+    path
+}
+
+fn level(outcome: &Outcome) -> &Level {
+    outcome.level.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
+}
+
+/// Ends a call that nothing else has ended.
+const END: Duration = Duration::from_secs(10);
+
+fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
+    rig.run(&glutton(rig), |call| {
+        call.args = words.split(' ').map(Into::into).collect();
+        call.limits.processes = processes;
+        call.limits.native_memory = mebibytes << 20;
+        call.limits.wall_clock = END;
+    })
+}
+
+#[test]
+fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
+    each_rung(|rung, rig| {
+        for way in ["fork 1000", "corpses 1000", "headless 1000", "threads 1000"] {
+            let outcome = attack(rig, way, 60, 512);
+            let had = outcome.stdout.total;
+            let said = format!("{rung}, root: {}, {way}: {had} had, {outcome:?}", rig.is_root());
+            let level = level(&outcome);
+            if level.processes.is_enforced() {
+                // The tool itself is one, and one more than the limit ends the call.
+                assert!(had <= 60, "{said}");
+                assert!(level.kept_by.processes.iter().any(|it| *it != Keeper::Watched), "{said}");
+            }
+            // Watched or kept, the call has ended, and says by what.
+            assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::Processes)), "{said}");
+            assert!(had < 1000, "{said}");
+        }
+    });
+}
+
+#[test]
+fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
+    each_rung(|rung, rig| {
+        let ways = [
+            "heap 400 leave",
+            "heaps-of-the-headless 300",
+            "shared 400 leave",
+            "sockets 400 leave",
+            "queues 400 leave",
+            "files 400 leave",
+        ];
+        for way in ways {
+            let outcome = attack(rig, way, 200, 64);
+            let had = outcome.stdout.total;
+            let said = format!("{rung}, root: {}, {way}: {had} MiB, {outcome:?}", rig.is_root());
+            let level = level(&outcome);
+            if level.memory.is_enforced() {
+                // What is said is had already, the rest of the tool's memory aside.
+                let room = if way.starts_with("heaps") { 130 } else { 64 };
+                assert!(had <= room, "{said}");
+                assert_eq!(level.kept_by.memory.first(), Some(&Keeper::Cgroup), "{said}");
+            } else {
+                assert!(level.memory.reason().is_some_and(|why| why.contains("cgroup")), "{said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
+    each_rung(|rung, rig| {
+        // The init of the namespaces, or the supervisor where there are none.
+        let tool = rig.script("exec ./glutton blind $PPID 400");
+        glutton(rig);
+        for pid in ["1", "$PPID"] {
+            let tool = if pid == "1" { rig.script("exec ./glutton blind 1 400") } else { tool.clone() };
+            let outcome = rig.run(&tool, |call| {
+                call.limits.processes = 60;
+                call.limits.native_memory = 512 << 20;
+                call.limits.wall_clock = END;
+            });
+            let had = outcome.stdout.total;
+            let said = format!("{rung}, root: {}, {pid}: {had} had, {outcome:?}", rig.is_root());
+            assert!(text(&outcome.stderr).contains("refused"), "{said}");
+            assert!(!level(&outcome).processes.is_enforced() || had <= 60, "{said}");
+            assert_eq!(outcome.limit, Some(Limit::Processes), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhile() {
+    each_rung(|rung, rig| {
+        let alive = rig.fifo();
+        glutton(rig);
+        rig.file("b.sh", "setsid sh ./b.sh & setsid sh ./b.sh & wait\n", 0o755);
+        for bomb in ["exec ./glutton fork-forever", "exec sh ./b.sh"] {
+            let tool = rig.script(&format!("exec 9>alive; {bomb}"));
+            let over = AtomicBool::new(false);
+            let (outcome, slowest) = std::thread::scope(|scope| {
+                let neighbour = scope.spawn(|| {
+                    let mut slowest = Duration::ZERO;
+                    while !over.load(Ordering::Relaxed) {
+                        let began = Instant::now();
+                        assert!(Command::new("/bin/true").status().expect("starts").success());
+                        slowest = slowest.max(began.elapsed());
+                    }
+                    slowest
+                });
+                let outcome = rig.run(&tool, |call| call.limits.processes = 256);
+                over.store(true, Ordering::Relaxed);
+                (outcome, neighbour.join().expect("no panic"))
+            });
+            alive.assert_nobody();
+            let said = format!("{rung}, root: {}, {bomb}: {slowest:?}, {outcome:?}", rig.is_root());
+            // Where shells are refused a process they may all have given up before a look.
+            let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
+            assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{said}");
+            // Far from 30 s, the call's wall clock, on a machine that does other things too.
+            let enforced = level(&outcome).processes.is_enforced();
+            assert!(!enforced || outcome.usage.duration < Duration::from_secs(5), "{said}");
+            assert!(!enforced || slowest < Duration::from_secs(5), "{said}");
+        }
+    });
+}
+
+#[test]
+fn what_hides_from_an_unconfined_call_ends_with_it() {
+    let _guard = Guard::new();
+    each_user(Sandbox::Off, |rig| {
+        let alive = rig.fifo();
+        glutton(rig);
+        let tool = rig.script("exec 9>alive; ./glutton headless 20 leave; echo done");
+        let outcome = rig.run(&tool, |call| call.limits.wall_clock = END);
+        assert!(text(&outcome.stdout).ends_with("done\n"), "{outcome:?}");
+        alive.assert_nobody();
+        for way in ["headless 1000", "heaps-of-the-headless 300"] {
+            let outcome = attack(rig, way, 60, 64);
+            assert!(outcome.stdout.total < 300 && outcome.limit.is_some(), "{way}: {outcome:?}");
+        }
+    });
+}
+
+/// A process system mounted below the workspace, as of a root that is being built.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(kind: &str, at: &Path) -> Self {
+        fs::create_dir_all(at).expect("made");
+        let done = Command::new("mount").args(["-t", kind, kind]).arg(at).status();
+        assert!(done.expect("mount is there").success(), "{kind} at {}", at.display());
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(done.expect("umount is there").success());
+    }
+}
+
+#[test]
+fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
+    if !rig::started_as_root() {
+        eprintln!("left out: only root can mount");
+        return;
+    }
+    let _guard = Guard::new();
+    for (_, layers) in ladder().into_iter().filter(|(_, layers)| !layers.namespaces) {
+        each_user(Sandbox::Prefer, |rig| {
+            if layers.user_namespace && !rig.is_root() {
+                return;
+            }
+            let rig = rig.lacking(layers);
+            let odd = rig.path("with a blank");
+            let _proc = Mounted::new("proc", &odd.join("proc"));
+            let _sys = Mounted::new("sysfs", &odd.join("sys"));
+            let _plain = Mounted::new("tmpfs", &odd.join("plain"));
+            fs::write(odd.join("plain/file"), "of mine\n").expect("written");
+            // Written as it is, so that nothing is changed where it succeeds.
+            let before = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
+            let attempt = "cd 'with a blank'; cat plain/file; ls -A proc sys; \
+                           echo 5 > proc/sys/kernel/printk_ratelimit && echo written";
+            let unconfined = rig.run(&rig.script(attempt), |call| {
+                let mut grant = (*call.grant).clone();
+                grant.sandbox = Sandbox::Off;
+                call.grant = grant.into();
+            });
+            if rig.is_root() {
+                assert!(text(&unconfined.stdout).ends_with("written\n"), "{unconfined:?}");
+            }
+            let outcome = rig.run(&rig.script(attempt), |_| {});
+            assert_eq!(text(&outcome.stdout), "of mine\nproc:\n\nsys:\n", "{outcome:?}");
+            let after = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
+            assert_eq!(before, after, "{layers:?}");
+            // Nor is one of them granted by another name than the usual.
+            let outcome = rig.run(&rig.script("exit 0"), |call| call.workspace = odd.join("proc").into());
+            assert!(matches!(outcome.exit, Exit::Code(0)), "an empty directory: {outcome:?}");
+        });
+    }
+}
+
+#[test]
+fn root_is_nobody_outside_and_its_files_stay_its_own() {
+    if !rig::started_as_root() {
+        eprintln!("left out: only root can be mapped away");
+        return;
+    }
+    each_user(Sandbox::Require, |rig| {
+        if !rig.is_root() {
+            return;
+        }
+        rig.file("private", "of root\n", 0o600);
+        let of_another = rig.file("of-another", "of another\n", 0o644);
+        std::os::unix::fs::chown(&of_another, Some(4242), Some(4242)).expect("given");
+        let tool = rig.script(
+            "id -u; awk '{print $2}' /proc/self/uid_map; cat private; echo more >>private; echo x >new; \
+             stat -c %u private of-another; echo said >/dev/stdout; echo y >>of-another || echo refused",
+        );
+        let outcome = rig.run(&tool, |_| {});
+        let said = text(&outcome.stdout);
+        let (head, tail) = said.split_once('\n').expect("lines");
+        let (outer, tail) = tail.split_once('\n').expect("lines");
+        assert_eq!((head, tail), ("0", "of root\n0\n65534\nsaid\nrefused\n"), "{outcome:?}");
+        let outer: u32 = outer.parse().expect("a number");
+        assert!(outer >= NOBODY, "{outcome:?}");
+        use std::os::unix::fs::MetadataExt;
+        for name in ["private", "new"] {
+            let metadata = fs::metadata(rig.path(name)).expect("there");
+            assert_eq!((metadata.uid(), metadata.gid()), (0, 0), "{name}");
+        }
+        assert!(level(&outcome).privileges.is_enforced());
+        let as_it_is = rig.lacking(Without { id_maps: true, ..Without::default() });
+        let outcome = as_it_is.run(&as_it_is.script("exit 0"), |_| {});
+        let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
+        assert!(reason.contains("privileges is partial"), "{reason}");
+    });
+}
+
+#[test]
+fn no_process_of_the_user_is_ended_by_its_limits_without_namespaces() {
+    each_user(Sandbox::Prefer, |rig| {
+        let rig = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let mut victim = Command::new("sleep");
+        victim.arg("1000");
+        if !rig.is_root() && rig::started_as_root() {
+            victim.uid(NOBODY).gid(NOBODY);
+        }
+        let mut victim = victim.spawn().expect("starts");
+        let tool = rig.script(&format!(
+            "prlimit --pid {0} --cpu=0:0; renice -n 19 -p {0}; taskset -p 1 {0}; ionice -c 3 -p {0}; exit 0",
+            victim.id()
+        ));
+        let outcome = rig.run(&tool, |_| {});
+        let refusals = text(&outcome.stderr).matches("not permitted").count();
+        assert_eq!(refusals, 4, "{outcome:?}");
+        victim.kill().expect("killed");
+        victim.wait().expect("reaped");
+    });
+}
+
+#[test]
+fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
+    each_user(Sandbox::Prefer, |rig| {
+        let alive = rig.fifo();
+        let tool = rig.script("exec 9>alive; echo x >&9; sleep 1000");
+        let outcome = rig.run_until(&tool, alive.first_byte(), |call| {
+            rig.stop_supervisor();
+            call.cancel.cancel();
+        });
+        assert!(outcome.cancelled, "{outcome:?}");
+        alive.wait_for_nobody();
+        rig::eventually("no supervisor is left", || rig::children() == 0);
+        // The next call removes what is left of the groups.
+        assert_eq!(rig.run(&rig.script("exit 0"), |_| {}).exit, Exit::Code(0));
+        if rig::started_as_root() {
+            let groups = own_group("pids");
+            let left = || fs::read_dir(&groups).into_iter().flatten().flatten().filter(|entry| {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                name.strip_prefix("ikigai-").and_then(|rest| rest.split('-').next()?.parse().ok())
+                    .and_then(Pid::from_raw)
+                    .is_some_and(|pid| kill_process(pid, Signal::CONT).is_err())
+            }).count();
+            rig::eventually("no group is left", || left() == 0);
+        }
+    });
+}
