@@ -426,3 +426,45 @@ fn limit(resource: Resource, now: u64, most: u64) -> libc::rlimit {
     let most = maximum.map_or(most, |maximum| maximum.min(most));
     libc::rlimit { rlim_cur: now.min(most), rlim_max: most }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    use super::*;
+
+    /// Whether this process is in the group of the test, as its exit code.
+    extern "C" fn is_inside(_: *mut c_void) -> c_int {
+        let mut text = [0_u8; 4096];
+        // SAFETY: system calls on a string that ends, and on a place that is large enough.
+        let length = unsafe {
+            let file = libc::open(c"/proc/self/cgroup".as_ptr(), libc::O_RDONLY);
+            libc::read(file, text.as_mut_ptr().cast(), text.len())
+        };
+        let text = &text[..usize::try_from(length).unwrap_or(0)];
+        c_int::from(text.windows(10).any(|name| name == b"born-here-"))
+    }
+
+    #[test]
+    fn a_child_is_born_in_its_group() {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
+        let group = root.map(|root| root.join(format!("born-here-{}", std::process::id())));
+        let Some(group) = group.filter(|group| fs::create_dir(group).is_ok()) else {
+            eprintln!("left out: no group of version 2 can be made here");
+            return;
+        };
+        let dir = File::open(&group).expect("opened");
+        // SAFETY: the child makes system calls alone.
+        let child = unsafe {
+            born_in(std::os::fd::AsFd::as_fd(&dir), is_inside, ptr::null_mut())
+        };
+        let mut status = 0;
+        let pid = child.expect("born").as_raw_nonzero().get();
+        // SAFETY: the place lives.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        fs::remove_dir(&group).expect("removed");
+        assert_eq!((waited, libc::WEXITSTATUS(status)), (pid, 1));
+    }
+}
