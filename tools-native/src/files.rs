@@ -105,6 +105,7 @@ impl Files for NativeFiles {
         if kind_of(FileType::from_raw_mode(stat.st_mode)) == Kind::Pipe {
             return Err(WriteFailure::Open(FsError::NotRegular));
         }
+        replace::lose_set_id(&fd).map_err(WriteFailure::Open)?;
         let mut file = File::from(fd);
         let written = file.write_all(contents).and_then(|()| flush(&file));
         written.map_err(|error| WriteFailure::Write(meaning_of(&error)))

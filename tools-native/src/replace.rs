@@ -1,5 +1,5 @@
 //! Replacing a regular file atomically: a temporary file beside it with the same
-//! mode and owner, flushed, then renamed over it.
+//! permissions and owner, flushed, then renamed over it.
 //!
 //! Every step after the target's directory is open is relative to that handle,
 //! with a single name, so nothing that happens to the path meanwhile leads
@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Seek as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use ikigai_protocol::Access;
@@ -23,6 +23,9 @@ use crate::grants::Place;
 
 /// How many names are tried before giving up; each is 64 random bits.
 const NAME_TRIES: u32 = 16;
+
+/// What a file loses with its contents: setuid and setgid were given to what it held.
+const SET_ID: Mode = Mode::SUID.union(Mode::SGID);
 
 /// A file by its directory's handle and its name there, links already followed.
 #[derive(Debug)]
@@ -85,10 +88,21 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
             flush_directory(target);
             Ok(())
         }
-        (Err(Step::Impossible), Some(existing)) => in_place(File::from(existing), contents),
+        (Err(Step::Impossible), Some(existing)) => {
+            lose_set_id(&existing)?;
+            in_place(File::from(existing), contents)
+        }
         (Err(Step::Impossible), None) => Err(FsError::Denied),
         (Err(Step::Failed(error)), _) => Err(error),
     }
+}
+
+/// Takes setuid and setgid from a file that is about to be written in place. The kernel
+/// does so for everyone but root, and leaves a setgid that has no effect.
+pub(crate) fn lose_set_id(file: impl AsFd) -> Result<(), FsError> {
+    let mode = Mode::from_raw_mode(fs::fstat(&file).map_err(meaning)?.st_mode);
+    let has_effect = mode.contains(Mode::SUID) || mode.contains(Mode::SGID | Mode::XGRP);
+    if has_effect { fs::fchmod(file, mode - SET_ID).map_err(meaning) } else { Ok(()) }
 }
 
 /// Why the temporary file did not take the target's place.
@@ -119,8 +133,7 @@ fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), Step> {
         let (owner, group) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
         fs::fchown(&*file, Some(owner), Some(group)).map_err(|_| Step::Impossible)?;
     }
-    // After the owner, since changing that clears the set-id bits.
-    let mode = Mode::from_raw_mode(like.st_mode);
+    let mode = Mode::from_raw_mode(like.st_mode) - SET_ID;
     fs::fchmod(&*file, mode).map_err(|errno| Step::Failed(meaning(errno)))?;
     file.sync_all().map_err(|error| Step::Failed(meaning_of(&error)))
 }

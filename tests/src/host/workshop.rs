@@ -59,6 +59,12 @@ impl Host {
         self
     }
 
+    /// Whether it runs as [`NOBODY`], and not as the user of the test.
+    #[must_use]
+    pub fn runs_as_nobody(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// A file in any of the host's directories, its parents made where they lack.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = self.scratch.path().join(path);

@@ -14,6 +14,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tokio::sync::oneshot;
 
 /// Threads that may be stuck in the kernel before further calls are refused.
@@ -87,6 +88,9 @@ pub(super) enum ThreadError {
     /// The operating system has no descriptors left to wait for sockets with.
     #[error("cannot wait for the network: {0}")]
     Driver(std::io::Error),
+    /// The thread could not be made to lose the bits of a file that it writes.
+    #[error("cannot give up the right to keep setuid and setgid of files that are written: {0}")]
+    Privileges(std::io::Error),
     /// The job stayed blocked in the kernel after it was over.
     #[error("blocked inside the operating system")]
     Abandoned,
@@ -115,18 +119,16 @@ impl GuestThreads {
         let running = Arc::new(Running::default());
         let (sender, mut result) = oneshot::channel();
         let job: Job = Box::new(move |runtime, over| {
-            let result = match waits {
+            let result = lose_set_id_on_write().and_then(|()| match waits {
                 Waits::Timers => Ok(runtime.block_on(job())),
-                Waits::Sockets => with_sockets(job),
-            };
+                Waits::Sockets => with_sockets(job).map_err(ThreadError::Driver),
+            });
             over();
             // A receiver that is gone has abandoned this call.
             let _ = sender.send(result);
         });
-        let told = |result: Result<std::io::Result<T>, _>| match result {
-            Ok(result) => result.map_err(ThreadError::Driver),
-            Err(_) => Err(ThreadError::Lost),
-        };
+        let told =
+            |result: Result<Result<T, ThreadError>, _>| result.unwrap_or(Err(ThreadError::Lost));
         self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
         tokio::select! {
             biased;
@@ -164,6 +166,21 @@ impl GuestThreads {
             .spawn(move || pool.serve(&runtime, &sender, &receiver))?;
         Ok(())
     }
+}
+
+/// Takes from this thread, and from those that it starts, the capability that lets root
+/// write a file without the file losing setuid and setgid (capabilities(7)). For every
+/// other user the kernel takes the bits away by itself, whichever call it is that writes.
+fn lose_set_id_on_write() -> Result<(), ThreadError> {
+    let lose = || {
+        let mut own = capabilities(None)?;
+        if own.effective.contains(CapabilitySet::FSETID) {
+            own.effective.remove(CapabilitySet::FSETID);
+            set_capabilities(None, own)?;
+        }
+        Ok(())
+    };
+    lose().map_err(|errno: rustix::io::Errno| ThreadError::Privileges(errno.into()))
 }
 
 fn with_sockets<F: Future>(job: impl FnOnce() -> F) -> std::io::Result<F::Output> {

@@ -44,6 +44,10 @@ const MAX_LINKS: u32 = 40;
 /// Temporary names tried before giving up: some may be left from a host that died.
 const NAME_ATTEMPTS: u32 = 64;
 
+/// The bits of a file's mode that its replacement has as well. Not setuid and setgid: they
+/// were given to what the file held.
+const KEPT_MODE: u32 = 0o1777;
+
 /// Makes the temporary names of this process differ.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
@@ -89,7 +93,7 @@ fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
         drop(temporary);
         return rewrite(&old, contents);
     }
-    temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
+    temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & KEPT_MODE))?;
     temporary.file.sync_all()?;
     temporary.rename_to(name.as_ref())?;
     // The name is durable once its directory is. A handle opened for listing

@@ -1,0 +1,101 @@
+//! Setuid and setgid were given to what a file held, and go with it: whoever rewrites a
+//! program gets none of the rights of the one that was there.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use ikigai_tests::host::Host;
+use serde_json::{Value, json};
+
+const SET_ID: u32 = 0o6000;
+
+/// A file of the workspace that has both.
+fn program(host: &Host, name: &str) -> PathBuf {
+    let path = host.workspace().join(name);
+    fs::write(&path, "the old text\n").expect("written");
+    if host.runs_as_nobody() {
+        std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("given away");
+    }
+    // After the owner, which takes the bits away.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).expect("permitted");
+    path
+}
+
+#[track_caller]
+fn assert_lost(path: &Path, what: &str) {
+    let mode = fs::metadata(path).expect("there").permissions().mode();
+    assert_eq!(mode & SET_ID, 0, "{what} left {mode:o}");
+    let text = fs::read_to_string(path).expect("read");
+    assert_ne!(text, "the old text\n", "{what} wrote nothing");
+}
+
+/// As root, where the kernel leaves the bits alone, and as another user.
+fn hosts() -> [Host; 2] {
+    [Host::new().with_shared_cache(), Host::new().as_nobody()]
+}
+
+#[test]
+fn a_tool_that_rewrites_a_program_takes_setuid_and_setgid_away() {
+    for host in hosts() {
+        for backend in ["wasm", "native"] {
+            let call = |tool: &str, arguments: Value| {
+                let arguments = arguments.to_string();
+                let ran = host.run(["--backend", backend, "tool", "call", tool, &arguments]);
+                let ran = ran.expect_code(0);
+                assert_eq!(ran.json()["tool_success"], true, "{ran}");
+            };
+            let path = program(&host, "written");
+            call("file_write", json!({"file_path": path, "content": "new\n"}));
+            assert_lost(&path, &format!("file_write, {backend}"));
+            let mode = fs::metadata(&path).expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o755, "what else it may stays");
+
+            let path = program(&host, "edited");
+            call("file_edit", json!({"file_path": path, "old_string": "old", "new_string": "new"}));
+            assert_lost(&path, &format!("file_edit, {backend}"));
+
+            let path = program(&host, "linked");
+            let link = host.workspace().join("link");
+            // There from the round before.
+            let _ = fs::remove_file(&link);
+            symlink("linked", &link).expect("linked");
+            call("file_edit", json!({"file_path": link, "old_string": "old", "new_string": "new"}));
+            assert_lost(&path, &format!("file_edit through a link, {backend}"));
+        }
+    }
+}
+
+#[test]
+fn a_shell_that_rewrites_a_program_takes_setuid_and_setgid_away() {
+    let commands = [
+        "echo new > it",
+        "echo new >> it",
+        "echo new | tee it",
+        "echo new | tee -a it",
+        "echo new > other; cp other it",
+        "sed -i s/old/new/ it",
+        "echo new | dd of=it conv=notrunc",
+        "truncate -s 3 it",
+        "echo new 1<> it",
+    ];
+    for host in hosts() {
+        for backend in ["wasm", "native"] {
+            let mut rewritten = 0;
+            for command in commands {
+                let path = program(&host, "it");
+                let arguments = json!({"command": command}).to_string();
+                let ran = host.run(["--backend", backend, "tool", "call", "bash", &arguments]);
+                let text = fs::read_to_string(&path).expect("read");
+                if text == "the old text\n" {
+                    // A command that this shell does not have.
+                    assert!(ran.stdout().contains("exit_code"), "{command}: {ran}");
+                    continue;
+                }
+                rewritten += 1;
+                assert_lost(&path, &format!("`{command}`, {backend}"));
+            }
+            assert!(rewritten >= 4, "{backend} rewrote only {rewritten}");
+        }
+    }
+}
