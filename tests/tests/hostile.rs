@@ -1,6 +1,8 @@
 //! Components that take more than they may, do not end, or end badly. Each gets
 //! its code within its limit, and the next call finds the host as it was.
 
+#[path = "hostile/mounts.rs"]
+mod mounts;
 #[path = "hostile/set_id.rs"]
 mod set_id;
 

@@ -9,6 +9,7 @@ pub mod cache;
 mod engine;
 mod guest;
 mod net;
+mod paths;
 mod preopens;
 mod state;
 mod stdio;

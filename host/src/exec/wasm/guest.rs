@@ -1,17 +1,12 @@
 //! One run of one component, on the thread that is its own.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Linker, Resource};
+use wasmtime::component::Linker;
 use wasmtime::{Store, Trap};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
-};
 use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
@@ -19,10 +14,10 @@ use super::engine::GuestEngine;
 use super::net::{Reach, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
-use super::{assets, preopens, workspace};
+use super::{assets, paths, preopens, workspace};
 use crate::exec::documents::Desk;
 use crate::exec::output::Pipe;
-use crate::exec::{Call, Exit, Stdin, Usage, filesystems};
+use crate::exec::{Call, Exit, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 
 /// The argument zero that a guest sees.
@@ -34,7 +29,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
     assets::add_to_linker(&mut linker)?;
-    guard_open(&mut linker)?;
+    paths::add_to_linker(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
     Ok(linker)
 }
@@ -44,48 +39,6 @@ pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     Ok(linker)
-}
-
-/// Puts a count before `open-at`, and a look at what was opened after it. WASI itself
-/// would let a guest open files until the host has no descriptors left, or trap it at
-/// the table's capacity; and a directory that holds `/proc` would show it the memory
-/// and the environment of the host, whose process a guest is a part of.
-fn guard_open(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    type Arguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
-    linker.allow_shadowing(true);
-    linker.instance("wasi:filesystem/types@0.2.12")?.func_wrap_async(
-        "[method]descriptor.open-at",
-        |mut store, (dir, path_flags, path, open_flags, flags): Arguments| {
-            Box::new(async move {
-                if !store.data_mut().may_open() {
-                    // WASI has no "too many open files"; this is the nearest.
-                    return Ok((Err(ErrorCode::InsufficientMemory),));
-                }
-                let mut files = store.data_mut().filesystem();
-                match files.open_at(dir, path_flags, path, open_flags, flags).await {
-                    Ok(opened) if !may_be_held(files.table.get(&opened)?) => {
-                        files.table.delete(opened)?;
-                        Ok((Err(ErrorCode::Access),))
-                    }
-                    Ok(opened) => Ok((Ok(opened),)),
-                    Err(error) => Ok((Err(error.downcast()?),)),
-                }
-            })
-        },
-    )?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-/// Returns whether a guest may hold what was opened: a file or a directory of a file
-/// system that is not the kernel's, and no device. Not where it cannot be told.
-fn may_be_held(opened: &Descriptor) -> bool {
-    let open = match opened {
-        Descriptor::File(file) => file.file.as_fd(),
-        Descriptor::Dir(dir) => dir.dir.as_fd(),
-    };
-    let is_ordinary = || filesystems::is_ordinary(open);
-    filesystems::is_device(open).is_ok_and(|device| !device) && is_ordinary().is_ok_and(|it| it)
 }
 
 /// What one run left behind; the streams are the caller's.

@@ -4,14 +4,16 @@
 //! that may write beside one of them puts in its place since then is not followed: the
 //! grant would lead wherever that tool likes.
 
-use std::fs::canonicalize;
+use std::fs::{File, canonicalize};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, GrantedDir};
 use rustix::io::Errno;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+
+use super::paths;
 
 /// Preopens a directory under its own path, and as `.` if it is the workspace.
 ///
@@ -32,6 +34,12 @@ pub(super) fn add(
         .to_str()
         .ok_or_else(|| format!("the directory `{}` has no name in UTF-8", dir.path.display()))?;
     let handle = Handle::open(&dir.path).map_err(|error| explain(name, &error))?;
+    if !paths::is_ordinary(handle.open.as_fd()) {
+        return Err(format!(
+            "the granted directory `{name}` lies in a file system of the kernel's own, in which \
+             files are orders to it, or in one that another user serves; take it out of the grant"
+        ));
+    }
     let failed =
         |error: wasmtime::Error| format!("cannot open the granted directory `{name}`: {error:#}");
     wasi.preopened_dir(handle.path(), name, perms).map_err(failed)?;
@@ -45,7 +53,7 @@ pub(super) fn add(
 /// A directory that was reached without following a link.
 struct Handle {
     /// Keeps `path` good, where it leads to this.
-    _open: Option<OwnedFd>,
+    open: OwnedFd,
     /// What wasmtime, which takes paths only, finds it by.
     path: PathBuf,
 }
@@ -54,13 +62,13 @@ impl Handle {
     fn open(path: &Path) -> io::Result<Self> {
         if let Some(open) = open_following_nothing(path)? {
             let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
-            return Ok(Self { _open: Some(open), path });
+            return Ok(Self { open, path });
         }
         // Between this look and the opening a link can still be put there.
         if canonicalize(path)? != path {
             return Err(Errno::LOOP.into());
         }
-        Ok(Self { _open: None, path: path.to_owned() })
+        Ok(Self { open: File::open(path)?.into(), path: path.to_owned() })
     }
 
     fn path(&self) -> &Path {

@@ -2,6 +2,7 @@
 //! directory that the guest holds.
 
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +10,13 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{
     Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt as _, Permissions, PermissionsExt as _,
 };
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use super::paths;
 use super::state::State;
 
 mod bindings {
@@ -116,13 +118,24 @@ fn resolve(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
 
 /// Opens the file to be replaced, and so checks that it may be written: its
 /// directory being writable must not be enough. Never waits, as opening a FIFO
-/// would.
+/// would, and opens nothing that is no file: a device takes that for an order.
 fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(parent, name, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut options = OpenOptions::new();
     options.write(true).follow(FollowSymlinks::No);
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = parent.open_with(name, &options)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if !paths::is_ordinary(file.as_fd()) {
+        return Err(rustix::io::Errno::ACCESS.into());
+    }
+    Ok(file)
 }
 
 /// In place, where the owner cannot be kept.
