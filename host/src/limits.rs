@@ -11,6 +11,10 @@ const MIB: u64 = 1 << 20;
 /// The largest `--schema` answer that is collected, in bytes.
 pub const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
 
+/// The memory of a component that answers `--schema`, in bytes: many are asked at once. One
+/// that brings Python needs a third of it.
+pub const SCHEMA_MEMORY: u64 = 128 * MIB;
+
 /// How long a tool has for `--schema`, counted from its own start.
 pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -56,7 +60,7 @@ pub enum Limit {
     WallClock,
     /// Instructions of a component.
     Fuel,
-    /// Linear memory, or the memory of a native tool's processes.
+    /// Linear memories and tables, or the memory of a native tool's processes.
     Memory,
     /// Bytes on stdout.
     Output,
@@ -85,7 +89,7 @@ pub struct Limits {
     pub wall_clock: Duration,
     /// Instructions of a component. See [`DEFAULT_FUEL`].
     pub fuel: u64,
-    /// Bytes of linear memory, all memories of the component together. Default 512 MiB.
+    /// Bytes of linear memories and tables, all of the component together. Default 512 MiB.
     pub wasm_memory: u64,
     /// Bytes of memory of a native tool. Default 2 GiB.
     pub native_memory: u64,
@@ -123,6 +127,11 @@ impl Limits {
     /// The limits of a `--schema` call.
     #[must_use]
     pub fn for_schema(self) -> Self {
-        Self { wall_clock: SCHEMA_TIMEOUT, output: SCHEMA_OUTPUT, ..self }
+        Self {
+            wall_clock: SCHEMA_TIMEOUT,
+            output: SCHEMA_OUTPUT,
+            wasm_memory: self.wasm_memory.min(SCHEMA_MEMORY),
+            ..self
+        }
     }
 }

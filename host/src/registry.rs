@@ -21,6 +21,7 @@ pub use tool::{Build, Tool};
 
 use crate::digest::Digest;
 use crate::exec::wasm::cache::Cache;
+use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::places::{Places, SYSTEM_CACHE};
 use crate::policy::{Authority, Origin};
@@ -131,6 +132,8 @@ pub struct Settings {
     pub workspace: Arc<Path>,
     /// What all components together may take.
     pub budget: Budget,
+    /// What compiles components.
+    pub compiler: Compiler,
     /// Where compilations are told.
     pub progress: ProgressFn,
 }
@@ -152,7 +155,12 @@ impl Registry {
         let system_cache = places.system_cache.clone();
         let user_cache = places.cache.clone();
         let cache = move || Cache::open(system_cache.as_deref(), user_cache.as_deref());
-        let loader = Loader::new(settings.budget, Box::new(cache), Arc::clone(&settings.progress));
+        let loader = Loader::new(
+            settings.budget,
+            Box::new(cache),
+            settings.compiler.clone(),
+            Arc::clone(&settings.progress),
+        );
         let memo = Memo::open(places.cache.as_deref());
         Self {
             loader: Arc::new(loader),
@@ -294,6 +302,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let loader = Arc::new(Loader::new(
         Budget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
+        Compiler::of_this_process(),
         progress,
     ));
     let memo = Memo::open(None);

@@ -50,6 +50,39 @@ pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), Ending::Well, &weight))
 }
 
+/// What a component keeps beside what it needs: core instances, each with tables of its
+/// own.
+#[derive(Clone, Copy, Debug)]
+pub struct Hoard {
+    /// How many instances.
+    pub instances: usize,
+    /// How many tables each of them has.
+    pub tables: usize,
+    /// How many elements each table has.
+    pub elements: usize,
+}
+
+/// The same as [`printing`], with a hoard.
+#[must_use]
+pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
+    let tables = format!("(table {} funcref)", hoard.elements).repeat(hoard.tables);
+    let instances = "(core instance (instantiate $hoard))".repeat(hoard.instances);
+    let weight = format!("(core module $hoard {tables}) {instances}");
+    assemble(&printing_text(text.as_bytes(), ending, &weight))
+}
+
+/// A component of components, each of which has `width` instances of the next: a few
+/// hundred bytes that stand for `width` to the power of `depth` core instances.
+#[must_use]
+pub fn nested(width: usize, depth: u32) -> Vec<u8> {
+    let core = "(core module $core (func (export \"f\"))) (core instance (instantiate $core))";
+    let body = (0..depth).fold(core.to_owned(), |inner, level| {
+        let instances = format!("(instance (instantiate $c{level}))").repeat(width);
+        format!("(component $c{level} {inner}) {instances}")
+    });
+    assemble(&format!("(component {body})"))
+}
+
 /// A component that is a library: it has nothing to run.
 #[must_use]
 pub fn library() -> Vec<u8> {

@@ -1,22 +1,47 @@
 //! Components that take more than they may, do not end, or end badly. Each gets
 //! its code within its limit, and the next call finds the host as it was.
 
+#[path = "hostile/compilation.rs"]
+mod compilation;
 #[path = "hostile/mounts.rs"]
 mod mounts;
 #[path = "hostile/set_id.rs"]
 mod set_id;
+#[path = "hostile/tables.rs"]
+mod tables;
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ikigai_tests::component::{Ending, printing};
-use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::host::{Host, Ran, Running};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::{Value, json};
 
 /// A limit of half a second is kept within this on the busiest machine; the guest
 /// by itself would take a minute, or for ever.
 const IN_TIME: Duration = Duration::from_secs(30);
+
+/// What the host's own process has resident at most, in bytes, where its components have
+/// next to nothing: its program alone is a hundred megabytes.
+const HOST_ALONE: u64 = 256 << 20;
+
+/// Starts the host with no more memory for each of its processes than the machine can
+/// spare, whatever becomes of its own limits.
+fn within_means(host: &Host, args: &[&str]) -> Running {
+    const SPARE: u64 = 3 << 30;
+    let mut command = host.command();
+    // SAFETY: setrlimit is a system call that takes no lock and allocates nothing.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = Rlimit { current: Some(SPARE), maximum: Some(SPARE) };
+            Ok(setrlimit(Resource::Data, limit)?)
+        });
+    }
+    Running::start(command.args(args))
+}
 
 /// A host with the guest `greedy`, compiled.
 fn greedy() -> Host {

@@ -15,6 +15,7 @@ use ikigai::exec::native::{NativeProgram, Supervisor};
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::Runtime;
 use ikigai::exec::wasm::cache::Cache;
+use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::exec::{Exit, Lane as _};
 use ikigai::limits::Limits;
 use ikigai::policy::Sandbox;
@@ -272,7 +273,12 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let digest = Digest::of(&bytes);
     let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
     let nowhere = Cache::default();
-    let mut compile = || Ok(runtime.compile(&bytes, &digest, &nowhere).map(drop)?);
+    let compiler = Compiler::at(rig.host_program());
+    let mut compile = || {
+        let source = std::fs::File::open(rig.tool("file-read.wasm"))?;
+        let cancel = CancellationToken::new();
+        Ok(runtime.compile(&compiler, source, &digest, &nowhere, &cancel).map(drop)?)
+    };
     figures.insert("compile".into(), in_turn(rig.rounds(100), &mut [("small", 1, &mut compile)])?);
 
     let kept = rig.tool(".cache");

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use ikigai::digest::Digest;
 use ikigai::exec::output::Sink;
-use ikigai::exec::wasm::cache::Cache;
+use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::exec::wasm::{GuestProgram, Runtime};
 use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
 use ikigai::host::Host;
@@ -121,6 +120,7 @@ impl Rig {
             limits,
             workspace: workspace.into(),
             budget: Budget { guests: GUESTS, memory: u64::MAX },
+            compiler: Compiler::at(self.host_program()),
             progress: Arc::new(|_| {}),
         });
         Host::new(registry)
@@ -130,7 +130,7 @@ impl Rig {
     pub(crate) fn compile(&self, path: &Path, guests: u32) -> anyhow::Result<GuestProgram> {
         let bytes = read(path)?;
         let runtime = Runtime::new(guests, u64::MAX).map_err(anyhow::Error::msg)?;
-        Ok(runtime.compile(&bytes, &Digest::of(&bytes), &Cache::default())?)
+        Ok(runtime.compile_here(&bytes)?)
     }
 }
 

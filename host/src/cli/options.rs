@@ -17,6 +17,7 @@ use crate::agent::{self, Session};
 use crate::assets::AssetStore;
 use crate::config::Config;
 use crate::exec::documents::Documents;
+use crate::exec::wasm::compiler::Compiler;
 use crate::host::Host;
 use crate::limits::{self, Limits};
 use crate::places::{self, Places};
@@ -181,6 +182,7 @@ impl Options {
             workspace: authority.workspace().into(),
             authority,
             budget: Budget { guests: GUESTS, memory: memory_budget() },
+            compiler: Compiler::of_this_process(),
             progress,
         });
         let mut host = Host::new(registry);

@@ -5,7 +5,9 @@
 //! guest may import is in [`guest`], where compiled code is kept in [`cache`].
 
 mod assets;
+mod bounds;
 pub mod cache;
+pub mod compiler;
 mod engine;
 mod guest;
 mod net;
@@ -16,7 +18,9 @@ mod stdio;
 mod threads;
 mod workspace;
 
+use std::fs::File;
 use std::future::Future;
+use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -26,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use self::cache::Cache;
+use self::cache::{Cache, Turn};
+use self::compiler::{Compiler, Excess};
 use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
 use self::net::Reach;
@@ -50,6 +55,12 @@ pub enum ComponentError {
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
     Invalid(String),
+    /// Compiling it took more than a component of its size may take.
+    #[error(
+        "was not compiled: that takes more than {0}, which is the most for a component of its \
+         size; leave out what it does not need, or split it into smaller tools"
+    )]
+    TooCostly(Excess),
     /// The file could not be read, or something else failed that may go well another
     /// time.
     #[error("could not be loaded: {0}")]
@@ -72,7 +83,7 @@ impl ComponentError {
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::CoreModule | Self::Invalid(_) | Self::NotACommand | Self::Link(_) => true,
-            Self::Unread(_) | Self::NoRuntime(_) => false,
+            Self::TooCostly(_) | Self::Unread(_) | Self::NoRuntime(_) => false,
         }
     }
 }
@@ -172,26 +183,52 @@ impl Runtime {
         Some(self.link(&component))
     }
 
-    /// Compiles a component and keeps the result. Takes about 0.1 s for a small
-    /// tool and 10 s for one that brings an interpreter.
+    /// Compiles the component in `source`, whose contents have this digest, in a process
+    /// of its own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for
+    /// one that brings an interpreter. Where another host compiles it this moment, waits
+    /// for that and loads what it kept. Blocks.
     ///
     /// # Errors
     ///
     /// See [`ComponentError`].
     pub fn compile(
         self: &Arc<Self>,
-        bytes: &[u8],
+        compiler: &Compiler,
+        source: File,
         digest: &Digest,
         cache: &Cache,
+        cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
-        if is_core_module(bytes) {
+        if is_core_module(&source) {
             return Err(ComponentError::CoreModule);
         }
-        let component = Component::from_binary(&self.engine.engine, bytes)
-            .map_err(|error| ComponentError::Invalid(format!("{error:#}")))?;
-        let program = self.link(&component)?;
-        cache.store(&component, self.fingerprint(), digest);
-        Ok(program)
+        let turn = cache.turn(self.fingerprint(), digest, || !cancel.is_cancelled());
+        if turn.as_ref().is_some_and(Turn::came_after_another)
+            && let Some(program) = self.load_compiled(digest, cache)
+        {
+            return program;
+        }
+        let code = compiler.compile(source, digest, cancel)?;
+        let code = cache.store(&code, self.fingerprint(), digest).unwrap_or(code);
+        // SAFETY: the host's own program has just written it, into a file without a name
+        // or into the cache, where nobody else can write.
+        let component = unsafe { cache::load_open(&self.engine.engine, &code) };
+        drop(turn);
+        self.link(&component.map_err(ComponentError::Unread)?)
+    }
+
+    /// Compiles a component in this process, without a bound on time and memory, and keeps
+    /// nothing: for a program that embeds the library and brings its components itself.
+    ///
+    /// # Errors
+    ///
+    /// See [`ComponentError`].
+    pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
+        let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
+        let code = engine::compile(bytes).map_err(invalid)?;
+        // SAFETY: it was compiled the line before.
+        let component = unsafe { Component::deserialize(&self.engine.engine, code) };
+        self.link(&component.map_err(invalid)?)
     }
 
     /// What a component is linked to depends on what it imports, and never on a grant,
@@ -225,8 +262,12 @@ fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
 
 /// A core module and a component begin with the same four bytes and differ in
 /// the layer, the seventh (the component model's binary format).
-fn is_core_module(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\0asm") && bytes.get(6..8) == Some(&[0, 0])
+fn is_core_module(source: &File) -> bool {
+    let mut header = [0; 8];
+    // What is shorter does not compile either, and the compiler says why.
+    source.read_exact_at(&mut header, 0).is_ok()
+        && header.starts_with(b"\0asm")
+        && header[6..] == [0, 0]
 }
 
 /// A component that is compiled, linked and ready to be called.

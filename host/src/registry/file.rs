@@ -2,7 +2,7 @@
 //! in messages.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -21,12 +21,11 @@ pub(super) fn open(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// The contents of a component.
-pub(super) fn read_component(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.take(MAX_COMPONENT + 1).read_to_end(&mut bytes)?;
-    check_size(bytes.len() as u64)?;
-    Ok(bytes)
+/// Opens a component.
+pub(super) fn open_component(path: &Path) -> io::Result<fs::File> {
+    let file = open(path)?;
+    check_size(file.metadata()?.len())?;
+    Ok(file)
 }
 
 /// Refuses a component that would take the host's memory.

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::file;
 use crate::digest::Digest;
 use crate::exec::wasm::cache::Cache;
+use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
 
 /// What is told of work that a person may wait for.
@@ -34,7 +36,7 @@ pub(super) fn cores() -> usize {
 pub struct Budget {
     /// Calls that run at once; more than these wait.
     pub guests: u32,
-    /// Linear memory in bytes.
+    /// Linear memory and tables in bytes.
     pub memory: u64,
 }
 
@@ -46,6 +48,7 @@ pub(super) struct Loader {
     runtime: OnceLock<Result<Arc<Runtime>, String>>,
     budget: Budget,
     cache: LazyLock<Cache, OpenCache>,
+    compiler: Compiler,
     progress: ProgressFn,
     /// Compilation is parallel within itself; more than one at a time for each
     /// core only takes memory.
@@ -53,11 +56,17 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn new(budget: Budget, cache: OpenCache, progress: ProgressFn) -> Self {
+    pub(super) fn new(
+        budget: Budget,
+        cache: OpenCache,
+        compiler: Compiler,
+        progress: ProgressFn,
+    ) -> Self {
         Self {
             runtime: OnceLock::new(),
             budget,
             cache: LazyLock::new(cache),
+            compiler,
             progress,
             compilations: Semaphore::new(cores()),
         }
@@ -80,21 +89,32 @@ impl Loader {
         }
         // The semaphore is never closed.
         let _turn = self.compilations.acquire().await;
+        // Who does not wait for the component any more does not leave its compilation behind.
+        let cancel = CancellationToken::new();
+        let _cancel_if_dropped = cancel.clone().drop_guard();
         let (loader, path) = (Arc::clone(self), path.to_owned());
-        let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest));
+        let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest, &cancel));
         compiled.await.map_err(|error| ComponentError::Unread(error.to_string()))?
     }
 
-    fn compile(&self, path: &Path, digest: Digest) -> Result<GuestProgram, ComponentError> {
+    fn compile(
+        &self,
+        path: &Path,
+        digest: Digest,
+        cancel: &CancellationToken,
+    ) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
-        let bytes = file::read_component(path)
+        let source = file::open_component(path)
             .map_err(|error| ComponentError::Unread(error.to_string()))?;
-        if Digest::of(&bytes) != digest {
-            return Err(ComponentError::Unread("the file has changed; scan again".to_owned()));
-        }
         (self.progress)(Progress::Compiling(name.clone()));
-        let compiled = self.runtime()?.compile(&bytes, &digest, &self.cache);
+        let runtime = self.runtime()?;
+        let compiled = runtime.compile(&self.compiler, source, &digest, &self.cache, cancel);
         (self.progress)(Progress::Compiled(name));
         compiled
+    }
+
+    /// Returns whether the component is in the cache, whoever compiled it.
+    pub(super) fn is_compiled(&self, digest: &Digest) -> bool {
+        self.runtime().is_ok_and(|runtime| runtime.load_compiled(digest, &self.cache).is_some())
     }
 }

@@ -74,6 +74,8 @@ pub(super) enum Answer {
     Refused(String),
     /// Why its component cannot be used here at all, so that a native build may be.
     Unusable(String),
+    /// Which limit its compilation passed. Asked again once somebody has compiled it.
+    TooCostly(String),
 }
 
 #[derive(Default, Serialize, Deserialize)]

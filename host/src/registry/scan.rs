@@ -20,6 +20,7 @@ use super::{Depth, Skipped, Snapshot};
 use crate::exec::envelope;
 use crate::exec::native::{self, Supervisor};
 use crate::exec::output::Sink;
+use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
 use crate::policy::{self, Authority, Backend, BackendChoice, Choice, Origin};
@@ -116,8 +117,8 @@ impl Scan {
     ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
         let build = self.build(candidate).await.map_err(Refusal::Failed)?;
         let question = Question::new(candidate.backend, &candidate.path, build.digest);
-        let known =
-            self.memo.answer(&question).filter(|answer| !self.asks_again(candidate, answer));
+        let known = self.memo.answer(&question);
+        let known = known.filter(|answer| !self.asks_again(candidate, &build, answer));
         let answer = match known {
             Some(answer) => answer,
             None => {
@@ -130,7 +131,7 @@ impl Scan {
             Answer::Schema(value) => ToolSchema::parse(value.to_string().as_bytes())
                 .map(|schema| (build, schema))
                 .map_err(|error| Refusal::Failed(error.to_string())),
-            Answer::Refused(reason) => Err(Refusal::Failed(reason)),
+            Answer::Refused(reason) | Answer::TooCostly(reason) => Err(Refusal::Failed(reason)),
             Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
         }
     }
@@ -150,8 +151,12 @@ impl Scan {
 
     /// A component answers the same as long as its bytes do. What a native tool
     /// says may depend on more than its own file.
-    fn asks_again(&self, candidate: &Candidate, answer: &Answer) -> bool {
+    fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &Answer) -> bool {
         match (self.depth, answer) {
+            // It would hold up every command for as long as it may take.
+            (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => {
+                self.loader.is_compiled(&build.digest)
+            }
             (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
             (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),
             (Depth::Everything, _) => {
@@ -165,6 +170,9 @@ impl Scan {
         let program = match build.program().await {
             Ok(program) => program,
             Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
+            Err(error @ ComponentError::TooCostly(_)) => {
+                return Ok(Answer::TooCostly(error.to_string()));
+            }
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         };
         let outcome = program.run(self.schema_call(build.backend())).await;

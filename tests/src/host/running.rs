@@ -118,6 +118,32 @@ impl Running {
         }
     }
 
+    /// The most memory that the host's own process has had resident so far, in bytes.
+    fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+        kibibytes.unwrap_or(0_u64) << 10
+    }
+
+    /// Waits for its end, and kills it as soon as it has more than `most` bytes resident:
+    /// what takes memory without end must not take that of the machine.
+    #[track_caller]
+    pub fn wait_within(mut self, most: u64) -> Ran {
+        let mut peak = 0;
+        while self.child.try_wait().expect("waited for").is_none() {
+            peak = peak.max(self.peak_memory());
+            if peak > most {
+                self.signal(Signal::KILL);
+                let ran = self.wait();
+                panic!("the host had {} MiB, more than {} MiB\n{ran}", peak >> 20, most >> 20);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.wait()
+    }
+
     /// Waits for its end. Its stdin stays open until then.
     pub fn wait(mut self) -> Ran {
         let stdin = self.child.stdin.take();

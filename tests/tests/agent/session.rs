@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ikigai::agent::command::{By, Command, CommandError, Confirm, Proposal};
 use ikigai::agent::{Documents, End, Event, Model, Prompt, Session, Turn};
 use ikigai::assets::AssetStore;
+use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::host::Host;
 use ikigai::limits::Limits;
 use ikigai::places::Places;
@@ -16,6 +17,7 @@ use ikigai::registry::{Budget, Registry, Settings, Snapshot};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Expected, StoreUrl};
 use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
+use ikigai_tests::places;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -120,6 +122,7 @@ fn host(scratch: &TempDir) -> &'static Host {
         limits: Limits::default(),
         workspace: workspace.into(),
         budget: Budget { guests: 1, memory: 1 << 30 },
+        compiler: Compiler::at(places::host()),
         progress: Arc::new(|_| {}),
     });
     Box::leak(Box::new(Host::new(registry)))

@@ -10,12 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::digest::Digest;
 use ikigai::exec::documents::{Answer, Caller, Documents, Entry, Listing, Shelf, Window};
 use ikigai::exec::native::{NativeProgram, Supervisor};
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::Runtime as Components;
-use ikigai::exec::wasm::cache::Cache;
 use ikigai::exec::{Call, Lane, Outcome, Stdin};
 use ikigai::limits::Limits;
 use ikigai::policy::{Assets, Grant, Sandbox};
@@ -195,8 +193,7 @@ impl Rig {
             Build::Component => {
                 let path = places::tools().join(format!("{tool}.wasm"));
                 let bytes = fs::read(path).expect("a staged component");
-                let program =
-                    self.components.compile(&bytes, &Digest::of(&bytes), &Cache::default());
+                let program = self.components.compile_here(&bytes);
                 Box::new(program.expect("compiled"))
             }
             Build::Native(_) => Box::new(native(&places::tools().join(tool))),

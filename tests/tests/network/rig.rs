@@ -12,9 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::digest::Digest;
 use ikigai::exec::output::Sink;
-use ikigai::exec::wasm::cache::Cache;
 use ikigai::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
 use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
 use ikigai::limits::Limits;
@@ -40,7 +38,7 @@ impl Rig {
     pub(crate) fn within(network: Network) -> Self {
         let runtime = Runtime::with_network(8, u64::MAX, network).expect("a runtime");
         let bytes = std::fs::read(places::guests().join("caller.wasm")).expect("the guest");
-        let program = runtime.compile(&bytes, &Digest::of(&bytes), &Cache::default());
+        let program = runtime.compile_here(&bytes);
         Self { program: program.expect("compiled") }
     }
 

@@ -4,16 +4,20 @@
 //! engine's, the digest the component's, and the checksum (BLAKE3) that of the
 //! compiled file itself, so that one rename publishes both and a file that is
 //! not what was written is never loaded. An entry that fails any check is as
-//! good as none.
+//! good as none. `DIGEST.lock` is there while a host compiles the component.
 //!
 //! Compiled code is machine code: loading it is trusting it. Only files and
 //! directories that nobody else can write to are read at all.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
@@ -73,29 +77,138 @@ impl Cache {
         load(&self.system, &installer()).or_else(|| load(&self.own, &places::is_own))
     }
 
-    /// Keeps a compiled component. That it could not be kept is said once and
-    /// stops nothing.
-    pub(super) fn store(&self, component: &Component, fingerprint: u64, digest: &Digest) {
-        let Some(dir) = &self.own else { return };
-        let keep = || -> io::Result<()> {
-            let code = component.serialize().map_err(io::Error::other)?;
-            let dir = entries(dir, fingerprint);
+    /// Keeps compiled code, and returns the file that it is kept in. That it could not be
+    /// kept is said once and stops nothing.
+    pub(super) fn store(&self, code: &File, fingerprint: u64, digest: &Digest) -> Option<File> {
+        let dir = self.own.as_deref()?;
+        let keep = || -> io::Result<File> {
+            let dir = self.make_entries(dir, fingerprint)?;
             let mode = if self.shared { 0o644 } else { 0o600 };
-            if self.shared {
-                places::make_shared(&dir)?
-            } else {
-                places::make_private(&dir)?
-            }
             let mut file = tempfile::NamedTempFile::new_in(&dir)?;
-            file.write_all(&code)?;
+            let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
+            io::copy(&mut Contents::of(code), &mut copied)?;
+            let checksum = copied.hasher.finalize();
             // Not left to the umask, which an installer may have set to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-            file.persist(dir.join(entry_name(digest, &blake3::hash(&code))))?;
-            Ok(())
+            Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
-        if let Err(error) = keep() {
-            places::say_uncached(dir, &error);
+        keep().map_err(|error| places::say_uncached(dir, &error)).ok()
+    }
+
+    fn make_entries(&self, dir: &Path, fingerprint: u64) -> io::Result<PathBuf> {
+        let dir = entries(dir, fingerprint);
+        if self.shared {
+            places::make_shared(&dir)?;
+        } else {
+            places::make_private(&dir)?;
         }
+        Ok(dir)
+    }
+
+    /// Waits until no other host compiles this component into this cache, and lets none
+    /// begin while the value lives. Nothing where there is no cache to find its code in, or
+    /// once `goes_on` says no.
+    pub(super) fn turn(
+        &self,
+        fingerprint: u64,
+        digest: &Digest,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<Turn> {
+        let dir = self.own.as_deref()?;
+        let take = || -> io::Result<Option<Turn>> {
+            let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
+            let mut waited = false;
+            while goes_on() {
+                if let Some(locked) = take_lock(&path)? {
+                    return Ok(Some(Turn { path, waited, _locked: locked }));
+                }
+                waited = true;
+                std::thread::sleep(LOOK_FOR_TURN);
+            }
+            Ok(None)
+        };
+        take().map_err(|error| places::say_uncached(dir, &error)).ok().flatten()
+    }
+}
+
+/// How often it is looked whether another host has compiled the component.
+const LOOK_FOR_TURN: Duration = Duration::from_millis(20);
+
+/// The right to compile one component into one cache: a file that is locked. The kernel
+/// gives the lock back when its host ends, however it does.
+pub(super) struct Turn {
+    path: PathBuf,
+    waited: bool,
+    _locked: File,
+}
+
+impl Turn {
+    /// Returns whether another host had it before, which may have compiled the component.
+    pub(super) fn came_after_another(&self) -> bool {
+        self.waited
+    }
+}
+
+/// Takes the lock; none while another host has it.
+fn take_lock(path: &Path) -> io::Result<Option<File>> {
+    let mut options = fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // Who had it before may have removed it since it was opened here.
+    let own = file.metadata()?;
+    let is_there = fs::symlink_metadata(path)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
+    Ok(is_there.then_some(file))
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!("cannot remove the lock `{}`: {error}", self.path.display());
+        }
+    }
+}
+
+/// Reads a file from its beginning, wherever its descriptor stands.
+struct Contents<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl<'a> Contents<'a> {
+    fn of(file: &'a File) -> Self {
+        Self { file, at: 0 }
+    }
+}
+
+impl io::Read for Contents<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Writes a file and takes its checksum on the way.
+struct Hashing<'a> {
+    file: &'a mut File,
+    hasher: blake3::Hasher,
+}
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
@@ -151,20 +264,35 @@ fn load_entry(
     engine: &Engine,
     checksum: &str,
 ) -> Result<Component, String> {
+    let file = places::open_trusted(path, owner);
+    let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     // By pieces: a short process would spend more on pages for the whole file than
     // on reading and hashing it, and one with Python in it a hundred megabytes.
     let mut hasher = blake3::Hasher::new();
-    places::open_trusted(path, owner)
-        .and_then(|file| hasher.update_reader(file).map(drop))
+    hasher
+        .update_reader(Contents::of(&file))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());
     }
-    // SAFETY: this is the unsafe deserializer of wasmtime, which trusts its input.
-    // The file carries the checksum that this host gave it when it compiled it,
+    // SAFETY: The file carries the checksum that this host gave it when it compiled it,
     // and lies, as it was just opened, in a directory where only its user, root or
-    // the program's owner could have put it. It is mapped rather than copied: only the pages that run
-    // are ever brought in.
+    // the program's owner could have put it.
+    unsafe { load_open(engine, &file) }
+}
+
+/// Loads compiled code from a file that is open. It is mapped rather than copied: only the
+/// pages that run are ever brought in.
+///
+/// # Safety
+///
+/// The file holds what an engine with this one's fingerprint compiled, and nobody who is
+/// not trusted can write to it: code is loaded as it is.
+pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component, String> {
+    // wasmtime maps components by a path only. This one leads to the very file that is
+    // open, whatever has become of its name.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // SAFETY: what this function asks of its caller is what wasmtime asks.
     unsafe { Component::deserialize_file(engine, path) }
         .map_err(|error| format!("does not load: {error:#}"))
 }

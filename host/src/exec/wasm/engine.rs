@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Capability;
+use super::{Capability, bounds};
 use wasmtime::component::Component;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -16,27 +16,26 @@ use wasmtime::{
 /// How often a running guest gives way so that its deadline can be looked at.
 pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
 
-/// Elements of one table. Interpreters compiled to WebAssembly (CPython,
-/// SpiderMonkey) bring function tables of 6,000 to 8,000.
-pub(super) const MAX_TABLE_ELEMENTS: usize = 65_536;
-
-/// Core instances of one component: interpreters come as a dozen linked modules.
-const CORE_INSTANCES_PER_COMPONENT: u32 = 64;
-
 /// The stack of a guest, in bytes; deeper recursion traps.
 const WASM_STACK: usize = 1 << 20;
 
 /// What of a slot's memory stays mapped between calls, in bytes.
 const KEEP_RESIDENT: usize = 1 << 20;
 
-/// The largest linear memory, in bytes: all that 32-bit addresses reach. What a
-/// call may really use is in its limits.
-const MAX_MEMORY: usize = 1 << 32;
+/// The same of a slot's table: that of an interpreter.
+const KEEP_RESIDENT_TABLE: usize = 8_192 * bounds::TABLE_ELEMENT;
+
+/// Changes when a component is to be compiled anew for a reason that wasmtime does not
+/// know: what was compiled before was not held to the bounds of [`bounds`].
+const GENERATION: u32 = 1;
 
 /// From this many guests at once there is a pool. A pool makes each call cheaper by
 /// 0.07 ms and costs 0.2 ms to build, which a command that makes one call never earns
 /// back. Code that is compiled for one runs in the other.
 const POOLED_FROM: u32 = 32;
+
+/// The smallest component: its header (the component model's binary format).
+pub(super) const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
 /// An engine with its ticker.
 pub(super) struct GuestEngine {
@@ -72,6 +71,7 @@ impl GuestEngine {
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);
+        GENERATION.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -83,8 +83,6 @@ impl GuestEngine {
 
 /// What of the above this machine gives.
 pub(super) fn capability() -> Capability {
-    /// The smallest component: its header (the component model's binary format).
-    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
     let text = |error: wasmtime::Error| format!("{error:#}");
     let compiles = |engine: Engine| Component::from_binary(&engine, EMPTY).map(drop);
     Capability {
@@ -109,29 +107,39 @@ fn base() -> Config {
 }
 
 fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
-    let mut pool = PoolingAllocationConfig::new();
+    let mut pool = bounds::pool();
     pool.total_component_instances(guests)
         .total_stacks(guests)
         .total_core_instances(8 * guests)
         .total_memories(2 * guests)
         .total_tables(8 * guests)
-        .max_core_instances_per_component(CORE_INSTANCES_PER_COMPONENT)
-        .max_memories_per_component(8)
-        .max_tables_per_component(CORE_INSTANCES_PER_COMPONENT)
-        .max_memories_per_module(8)
-        .max_tables_per_module(8)
-        .table_elements(MAX_TABLE_ELEMENTS)
-        .max_memory_size(MAX_MEMORY);
+        .total_gc_heaps(guests);
     // Keeping pages resident pays only where the kernel can say which of them
     // were written; without that it is slower than letting them go.
     if matches!(pagemap_scan, Enabled::Yes) {
         pool.linear_memory_keep_resident(KEEP_RESIDENT)
-            .table_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(KEEP_RESIDENT_TABLE)
             .pagemap_scan(Enabled::Yes);
     }
+    with_pool(pool)
+}
+
+fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
     let mut config = base();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config)
+}
+
+/// Compiles a component to code that every engine of this module with the same
+/// fingerprint can load.
+///
+/// # Errors
+///
+/// It does not compile, or is out of [`bounds`].
+pub(super) fn compile(component: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    // The bounds are those of a pool, which nothing is ever taken from.
+    let engine = with_pool(bounds::pool())?;
+    Component::from_binary(&engine, component)?.serialize()
 }
 
 /// A thread that advances the epoch while at least one guest runs, and sleeps

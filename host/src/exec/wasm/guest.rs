@@ -23,6 +23,9 @@ use crate::limits::{Limit, Limits};
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";
 
+/// Tables of one guest, in bytes, that the allocator may keep for the next.
+const TABLES_KEPT: u64 = 1 << 20;
+
 /// Everything that most guests may import.
 pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(&engine.engine);
@@ -91,6 +94,11 @@ impl Guest {
                 (exit, limit, false)
             }
         };
+        let tables = store.data().memory.tables();
+        drop(store);
+        if tables > TABLES_KEPT {
+            give_back();
+        }
         Finished { exit, limit, cancelled, usage }
     }
 
@@ -183,6 +191,17 @@ pub(super) fn ended_by_host() -> Exit {
 
 fn trap_text(trap: Trap) -> String {
     trap.to_string().trim_start_matches("wasm trap: ").to_owned()
+}
+
+/// Gives what the allocator keeps back to the operating system. Tables are allocated like
+/// everything else where there is no pool, and glibc returns by itself only what lies at
+/// the end of each thread's part.
+fn give_back() {
+    // SAFETY: malloc_trim has no preconditions, and may be called from any thread.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 enum Ended {

@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::engine::MAX_TABLE_ELEMENTS;
+use super::bounds;
 use super::net::{Reach, http::Hooks};
 use crate::exec::documents::Desk;
 
@@ -113,13 +113,15 @@ impl MemoryBudget {
 pub(super) struct MemoryLimit {
     limit: u64,
     used: u64,
+    /// What of it is tables.
+    tables: u64,
     refused: bool,
     budget: MemoryBudget,
 }
 
 impl MemoryLimit {
     pub(super) fn new(limit: u64, budget: MemoryBudget) -> Self {
-        Self { limit, used: 0, refused: false, budget }
+        Self { limit, used: 0, tables: 0, refused: false, budget }
     }
 
     /// Whether growth was refused: what then looks like an `unreachable` or a
@@ -128,9 +130,14 @@ impl MemoryLimit {
         self.refused
     }
 
-    /// Linear memory of the guest in bytes. It only ever grows.
+    /// Linear memories and tables of the guest, in bytes. They only ever grow.
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// The tables among them, in bytes.
+    pub(super) fn tables(&self) -> u64 {
+        self.tables
     }
 }
 
@@ -141,6 +148,22 @@ impl Drop for MemoryLimit {
     }
 }
 
+impl MemoryLimit {
+    /// Takes room for `more` bytes, if there is so much.
+    fn take(&mut self, more: u64) -> bool {
+        let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
+        if fits {
+            self.used += more;
+        } else {
+            self.refused = true;
+        }
+        fits
+    }
+}
+
+/// wasmtime asks before a memory or a table is made, with nothing as its current size, and
+/// before it grows. It does not ask for instances: what those take is bounded when the
+/// component is compiled.
 impl ResourceLimiter for MemoryLimit {
     fn memory_growing(
         &mut self,
@@ -153,24 +176,39 @@ impl ResourceLimiter for MemoryLimit {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let more = desired.saturating_sub(current) as u64;
-        let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
-        if fits {
-            self.used += more;
-        } else {
-            self.refused = true;
-        }
-        Ok(fits)
+        Ok(self.take(desired.saturating_sub(current) as u64))
     }
 
     fn table_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let fits = desired <= MAX_TABLE_ELEMENTS;
-        self.refused |= !fits;
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        if desired > bounds::TABLE_ELEMENTS {
+            self.refused = true;
+            return Ok(false);
+        }
+        let more = desired.saturating_sub(current).saturating_mul(bounds::TABLE_ELEMENT) as u64;
+        let fits = self.take(more);
+        if fits {
+            self.tables += more;
+        }
         Ok(fits)
+    }
+
+    fn instances(&self) -> usize {
+        bounds::CORE_INSTANCES as usize
+    }
+
+    fn tables(&self) -> usize {
+        bounds::TABLES as usize
+    }
+
+    fn memories(&self) -> usize {
+        bounds::MEMORIES as usize
     }
 }

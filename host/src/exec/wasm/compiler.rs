@@ -1,0 +1,333 @@
+//! Compilation in a process of its own.
+//!
+//! A component decides how long its compilation takes and how much memory: a few bytes of
+//! it can stand for a great many instances. So the host starts its own executable once
+//! more, which compiles one component under limits that the kernel keeps, and hands the
+//! code over in a file that has no name. Owns the limits, the process and the verdict;
+//! what is kept of the code is [`super::cache`]'s.
+
+mod process;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use tokio_util::sync::CancellationToken;
+
+use super::ComponentError;
+use crate::digest::Digest;
+
+pub use process::main;
+
+/// The first argument of a process that compiles.
+pub const ARGUMENT: &str = "__compile";
+
+/// How often a compilation is looked at: whether it is cancelled, or has had its time.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The longest reason that is taken from the compiling process, in bytes.
+const MAX_REASON: u64 = 4 << 10;
+
+/// How much longer than its processor time a compilation may take: its process is niced,
+/// and the machine may have other work.
+const PATIENCE: u32 = 8;
+
+/// What one compilation may use up. Honest components need in proportion to their size:
+/// docs/performance.md has the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    /// Processor time of all threads, in seconds.
+    processor: u64,
+    /// Memory that is the process's own, in bytes.
+    memory: u64,
+    /// The compiled code, in bytes.
+    code: u64,
+}
+
+impl Limits {
+    /// The limits for a component of `size` bytes.
+    fn of(size: u64) -> Self {
+        let mebibytes = size.div_ceil(1 << 20);
+        Self {
+            processor: 30 + 4 * mebibytes,
+            memory: (512 + 48 * mebibytes) << 20,
+            code: (64 + 16 * mebibytes) << 20,
+        }
+    }
+
+    fn wall_clock(self) -> Duration {
+        Duration::from_secs(self.processor) * PATIENCE
+    }
+}
+
+/// The limit that ended a compilation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Processor time, in seconds.
+    Processor(u64),
+    /// Time on the wall, in seconds.
+    WallClock(u64),
+    /// Memory, in bytes.
+    Memory(u64),
+    /// Compiled code, in bytes.
+    Code(u64),
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processor(seconds) => write!(f, "{seconds} s of processor time"),
+            Self::WallClock(seconds) => write!(f, "{seconds} s"),
+            Self::Memory(bytes) => write!(f, "{} MiB of memory", bytes >> 20),
+            Self::Code(bytes) => write!(f, "{} MiB of compiled code", bytes >> 20),
+        }
+    }
+}
+
+/// The executable that compiles: the host's own, whose `main` hands over to [`main`]
+/// when it is asked to.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    path: Arc<Path>,
+}
+
+impl Compiler {
+    /// The executable of this process, also when its file was replaced meanwhile.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        static OWN: LazyLock<Compiler> =
+            LazyLock::new(|| Compiler::at(Path::new("/proc/self/exe")));
+        OWN.clone()
+    }
+
+    /// Another build of the host, by its absolute path; for programs that only embed the
+    /// library. It must be the same build: what another engine compiled does not load.
+    #[must_use]
+    pub fn at(path: impl Into<Arc<Path>>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Compiles the component in `source`, whose contents have this digest, and returns
+    /// its code. Blocks; the calling thread must not end before this does.
+    ///
+    /// # Errors
+    ///
+    /// See [`ComponentError`].
+    pub(super) fn compile(
+        &self,
+        source: File,
+        digest: &Digest,
+        cancel: &CancellationToken,
+    ) -> Result<File, ComponentError> {
+        let failed = |error: io::Error| ComponentError::Unread(error.to_string());
+        let limits = Limits::of(source.metadata().map_err(failed)?.len());
+        let code = nameless_file().map_err(failed)?;
+        let mut process = Compiling::start(&self.path, source, &code, digest, limits)
+            .map_err(|error| ComponentError::Unread(format!("no compiler starts: {error}")))?;
+        let reason = process.watch(limits.wall_clock(), cancel).map_err(failed)?;
+        match reason {
+            Over::Cancelled => Err(ComponentError::Unread("nobody waits for it any more".into())),
+            Over::Late => {
+                Err(ComponentError::TooCostly(Excess::WallClock(limits.wall_clock().as_secs())))
+            }
+            Over::Ended(status, reason) => verdict(status, reason, limits).map(|()| code),
+        }
+    }
+}
+
+/// A file that is gone with its last descriptor. Where the kernel makes none in memory, or
+/// a sandbox refuses that, one in the directory for temporary files.
+fn nameless_file() -> io::Result<File> {
+    match memfd_create("ikigai-compiled", MemfdFlags::CLOEXEC) {
+        Ok(memory) => Ok(File::from(memory)),
+        Err(_) => tempfile::tempfile(),
+    }
+}
+
+/// A process that compiles. Killed and reaped with the value.
+struct Compiling {
+    child: Child,
+    /// None once it was waited for.
+    running: bool,
+}
+
+/// How many threads compile, of as many as the machine has cores: each takes some of the
+/// memory, which is bounded.
+fn threads() -> usize {
+    const MOST: usize = 8;
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+}
+
+/// How a compilation came to its end.
+enum Over {
+    /// With this status, and what the process said.
+    Ended(ExitStatus, String),
+    Cancelled,
+    Late,
+}
+
+impl Compiling {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is no tool: it is the host's own program, which reads the component and \
+                  runs nothing of it"
+    )]
+    fn start(
+        program: &Path,
+        source: File,
+        code: &File,
+        digest: &Digest,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let child = Command::new(program)
+            .arg0("ikigai")
+            .arg(ARGUMENT)
+            .arg(digest.to_string())
+            .args([limits.processor, limits.memory, limits.code].map(|limit| limit.to_string()))
+            .arg(std::process::id().to_string())
+            .env_clear()
+            .env("RAYON_NUM_THREADS", threads().to_string())
+            .stdin(Stdio::from(source))
+            .stdout(Stdio::from(code.try_clone()?))
+            .stderr(Stdio::piped())
+            .spawn()?;
+        Ok(Self { child, running: true })
+    }
+
+    /// Waits for its end, or brings it about.
+    fn watch(&mut self, wall_clock: Duration, cancel: &CancellationToken) -> io::Result<Over> {
+        let deadline = Instant::now() + wall_clock;
+        let stderr = self.child.stderr.take().map(OwnedFd::from).map(File::from);
+        let mut stderr = stderr.ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut said = Vec::new();
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(Over::Cancelled);
+            }
+            if Instant::now() >= deadline {
+                return Ok(Over::Late);
+            }
+            if !is_readable(&stderr)? {
+                continue;
+            }
+            let mut part = [0; 1024];
+            match stderr.read(&mut part) {
+                Ok(0) => break,
+                Ok(read) if (said.len() as u64) < MAX_REASON => {
+                    said.extend_from_slice(&part[..read]);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // Its end of the pipe is closed by its end alone.
+        let status = self.child.wait()?;
+        self.running = false;
+        Ok(Over::Ended(status, String::from_utf8_lossy(&said).trim_end().to_owned()))
+    }
+}
+
+impl Drop for Compiling {
+    fn drop(&mut self) {
+        if !self.running {
+            return;
+        }
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
+            tracing::warn!("a compilation could not be ended: {error}");
+        }
+    }
+}
+
+/// Waits for something to read, for one look at most.
+fn is_readable(file: &File) -> io::Result<bool> {
+    let timeout = Timespec::try_from(LOOK).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What the end of the process says of the component.
+fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), ComponentError> {
+    let memory = || ComponentError::TooCostly(Excess::Memory(limits.memory));
+    match (status.code(), status.signal()) {
+        (Some(process::DONE), _) => Ok(()),
+        (Some(process::INVALID), _) => Err(ComponentError::Invalid(reason)),
+        (Some(process::FAILED), _) => Err(ComponentError::Unread(reason)),
+        (Some(process::NO_MEMORY), _) => Err(memory()),
+        (Some(process::TOO_MUCH_CODE), _) => {
+            Err(ComponentError::TooCostly(Excess::Code(limits.code)))
+        }
+        (_, Some(libc::SIGXCPU)) => {
+            Err(ComponentError::TooCostly(Excess::Processor(limits.processor)))
+        }
+        // The standard library ends a process so whose allocation fails.
+        (_, Some(libc::SIGABRT)) if reason.contains("memory allocation of ") => Err(memory()),
+        // The machine has no more threads for its user, which says nothing of the component.
+        _ if reason.contains("ThreadPoolBuildError") => {
+            Err(ComponentError::Unread("its compiler could not start its threads".to_owned()))
+        }
+        // By another, or by the kernel where the machine has no memory left: that may go
+        // well another time.
+        (_, Some(libc::SIGKILL | libc::SIGTERM)) => {
+            Err(ComponentError::Unread("its compilation was killed".to_owned()))
+        }
+        _ => {
+            let last = reason.lines().last().unwrap_or_default();
+            Err(ComponentError::Invalid(format!("the compiler itself failed ({status}): {last}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the host makes of a process that ended with this wait status.
+    fn judged(raw: i32, reason: &str) -> Result<(), ComponentError> {
+        verdict(ExitStatus::from_raw(raw), reason.to_owned(), Limits::of(1))
+    }
+
+    #[test]
+    fn the_end_of_a_compilation_says_what_became_of_it() {
+        let code = |code: i32| code << 8;
+        let too_costly = |raw, reason: &str| match judged(raw, reason) {
+            Err(ComponentError::TooCostly(excess)) => Some(excess),
+            _ => None,
+        };
+        assert!(judged(code(process::DONE), "").is_ok());
+        let limits = Limits::of(1);
+        assert_eq!(too_costly(libc::SIGXCPU, ""), Some(Excess::Processor(limits.processor)));
+        let memory = Some(Excess::Memory(limits.memory));
+        assert_eq!(too_costly(code(process::NO_MEMORY), ""), memory);
+        assert_eq!(too_costly(libc::SIGABRT, "memory allocation of 8 bytes failed"), memory);
+        let large = Some(Excess::Code(limits.code));
+        assert_eq!(too_costly(code(process::TOO_MUCH_CODE), ""), large);
+
+        // The component's own fault stays one; what the machine did does not.
+        let lasts = |raw, reason: &str| judged(raw, reason).expect_err("ended").is_lasting();
+        assert!(lasts(code(process::INVALID), "no"));
+        assert!(lasts(code(101), "a bug") && lasts(libc::SIGSEGV, ""));
+        assert!(!lasts(code(process::FAILED), "no disk") && !lasts(libc::SIGKILL, ""));
+        assert!(!lasts(code(101), "ThreadPoolBuildError { .. }"));
+    }
+
+    #[test]
+    fn larger_components_may_take_more() {
+        let (small, large) = (Limits::of(100_000), Limits::of(20 << 20));
+        assert!(small.processor < large.processor && small.memory < large.memory);
+        // What a component with an interpreter in it was measured to take, four times over.
+        assert!(large.processor >= 4 * 21 && large.memory >= 2 * (510 << 20));
+    }
+}

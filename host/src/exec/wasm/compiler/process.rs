@@ -1,0 +1,136 @@
+//! The process that compiles one component, under limits that it sets for itself before
+//! it reads a byte of it.
+//!
+//! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use rustix::process::{
+    Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
+};
+
+use super::super::engine;
+use crate::digest::Digest;
+
+/// The code is written.
+pub(super) const DONE: i32 = 0;
+
+/// The component does not compile.
+pub(super) const INVALID: i32 = 10;
+
+/// The component could not be read, or the code not be written.
+pub(super) const FAILED: i32 = 11;
+
+/// An allocation failed at the limit.
+pub(super) const NO_MEMORY: i32 = 12;
+
+/// The code is larger than it may be.
+pub(super) const TOO_MUCH_CODE: i32 = 13;
+
+/// How much rather everything else of the machine runs.
+const NICENESS: i32 = 10;
+
+/// Compiles, as the arguments say. For the start of `main`: nothing else of this process
+/// may have begun.
+#[must_use]
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(2);
+    let (code, reason) = match run(&mut arguments) {
+        Ok(()) => (DONE, String::new()),
+        Err(Fault { code, reason }) => (code, reason),
+    };
+    // Nobody is left to be told where this fails.
+    let _ = io::stderr().write_all(reason.as_bytes());
+    ExitCode::from(code as u8)
+}
+
+struct Fault {
+    code: i32,
+    reason: String,
+}
+
+impl Fault {
+    fn failed(reason: impl ToString) -> Self {
+        Self { code: FAILED, reason: reason.to_string() }
+    }
+}
+
+fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
+    let mut next = || {
+        let argument = arguments.next().and_then(|argument| argument.into_string().ok());
+        argument.ok_or_else(|| Fault::failed("arguments are missing: only the host starts this"))
+    };
+    let digest = next()?;
+    let mut number = || next()?.parse::<u64>().map_err(Fault::failed);
+    let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
+    end_with(host).map_err(Fault::failed)?;
+    // The signal that comes first says which limit it was; the second kills.
+    limit(Resource::Cpu, processor, processor + 1)
+        .and_then(|()| limit(Resource::Data, memory, memory))
+        .and_then(|()| limit(Resource::Fsize, code, code))
+        .and_then(|()| limit(Resource::Core, 0, 0))
+        .map_err(|error| Fault::failed(format!("its compilation cannot be limited: {error}")))?;
+    // A container may forbid it; the limits hold all the same.
+    let _ = nice(NICENESS);
+
+    // Starts the compiler's threads, as long as there is memory for them: that they cannot
+    // be had says nothing of the component.
+    engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
+    let component = read(&digest)?;
+    let compiled = engine::compile(&component).map_err(|error| {
+        let code = if is_no_memory(&error) { NO_MEMORY } else { INVALID };
+        Fault { code, reason: format!("{error:#}") }
+    });
+    drop(component);
+    write(&compiled?)
+}
+
+fn is_no_memory(error: &wasmtime::Error) -> bool {
+    let of_system = |error: &io::Error| error.kind() == io::ErrorKind::OutOfMemory;
+    error.is::<wasmtime::OutOfMemory>()
+        || error.downcast_ref::<io::Error>().is_some_and(of_system)
+        || error.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::NOMEM)
+}
+
+/// Ends with the host, however that ends.
+fn end_with(host: u64) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    // It may have ended before.
+    if u64::try_from(parent).ok() != Some(host) {
+        return Err(io::Error::other("the host has ended"));
+    }
+    Ok(())
+}
+
+/// Lowers a limit; where it is lower already, it stays so.
+fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let own = getrlimit(resource);
+    let lower = |own: Option<u64>, to: u64| Some(own.map_or(to, |own| own.min(to)));
+    let (current, maximum) = (lower(own.current, soft), lower(own.maximum, hard));
+    setrlimit(resource, Rlimit { current, maximum })?;
+    Ok(())
+}
+
+fn read(digest: &str) -> Result<Vec<u8>, Fault> {
+    let mut component = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut component);
+    read.map_err(|error| Fault::failed(format!("it cannot be read: {error}")))?;
+    if Digest::of(&component).to_string() != digest {
+        return Err(Fault::failed("the file has changed; scan again"));
+    }
+    Ok(component)
+}
+
+/// Without the buffer of `io::stdout`, which looks for the ends of lines.
+fn write(code: &[u8]) -> Result<(), Fault> {
+    let own = io::stdout().as_fd().try_clone_to_owned().map_err(Fault::failed)?;
+    File::from(own).write_all(code).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Fault { code: TOO_MUCH_CODE, reason: String::new() },
+        _ => Fault::failed(format!("its code cannot be written: {error}")),
+    })
+}
