@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ikigai::exec::native::Without;
 use ikigai::exec::output::Sink;
 use ikigai::exec::{Exit, Stdin};
 use ikigai::limits::{Limit, Limits};
@@ -347,21 +348,30 @@ fn shutting_the_runtime_down_ends_everything() {
 #[test]
 fn a_host_that_is_killed_takes_everything_with_it() {
     each_mode(|rig| {
-        let alive = rig.fifo();
-        let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
-        let mut host = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "a_host_for_another_test", "--ignored"])
-            .env("NATIVE_LANE_TOOL", &tool)
-            .env("NATIVE_LANE_SUPERVISOR", rig.supervisor_path())
-            .env("NATIVE_LANE_SANDBOX", rig.sandbox.as_str())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("starts");
-        alive.first_byte().wait();
-        host.kill().expect("killed");
-        host.wait().expect("reaped");
-        alive.wait_for_nobody();
+        kill_host(rig, || {});
+        // A supervisor that was stopped sees its end all the same.
+        let rig = rig.lacking(Without::default());
+        kill_host(&rig, || rig.stop_supervisor());
     });
+}
+
+/// Kills the host of a call when its tool runs, after doing `first` what is to be done.
+fn kill_host(rig: &Rig, first: impl Fn()) {
+    let alive = rig.fifo();
+    let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
+    let mut host = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "a_host_for_another_test", "--ignored"])
+        .env("NATIVE_LANE_TOOL", &tool)
+        .env("NATIVE_LANE_SUPERVISOR", rig.supervisor_path())
+        .env("NATIVE_LANE_SANDBOX", rig.sandbox.as_str())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    alive.first_byte().wait();
+    first();
+    host.kill().expect("killed");
+    host.wait().expect("reaped");
+    alive.wait_for_nobody();
 }
 
 /// Not a test: the host that another test kills.

@@ -155,10 +155,7 @@ impl Level {
             memory: enforced(),
             kill_tree: enforced(),
             privileges: enforced(),
-            kept_by: KeptBy {
-                processes: vec![Keeper::Runtime],
-                memory: vec![Keeper::Runtime],
-            },
+            kept_by: KeptBy { processes: vec![Keeper::Runtime], memory: vec![Keeper::Runtime] },
         }
     }
 

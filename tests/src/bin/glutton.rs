@@ -238,7 +238,8 @@ fn blind(pid: &str) -> io::Result<()> {
     let pid: libc::pid_t = pid.parse().map_err(io::Error::other)?;
     let none = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
     // SAFETY: a system call on a number and a structure that is read.
-    let result = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const none, ptr::null_mut()) };
+    let result =
+        unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const none, ptr::null_mut()) };
     let failed = CString::new("prlimit: refused\n").map_err(io::Error::other)?;
     if result != 0 {
         // SAFETY: a system call on bytes that live.

@@ -415,7 +415,8 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     for (layers, expected) in cases {
         each_user(Sandbox::Prefer, |rig| {
             let rig = rig.lacking(Without { cgroups: true, ..layers });
-            let is_other_users = |name: &str| name == "privileges" && !layers.seccomp && !rig.is_root();
+            let is_other_users =
+                |name: &str| name == "privileges" && !layers.seccomp && !rig.is_root();
             let expected: Vec<_> =
                 expected.iter().copied().filter(|name| !is_other_users(name)).collect();
             let outcome = rig.run(&rig.script("echo ran"), |_| {});

@@ -145,7 +145,11 @@ fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
                 assert!(level.kept_by.processes.iter().any(|it| *it != Keeper::Watched), "{said}");
             }
             // Watched or kept, the call has ended, and says by what.
-            assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::Processes)), "{said}");
+            assert_eq!(
+                (&outcome.exit, outcome.limit),
+                (&Exit::Ended, Some(Limit::Processes)),
+                "{said}"
+            );
             assert!(had < 1000, "{said}");
         }
     });
@@ -186,7 +190,8 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
         let tool = rig.script("exec ./glutton blind $PPID 400");
         glutton(rig);
         for pid in ["1", "$PPID"] {
-            let tool = if pid == "1" { rig.script("exec ./glutton blind 1 400") } else { tool.clone() };
+            let tool =
+                if pid == "1" { rig.script("exec ./glutton blind 1 400") } else { tool.clone() };
             let outcome = rig.run(&tool, |call| {
                 call.limits.processes = 60;
                 call.limits.native_memory = 512 << 20;
@@ -310,7 +315,8 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
             let after = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
             assert_eq!(before, after, "{layers:?}");
             // Nor is one of them granted by another name than the usual.
-            let outcome = rig.run(&rig.script("exit 0"), |call| call.workspace = odd.join("proc").into());
+            let outcome =
+                rig.run(&rig.script("exit 0"), |call| call.workspace = odd.join("proc").into());
             assert!(matches!(outcome.exit, Exit::Code(0)), "an empty directory: {outcome:?}");
         });
     }
@@ -377,7 +383,7 @@ fn no_process_of_the_user_is_ended_by_its_limits_without_namespaces() {
 
 #[test]
 fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
-    each_user(Sandbox::Prefer, |rig| {
+    rig::each_mode(|rig| {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; echo x >&9; sleep 1000");
         let outcome = rig.run_until(&tool, alive.first_byte(), |call| {
@@ -391,12 +397,20 @@ fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
         assert_eq!(rig.run(&rig.script("exit 0"), |_| {}).exit, Exit::Code(0));
         if rig::started_as_root() {
             let groups = own_group("pids");
-            let left = || fs::read_dir(&groups).into_iter().flatten().flatten().filter(|entry| {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                name.strip_prefix("ikigai-").and_then(|rest| rest.split('-').next()?.parse().ok())
-                    .and_then(Pid::from_raw)
-                    .is_some_and(|pid| kill_process(pid, Signal::CONT).is_err())
-            }).count();
+            let left = || {
+                fs::read_dir(&groups)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .filter(|entry| {
+                        let name = entry.file_name().to_string_lossy().into_owned();
+                        name.strip_prefix("ikigai-")
+                            .and_then(|rest| rest.split('-').next()?.parse().ok())
+                            .and_then(Pid::from_raw)
+                            .is_some_and(|pid| kill_process(pid, Signal::CONT).is_err())
+                    })
+                    .count()
+            };
             rig::eventually("no group is left", || left() == 0);
         }
     });

@@ -200,7 +200,9 @@ impl Process {
         if !ENDED.contains(&self.state) {
             return self.resident;
         }
-        self.living_thread().and_then(|thread| self.pages(thread)).map_or(0, |(resident, _)| resident)
+        self.living_thread()
+            .and_then(|thread| self.pages(thread))
+            .map_or(0, |(resident, _)| resident)
     }
 
     /// Its share of memory, in bytes: pages shared by N processes count 1/N.

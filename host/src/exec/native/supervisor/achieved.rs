@@ -67,8 +67,12 @@ impl Limits {
             return Ok(());
         }
         Err(match &self.watched {
-            Ok(()) => format!("no cgroup ({none}): their number is watched, and can be passed for a moment"),
-            Err(why) => format!("no cgroup ({none}) and no `/proc` ({why}): nothing bounds their number"),
+            Ok(()) => format!(
+                "no cgroup ({none}): their number is watched, and can be passed for a moment"
+            ),
+            Err(why) => {
+                format!("no cgroup ({none}) and no `/proc` ({why}): nothing bounds their number")
+            }
         })
     }
 
@@ -173,8 +177,10 @@ impl Achieved {
             (Ok(()), Ok(())) => match &self.mapped {
                 Ok(()) => Hold::Enforced,
                 Err(why) => Hold::Partial(
-                    format!("the tool is root for the kernel too, without its capabilities ({why})")
-                        .into(),
+                    format!(
+                        "the tool is root for the kernel too, without its capabilities ({why})"
+                    )
+                    .into(),
                 ),
             },
         }

@@ -248,9 +248,7 @@ impl Group {
         let lock = open_directory(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let way_in = match version {
-            Version::One => {
-                WayIn::Tasks(OpenOptions::new().write(true).open(path.join("tasks"))?)
-            }
+            Version::One => WayIn::Tasks(OpenOptions::new().write(true).open(path.join("tasks"))?),
             Version::Two => WayIn::Born(open_directory(path)?.into()),
         };
         Ok(Self { path: path.to_owned(), _lock: lock, way_in, required: false })

@@ -78,7 +78,9 @@ const REFUSED: &[c_long] = &[
 /// Calls on the process that is their first argument, or on the caller for 0: whoever may
 /// set the limits or the processors of another may end it, or keep it from looking.
 const ON_OTHERS: &[c_long] = &[
-    libc::SYS_sched_setaffinity, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
     libc::SYS_sched_setattr,
 ];
 
@@ -236,7 +238,8 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         // that no process has.
         let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
         let larger = BUFFERS.iter().map(|option| {
-            let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
+            let is =
+                |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
             SeccompRule::new(vec![is(1, level)?, is(2, u64::from(option.cast_unsigned()))?])
         });
         rules.insert(libc::SYS_setsockopt, larger.collect::<Result<_, _>>()?);

@@ -34,6 +34,8 @@ const SUBORDINATE: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 pub(super) struct Identity {
     inside: Ids,
     outside: Ids,
+    /// Whether that is the machine's root, from which the kernel keeps nothing.
+    root: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Identity {
     /// That of the calling process, on both sides.
     pub(super) fn own() -> Self {
         let own = Ids { user: geteuid().as_raw(), group: getegid().as_raw() };
-        Self { inside: own, outside: own }
+        Self { inside: own, outside: own, root: own.user == 0 && root_is_root() }
     }
 
     /// Root inside, and outside the first of the numbers that root may give away, or a
@@ -56,12 +58,18 @@ impl Identity {
             let text = fs::read_to_string(path).unwrap_or_default();
             first_of_root(&text).unwrap_or(NOBODY)
         });
-        Self { inside: Ids { user: 0, group: 0 }, outside: Ids { user, group } }
+        let (inside, outside) = (Ids { user: 0, group: 0 }, Ids { user, group });
+        Self { inside, outside, root: false }
+    }
+
+    /// Whether it is another one than that of the calling process.
+    pub(super) fn is_assumed(self) -> bool {
+        self.inside != self.outside
     }
 
     /// Whether the tool is root for the kernel too.
     pub(super) fn is_root(self) -> bool {
-        self.outside.user == 0
+        self.root
     }
 
     /// Makes the outer identity the effective one of this process, which is root's, until
@@ -83,7 +91,7 @@ impl Identity {
     /// Makes the user and the group known in this process's new user namespace, and nobody
     /// else, and becomes them altogether.
     pub(super) fn map(self) -> io::Result<()> {
-        let Self { inside, outside } = self;
+        let Self { inside, outside, root: _ } = self;
         // Otherwise a group could be given up whose lack of rights a file counts on.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {} 1", inside.user, outside.user))?;
@@ -115,6 +123,18 @@ impl Identity {
         fs::write(format!("/proc/{pid}/gid_map"), swapped(self.outside.group))?;
         Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
     }
+}
+
+/// Whether the root of this process's user namespace is that of the namespace around it.
+/// In a container of a user without rights it is not, and is a user like any other.
+fn root_is_root() -> bool {
+    // INSIDE OUTSIDE COUNT, user_namespaces(7). What cannot be told is taken for the worse.
+    let maps = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let root = maps.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        (fields.next()? == "0").then(|| fields.next().map(str::to_owned))?
+    });
+    root.is_none_or(|outside| outside == "0")
 }
 
 /// Maps 0 to `number`, every other number to itself, and `number` to none: nothing that

@@ -457,9 +457,7 @@ mod tests {
         };
         let dir = File::open(&group).expect("opened");
         // SAFETY: the child makes system calls alone.
-        let child = unsafe {
-            born_in(std::os::fd::AsFd::as_fd(&dir), is_inside, ptr::null_mut())
-        };
+        let child = unsafe { born_in(std::os::fd::AsFd::as_fd(&dir), is_inside, ptr::null_mut()) };
         let mut status = 0;
         let pid = child.expect("born").as_raw_nonzero().get();
         // SAFETY: the place lives.

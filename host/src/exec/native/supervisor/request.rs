@@ -4,7 +4,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType,
@@ -42,8 +42,26 @@ pub(super) fn receive() -> io::Result<Request> {
     fill(control.as_fd(), &mut strings)?;
     let plan = Plan::decode(&header, &strings).map_err(refused)?;
     let (streams, host_socket) = sorted(descriptors, plan.kind.host_socket)?;
+    continue_at_its_end(control.as_fd())?;
     Ok(Request { control, plan, streams, host_socket })
 }
+
+/// Has the kernel continue this process, and the init that it may start, when the host ends
+/// or asks for the end: whoever may stop them would otherwise keep the call for good.
+fn continue_at_its_end(control: BorrowedFd<'_>) -> io::Result<()> {
+    let control = control.as_raw_fd();
+    // SAFETY: system calls on numbers, of which the first is an open descriptor. The number
+    // of this process, which leads a group, stands for the group where it is negative.
+    let set = unsafe {
+        libc::fcntl(control, libc::F_SETOWN, -libc::getpid()) == 0
+            && libc::fcntl(control, F_SETSIG, libc::SIGCONT) == 0
+            && libc::fcntl(control, libc::F_SETFL, libc::O_ASYNC) == 0
+    };
+    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Which signal tells of input, asm-generic/fcntl.h.
+const F_SETSIG: libc::c_int = 10;
 
 /// The first bytes, and the descriptors that travel with them.
 fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rustix::fs::fstat;
-use rustix::process::{geteuid, getpid, set_child_subreaper};
+use rustix::process::{getpid, set_child_subreaper};
 
 use super::achieved::{Achieved, Limits};
+use super::filter::{self, Reach};
 use super::identity::Identity;
 use super::launch::Restrictions;
 use super::namespace::{self, Made};
 use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
-use super::filter::{self, Reach};
 use super::{domain, privileges, root};
 use crate::exec::level::{Hold, Level};
 use crate::exec::native::plan::{Confinement, End, Kind, Plan};
@@ -51,7 +51,7 @@ impl Rung {
 
     fn name(self) -> &'static str {
         match self {
-            Self::User(it) if geteuid().is_root() && !it.is_root() => "with root mapped away",
+            Self::User(it) if it.is_assumed() => "with root mapped away",
             Self::User(_) => "with a user namespace",
             Self::Root => "by root's right",
         }
@@ -101,7 +101,7 @@ fn climb(
 ) -> io::Result<Made<io::Result<ExitCode>>> {
     let flags = rung.flags(&watch.request.plan);
     let stranger = match rung {
-        Rung::User(identity) if !identity.is_root() && geteuid().is_root() => Some(identity),
+        Rung::User(identity) if identity.is_assumed() => Some(identity),
         _ => None,
     };
     // What root alone can open is opened before the tool's user is another.
@@ -159,7 +159,7 @@ fn inside(
             identity.map()?;
             identity.is_root()
         }
-        Rung::Root => true,
+        Rung::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
@@ -210,7 +210,7 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    let root = geteuid().is_root();
+    let root = Identity::own().is_root();
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
         proc: Ok(()),

@@ -290,9 +290,7 @@ impl Looks {
         let tree = descent::own_pid().and_then(descent::of).map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
         let near = tasks > bounds.processes - bounds.processes / 4;
-        if processes
-            && (tasks > bounds.processes || self.counted && near && launch::is_refused())
-        {
+        if processes && (tasks > bounds.processes || self.counted && near && launch::is_refused()) {
             return Ok(Some(Cause::Processes));
         }
         let memory = memory.then(|| descent::memory_beyond(&tree, bounds.memory)).flatten();
