@@ -265,13 +265,21 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
 }
 
 fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
-    places::check_trusted(metadata, |uid| uid == 0 || places::is_own(uid)).map_err(|error| {
+    let is_trusted = |uid| uid == 0 || places::is_own(uid);
+    places::check_trusted(metadata, is_trusted).map_err(|error| {
         let refused = FileError::whole(path, format!("is not used: {error}"));
         match metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() {
             true => refused.hint(format!("chmod go-w {}", path.display())),
             false => refused,
         }
     })
+    })?;
+    places::check_way(path, is_trusted).map_err(|way| {
+        let refused = FileError::whole(path, format!("is not used: {way}"));
+        match way.is_writable {
+            true => refused.hint(format!("chmod go-w {}", way.dir.display())),
+            false => refused.hint("keep it in a directory of your own"),
+        }
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Where the host keeps and finds its own things, each place declared once, and
 //! whether a directory can be trusted to be the user's alone.
 
+mod changeable;
+mod own_file;
+mod way;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -12,6 +16,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 
 use rustix::fs::{Mode, OFlags};
+
+pub use changeable::{is_changeable, other_names};
+pub use own_file::{lock, open_own};
+pub use way::{OpenWay, check_way};
 
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -185,11 +193,11 @@ pub fn make_shared(dir: &Path) -> io::Result<()> {
 }
 
 /// Whether `dir` is a directory, not a link to one, that belongs to an `owner`
-/// who is trusted and that nobody else may write to.
+/// who is trusted and that nobody else may write to or swap.
 pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|metadata| {
         metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0
-    })
+    }) && check_way(dir, owner).is_ok()
 }
 
 /// Opens a regular file to be read, not a link to one, and says what it is. Never
@@ -210,14 +218,15 @@ pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
 }
 
 /// Opens a regular file as [`open_regular`] does, that belongs to an `owner` who is
-/// trusted and that nobody else may write to.
+/// trusted and that nobody else may write to or swap.
 ///
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
 pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
     let (file, metadata) = open_regular(path)?;
-    check_trusted(&metadata, owner)?;
+    check_trusted(&metadata, &owner)?;
+    check_way(path, owner)?;
     Ok(file)
 }
 
@@ -238,7 +247,7 @@ pub fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Re
 }
 
 /// Opens a directory, not a link to one, that belongs to an `owner` who is trusted
-/// and that nobody else may write to.
+/// and that nobody else may write to or swap.
 ///
 /// # Errors
 ///
@@ -251,6 +260,7 @@ pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<
         let why = format!("somebody else may write to `{}`", path.display());
         return Err(io::Error::other(why));
     }
+    check_way(path, owner)?;
     Ok(dir)
 }
 

@@ -171,6 +171,40 @@ fn what_is_no_file_or_anybodys_is_refused() {
 }
 
 #[test]
+fn whoever_could_swap_a_directory_on_the_way_is_told() {
+    let host = host();
+    host.write(USER, "[tools.tool]\n", 0o600);
+    host.write("home/.config/ikigai/config.toml", "fuel = 9\n", 0o600);
+    let ceiling = host.write("deep/down/ceiling.toml", "", 0o600);
+    let list = || host.run(["--ceiling", ceiling.to_str().expect("UTF-8"), "tool", "list"]);
+    list().expect_code(0);
+    for dir in ["home", "home/.config", "deep"] {
+        let path = host.scratch().join(dir);
+        let permit = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        };
+        for mode in [0o777, 0o770] {
+            permit(mode);
+            let ran = list().expect_code(2);
+            let said = format!("{}` on the way to it (mode {mode:04o})", path.display());
+            assert!(ran.stderr().contains(&said), "{said}\n{ran}");
+            assert!(ran.stderr().contains(&format!("chmod go-w {}", path.display())), "{ran}");
+        }
+        permit(0o1777);
+        list().expect_code(0);
+        permit(0o755);
+        if rustix::process::geteuid().is_root() {
+            chown(&path, Some(NOBODY), None).expect("given away");
+            let ran = list().expect_code(2);
+            let said = format!("{}` on the way to it belongs to another user", path.display());
+            assert!(ran.stderr().contains(&said), "{said}\n{ran}");
+            chown(&path, Some(0), None).expect("taken back");
+        }
+        list().expect_code(0);
+    }
+}
+
+#[test]
 fn a_grant_lives_until_the_file_changes() {
     let host = host().env("GRANTED", "a value").env("OTHER", "x");
     // Without a grant, as its user.

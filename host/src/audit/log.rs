@@ -6,14 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 
 use crate::places;
@@ -81,7 +80,9 @@ impl Log {
                 Some(open) => open,
                 None => Open::in_dir(&self.dir)?,
             };
-            let locked = lock(&open.file, &mut state.stuck)?;
+            let patience = if state.stuck { Duration::ZERO } else { PATIENCE };
+            let locked = places::lock(&open.file, patience)?;
+            state.stuck = !locked;
             if !locked {
                 self.say_stuck();
             }
@@ -139,24 +140,8 @@ impl Log {
 
 impl Open {
     fn in_dir(path: &Path) -> io::Result<Self> {
-        places::make_private(path)?;
-        let dir = places::open_trusted_dir(path, places::is_own)?;
-        let flags = OFlags::RDWR
-            | OFlags::APPEND
-            | OFlags::CREATE
-            // Never waits for the other end of a FIFO, nor becomes a session's terminal.
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&dir, NAME, flags, Mode::RUSR | Mode::WUSR);
-        let file = match file {
-            Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(io::Error::other("it is a link")),
-            Err(error) => return Err(error.into()),
-        };
+        let (dir, file) = places::open_own(path, NAME)?;
         let metadata = file.metadata()?;
-        places::check_trusted(&metadata, places::is_own)?;
         Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
     }
 
@@ -166,28 +151,6 @@ impl Open {
         // Unsigned everywhere but on some 32-bit platforms.
         let size = u64::try_from(found.st_size).ok()?;
         ((found.st_dev, found.st_ino) == self.id).then_some(size)
-    }
-}
-
-/// Whether the lock was got. Waits for it for a while, once.
-fn lock(file: &File, stuck: &mut bool) -> io::Result<bool> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_micros(20);
-    loop {
-        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                *stuck = false;
-                return Ok(true);
-            }
-            Err(Errno::WOULDBLOCK) if *stuck => return Ok(false),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() > PATIENCE => *stuck = true,
-            Err(Errno::WOULDBLOCK) => {
-                thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(5));
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 
@@ -234,6 +197,9 @@ fn rotate(dir: &OwnedFd) -> io::Result<()> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Instant;
+
+    use rustix::fs::Mode;
 
     use super::*;
 

@@ -30,9 +30,6 @@ const MOST_OF_WORKSPACE: u64 = 64 << 10;
 /// so is read again.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// Sticky bit: in such a directory nobody removes or renames what is another's.
-const STICKY: u32 = 0o1000;
-
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -317,7 +314,10 @@ impl Watched {
                     .hint(format!("chmod go-w {}", quoted(&path.to_string_lossy()))));
             }
         }
-        Ok(())
+        places::check_way(&self.path, self.owner).map_err(|way| {
+            let hint = if way.is_writable { closing(&way.dir) } else { not_theirs.to_owned() };
+            refused(&way.reason).hint(hint)
+        })
     }
 }
 

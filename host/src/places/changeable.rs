@@ -1,0 +1,95 @@
+//! What the user of this process could change, and with it every tool that is granted to
+//! write there.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+
+use super::is_own;
+
+/// Where root's own programs are installed: to root nothing is read-only, and so the place
+/// has to say what nobody works in.
+const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+
+/// Whether the user of this process could put something else at `path`, whose directories
+/// are not links: by what lies there, or by a directory on the way. What cannot be looked
+/// at counts as changeable.
+#[must_use]
+pub fn is_changeable(path: &Path) -> bool {
+    let is_system = || SYSTEM.iter().any(|dir| path.starts_with(dir));
+    if rustix::process::geteuid().is_root() && is_system() {
+        return false;
+    }
+    path.ancestors().any(may_write)
+}
+
+fn may_write(path: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return true };
+    // Another link is put in its place by whoever may write to its directory.
+    if metadata.is_symlink() {
+        return false;
+    }
+    match rustix::fs::access(path, Access::WRITE_OK) {
+        Ok(()) => true,
+        Err(Errno::ROFS) => false,
+        // Its owner can give the right back.
+        Err(_) => is_own(metadata.uid()),
+    }
+}
+
+/// How many names (hard links) the file has elsewhere than in its own directory, by each
+/// of which it could be rewritten.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn other_names(path: &Path, file: &Metadata) -> io::Result<u64> {
+    if file.nlink() == 1 {
+        return Ok(0);
+    }
+    let Some(dir) = path.parent() else { return Ok(0) };
+    let mut here = 0;
+    for entry in fs::read_dir(dir)? {
+        let found = entry?.metadata()?;
+        here += u64::from((found.dev(), found.ino()) == (file.dev(), file.ino()));
+    }
+    Ok(file.nlink().saturating_sub(here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_users_own_is_changeable_and_the_systems_is_not() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let file = scratch.path().join("file");
+        fs::write(&file, "").expect("written");
+        assert!(is_changeable(&file));
+        // Its owner could make it writable again.
+        let mut mode = fs::metadata(&file).expect("there").permissions();
+        mode.set_readonly(true);
+        fs::set_permissions(&file, mode).expect("permitted");
+        assert!(is_changeable(&file));
+        assert!(is_changeable(&scratch.path().join("absent")));
+        assert!(!is_changeable(&Path::new("/bin/sh").canonicalize().expect("a shell")));
+    }
+
+    #[test]
+    fn names_in_the_same_directory_are_not_others() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [one, two, other] = ["one", "two", "elsewhere/three"].map(|it| scratch.path().join(it));
+        fs::create_dir(scratch.path().join("elsewhere")).expect("a directory");
+        fs::write(&one, "").expect("written");
+        let others = || other_names(&one, &fs::metadata(&one).expect("there")).expect("read");
+        assert_eq!(others(), 0);
+        fs::hard_link(&one, &two).expect("linked");
+        assert_eq!(others(), 0);
+        fs::hard_link(&one, &other).expect("linked");
+        assert_eq!(others(), 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! A file of the user's own that hosts append to, each under its lock.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{check_trusted, is_own, make_private, open_trusted_dir};
+
+/// Opens a file of the user's own that is appended to and read, in a directory of the
+/// user's own, and makes both, for the user alone, where they lack. Gives the directory
+/// as well. Never waits, as opening a FIFO would.
+///
+/// # Errors
+///
+/// Either is something else, a link, or another user's to write to.
+pub fn open_own(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
+    make_private(dir)?;
+    let dir = open_trusted_dir(dir, is_own)?;
+    let flags = OFlags::RDWR
+        | OFlags::APPEND
+        | OFlags::CREATE
+        // Never waits for the other end of a FIFO, nor becomes a session's terminal.
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::NOFOLLOW
+        | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(&dir, name, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(io::Error::other("it is a link")),
+        Err(error) => return Err(error.into()),
+    };
+    check_trusted(&file.metadata()?, is_own)?;
+    Ok((dir, file))
+}
+
+/// Locks a file for this host alone, unless another one holds the lock for longer than
+/// `patience`; says whether it did.
+///
+/// # Errors
+///
+/// It cannot be locked at all.
+pub fn lock(file: &File, patience: Duration) -> io::Result<bool> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_micros(20);
+    loop {
+        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= patience => return Ok(false),
+            Err(Errno::WOULDBLOCK) => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
