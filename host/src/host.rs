@@ -218,6 +218,9 @@ impl Host {
             Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
             Err(reason) => return (Outcome::not_started(reason), Limits::default()),
         };
+        if let Err(reason) = self.authority().hand_out(&decision.grant) {
+            return (Outcome::not_started(reason), decision.limits);
+        }
         let (backend, limits) = (subject.build.backend(), decision.limits);
         let secrets = Secrets::of(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);

@@ -2,14 +2,16 @@
 //!
 //! Owns the policy files (parsing, layers, the command that edits one), the
 //! built-in profiles, and the decision on one call that comes of them. Opens
-//! nothing but its own files: a grant is a list of names, and the lane that runs a
-//! tool turns it into handles.
+//! nothing but its own files, and the line in which a tool that would run unconfined names
+//! its interpreter: a grant is a list of names, and the lane that runs a tool turns it into
+//! handles.
 
 mod authority;
 mod decide;
 mod decision;
 mod dirs;
 mod edit;
+mod handed_out;
 mod live;
 mod net;
 mod parse;
@@ -30,7 +32,7 @@ pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub use rule::{LayerKind, LimitKey};
-pub use standard::{OWN_TOOL, PROVIDER_KEYS, STORE_VARIABLE, for_schema};
+pub use standard::{OWN_TOOL, PROVIDER_KEYS, STORE_VARIABLE};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

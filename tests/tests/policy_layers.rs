@@ -56,8 +56,13 @@ impl Rig {
             user_is_named: false,
             workspace: self.path("w"),
             home: Some(self.path("home")),
+            state: Some(self.path("own")),
         };
-        Authority::open(&files, self.flags.clone(), vec![self.path("own")])
+        Authority::open(
+            &files,
+            self.flags.clone(),
+            vec![self.path("own"), "/user".into(), "/system".into()],
+        )
     }
 
     #[track_caller]

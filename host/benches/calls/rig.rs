@@ -110,6 +110,7 @@ impl Rig {
             user_is_named: false,
             workspace: workspace.to_owned(),
             home: None,
+            state: places.state.clone(),
         };
         let flags = Flags { limits: vec![(LimitKey::Output, limits.output)], ..Flags::default() };
         let authority =

@@ -231,6 +231,7 @@ impl Options {
             profile: self.profile.map(|profile| match profile {
                 ProfileArg::Standard => Profile::Standard,
                 ProfileArg::Strict => Profile::Strict,
+            state: places.state.clone(),
             }),
             backend: self.backend.choice(),
             limits: self.limits(),

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use super::decide;
 use super::decision::{Decision, Denial, Request, Source};
 use super::edit::NewKey;
+use super::handed_out::HandedOut;
 use super::live::{FileInForce, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
 use super::standard::SHELL;
 use super::variables::Variables;
-use super::{BackendChoice, LayerKind, LimitKey, Origin, Profile};
+use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Origin, Profile};
 use crate::toml_file::FileError;
 
 /// What is asked for on the command line, for this run alone. Never passes a
@@ -58,6 +59,7 @@ pub struct Authority {
     workspace: PathBuf,
     own: Vec<PathBuf>,
     variables: Variables,
+    handed_out: HandedOut,
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -74,6 +76,7 @@ impl Authority {
             workspace: files.workspace.clone(),
             own,
             variables: Variables::default(),
+            handed_out: HandedOut::new(files.state.clone()),
             told: Mutex::default(),
         })
     }
@@ -93,6 +96,22 @@ impl Authority {
             self.tell_once(note);
         }
         Ok(decision)
+    }
+
+    /// What a native tool has for its `--schema` call, which is nothing.
+    #[must_use]
+    pub fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
+        decide::for_schema(&self.live.user(), &self.ground(), path, backend)
+    }
+
+    /// Records where a call may write that is about to have this grant: from then on nothing
+    /// there is part of a tool that runs unconfined, in any workspace.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be recorded because a disk is full; the call must not run.
+    pub fn hand_out(&self, grant: &Grant) -> Result<(), String> {
+        self.handed_out.remember(&grant.dirs)
     }
 
     /// Sets a variable for the tools of this run, from the next call on. It reaches those
@@ -215,8 +234,8 @@ impl Authority {
     }
 
     fn ground(&self) -> decide::Ground<'_> {
-        let Self { workspace, own, variables, .. } = self;
-        decide::Ground { workspace, own, variables }
+        let Self { workspace, own, variables, handed_out, .. } = self;
+        decide::Ground { workspace, own, variables, handed_out }
     }
 
     fn current(&self) -> Result<Layers, Denial> {

@@ -4,19 +4,25 @@
 //! ceiling and the workspace only take away: each is met with what there is, so
 //! that the result is never wider than either.
 
+mod reach;
 mod refusals;
+mod replaceable;
+mod search;
 mod standing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::refusals::{check_bounds, check_replaceable, check_strict, granting};
+use self::reach::Reach;
+use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
+use self::replaceable::Start;
 use self::standing::Standing;
 use super::decision::{Decision, Denial, Request, Source, Sources};
+use super::handed_out::HandedOut;
 use super::live::Layers;
 use super::rule::{At, Entry, Layer, LimitKey};
 use super::variables::Variables;
-use super::{Backend, BackendChoice, Flags, Profile, Sandbox};
+use super::{Backend, BackendChoice, Flags, Grant, Profile, Sandbox, standard};
 use crate::limits::Limits;
 
 /// Where calls are decided.
@@ -24,6 +30,7 @@ pub(super) struct Ground<'a> {
     pub(super) workspace: &'a Path,
     pub(super) own: &'a [PathBuf],
     pub(super) variables: &'a Variables,
+    pub(super) handed_out: &'a HandedOut,
 }
 
 /// An entry of a layer.
@@ -105,11 +112,47 @@ pub(super) fn decide(
     let mut sources = standing.sources.clone();
     sources.begin("profile", profile_sources);
     let limits = limits(profile, flags, entry, &bounds, &mut sources);
-    let (grant, variables) = standing.grant(request, ground.variables)?;
-    if grant.sandbox == Sandbox::Off {
-        check_replaceable(request, ground, &sources)?;
+    let (mut grant, variables) = standing.grant(request, ground.variables)?;
+    if request.backend == Backend::Native {
+        let reach = Reach::new(&layers.user, ground);
+        let is_unconfined = grant.sandbox == Sandbox::Off;
+        let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
+        if is_unconfined && let Some(name) = request.name {
+            let start = start(request.path, ground, &grant, &lost);
+            let weakness = replaceable::weakness(&start, ground.own, &reach);
+            check_unconfined(name, weakness, entry, &sources)?;
+        }
     }
     Ok(Decision { grant, limits, profile, variables, sources, notes })
+}
+
+/// The grant of a `--schema` call: nothing. A tool that another could replace does not run
+/// without the sandbox for it either.
+pub(super) fn for_schema(
+    user: &Layer,
+    ground: &Ground<'_>,
+    path: &Path,
+    backend: Backend,
+) -> Grant {
+    let mut grant = standard::for_schema(backend);
+    if backend == Backend::Native {
+        let reach = Reach::new(user, ground);
+        let lost = search::keep_out_of_reach(&mut grant.env, false, &reach);
+        let start = start(path, ground, &grant, &lost);
+        if replaceable::weakness(&start, ground.own, &reach).is_some() {
+            grant.sandbox = Sandbox::Require;
+        }
+    }
+    grant
+}
+
+fn start<'a>(
+    path: &'a Path,
+    ground: &Ground<'a>,
+    grant: &'a Grant,
+    lost: &'a [PathBuf],
+) -> Start<'a> {
+    Start { path, workspace: ground.workspace, env: &grant.env, lost }
 }
 
 fn all(layers: &Layers) -> impl Iterator<Item = &Layer> {

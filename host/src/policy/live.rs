@@ -48,6 +48,8 @@ pub struct PolicyFiles {
     pub workspace: PathBuf,
     /// What `~` stands for in a policy file.
     pub home: Option<PathBuf>,
+    /// Where it is kept which directories tools could write in; nothing where nothing is.
+    pub state: Option<PathBuf>,
 }
 
 /// Where the file of a workspace is, in it.
@@ -158,11 +160,16 @@ impl Live {
             }
             ceilings.push(Arc::clone(&seen.layer));
         }
-        let user = match &self.user {
+        let workspace = Arc::clone(&self.workspace.seen().layer);
+        Ok(Layers { ceilings, user: self.user(), workspace })
+    }
+
+    /// What the user's file said when it was last looked at.
+    pub(super) fn user(&self) -> Arc<Layer> {
+        match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
             None => Arc::new(Layer::silent(LayerKind::User, Path::new(""))),
-        };
-        Ok(Layers { ceilings, user, workspace: Arc::clone(&self.workspace.seen().layer) })
+        }
     }
 
     /// What paths in the files are relative to.
@@ -291,28 +298,17 @@ impl Watched {
 
     /// Whoever may write a policy decides what tools may do.
     fn check_writers(&self, file: &Metadata) -> Result<(), FileError> {
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = dir.unwrap_or(Path::new("."));
-        let dir_metadata = fs::metadata(dir).map_err(|error| {
-            FileError::whole(&self.path, format!("is in a directory that cannot be read: {error}"))
-        })?;
-        let sticky = dir_metadata.mode() & STICKY != 0;
-        for (path, metadata, name) in
-            [(self.path.as_path(), file, "it"), (dir, &dir_metadata, "its directory")]
-        {
-            let is_dir = metadata.is_dir();
-            if !((self.owner)(metadata.uid()) || (is_dir && sticky)) {
-                let what =
-                    format!("is refused: {name} belongs to another user (id {})", metadata.uid());
-                return Err(FileError::whole(&self.path, what)
-                    .hint("whoever owns a policy decides what tools may do"));
-            }
-            if metadata.mode() & OTHERS_WRITE != 0 && !(is_dir && sticky) {
-                let mode = metadata.mode() & 0o7777;
-                let what = format!("is refused: others may write to {name} (mode {mode:04o})");
-                return Err(FileError::whole(&self.path, what)
-                    .hint(format!("chmod go-w {}", quoted(&path.to_string_lossy()))));
-            }
+        let refused = |what: &str| FileError::whole(&self.path, format!("is refused: {what}"));
+        let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
+                          tools may do";
+        let closing = |path: &Path| format!("chmod go-w {}", quoted(&path.to_string_lossy()));
+        if !(self.owner)(file.uid()) {
+            let what = format!("it belongs to another user (id {})", file.uid());
+            return Err(refused(&what).hint(not_theirs));
+        }
+        if file.mode() & OTHERS_WRITE != 0 {
+            let what = format!("others may write to it (mode {:04o})", file.mode() & 0o7777);
+            return Err(refused(&what).hint(closing(&self.path)));
         }
         places::check_way(&self.path, self.owner).map_err(|way| {
             let hint = if way.is_writable { closing(&way.dir) } else { not_theirs.to_owned() };

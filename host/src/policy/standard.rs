@@ -60,8 +60,7 @@ pub(super) fn own_place_in<'a>(dir: &Path, own: &'a [PathBuf]) -> Option<&'a Pat
 }
 
 /// The grant of a `--schema` call: nothing.
-#[must_use]
-pub fn for_schema(backend: Backend) -> Grant {
+pub(super) fn for_schema(backend: Backend) -> Grant {
     match backend {
         Backend::Wasm => Grant::default(),
         Backend::Native => {

@@ -23,7 +23,7 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{self, Authority, Backend, BackendChoice, Choice, Origin};
+use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin};
 
 /// Candidates asked at once, for each core: most of them wait for their process.
 const ASKED_PER_CORE: usize = 4;
@@ -175,20 +175,21 @@ impl Scan {
             }
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         };
-        let outcome = program.run(self.schema_call(build.backend())).await;
+        let grant = self.authority.for_schema(&build.path, build.backend());
+        let outcome = program.run(self.schema_call(grant)).await;
         Ok(match check_answer(outcome) {
             Ok(schema) => Answer::Schema(schema.to_value()),
             Err(reason) => Answer::Refused(reason),
         })
     }
 
-    fn schema_call(&self, backend: Backend) -> Call {
+    fn schema_call(&self, grant: Grant) -> Call {
         Call {
             args: vec!["--schema".into()],
             stdin: Stdin::Bytes(Bytes::new()),
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
-            grant: Arc::new(policy::for_schema(backend)),
+            grant: Arc::new(grant),
             documents: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),

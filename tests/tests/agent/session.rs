@@ -114,6 +114,7 @@ fn host(scratch: &TempDir) -> &'static Host {
         user_is_named: false,
         workspace: workspace.clone(),
         home: None,
+        state: Some(workspace.join("state")),
     };
     let authority = Authority::open(&files, Flags::default(), Vec::new()).expect("no files");
     let registry = Registry::new(Settings {

@@ -2,12 +2,12 @@
 
 use ikigai_protocol::Access;
 
-use super::{Ground, Ruling, at_line, source};
+use super::{Ruling, at_line, source};
 use crate::digest::Digest;
 use crate::policy::decision::{Denial, Request, Source, Sources};
 use crate::policy::live::quoted;
 use crate::policy::rule::{Entry, Layer, LayerKind};
-use crate::policy::{Assets, Backend, Origin, Profile, standard};
+use crate::policy::{Assets, Origin, Profile};
 
 /// The entry of the user's file that speaks of this very tool.
 pub(super) fn granting<'a>(
@@ -113,31 +113,24 @@ pub(super) fn check_bounds(bounds: &[Ruling<'_>], request: &Request<'_>) -> Resu
     Ok(())
 }
 
-/// Refuses to run a user's tool with all rights where its file is among those that
-/// tools may write: any of them could put another in its place.
-pub(super) fn check_replaceable(
-    request: &Request<'_>,
-    ground: &Ground<'_>,
+/// Refuses to run a tool with all rights where another tool could decide what it does, for
+/// the reason that is given.
+pub(super) fn check_unconfined(
+    name: &str,
+    weakness: Option<String>,
+    entry: Option<Ruling<'_>>,
     sources: &Sources,
 ) -> Result<(), Denial> {
-    let (Some(name), Origin::User, Backend::Native) =
-        (request.name, request.origin, request.backend)
-    else {
-        return Ok(());
-    };
-    let writable = standard::own_place_in(ground.workspace, ground.own).is_none();
-    let real = request.path.canonicalize();
-    let Some(real) = real.ok().filter(|real| writable && real.starts_with(ground.workspace)) else {
-        return Ok(());
-    };
-    let source = sources.of("sandbox").last().cloned();
-    let reason = format!(
-        "its file is `{}` of the workspace, where other tools may write and could replace it",
-        real.display()
-    );
-    Err(Denial::new(reason, source.unwrap_or(Source::OwnPlaces)).hint(format!(
-        "`ikigai policy grant {name}` binds it to what the file holds now, and sandboxes it"
-    )))
+    let Some(reason) = weakness else { return Ok(()) };
+    let source = sources.of("sandbox").last().cloned().unwrap_or(Source::OwnPlaces);
+    let is_granted = entry.is_some_and(|(_, entry)| entry.sandbox.is_some());
+    Err(Denial::new(reason, source).hint(if is_granted {
+        format!("`ikigai policy grant {name} --sandbox require` sandboxes it")
+    } else {
+        format!(
+            "`ikigai policy grant {name}` binds it to what its file holds now, and sandboxes it"
+        )
+    }))
 }
 
 /// What `strict` says of a native build.

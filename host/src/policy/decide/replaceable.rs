@@ -1,0 +1,168 @@
+//! What would let another tool decide what an unconfined one does: a file of it where tools
+//! may write.
+//!
+//! What a program loads once it runs (libraries, modules) is not looked for.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::reach::{Reach, Within};
+use super::search::{self, PATH};
+use crate::places;
+
+/// The largest `#!` line that the kernel looks at, in bytes.
+const LINE: u64 = 256;
+
+/// How many scripts may interpret each other before the kernel gives up.
+const DEPTH: usize = 5;
+
+/// Where `env` looks without a `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// A native tool, as it would be started.
+pub(super) struct Start<'a> {
+    pub(super) path: &'a Path,
+    /// The directory that it starts in.
+    pub(super) workspace: &'a Path,
+    pub(super) env: &'a [(OsString, OsString)],
+    /// What its `PATH` has lost because tools may write there.
+    pub(super) lost: &'a [PathBuf],
+}
+
+/// Why another tool could decide what this one does; nothing if none can. `own` are the
+/// host's own places, where no tool writes.
+pub(super) fn weakness(start: &Start<'_>, own: &[PathBuf], reach: &Reach<'_>) -> Option<String> {
+    let is_own = |place: &Path| own.iter().any(|own| place.starts_with(own));
+    let places = places::places_on(start.path);
+    let real = places.last()?;
+    for place in &places {
+        let what = if place == real { "its file is" } else { "its file lies behind the link" };
+        if let Some(within) = reach.holds(place) {
+            return Some(replaced(what, place, &within));
+        }
+        if !is_own(place) && places::is_changeable(place) {
+            return Some(format!(
+                "{what} `{}`, outside of the tool directory, where you may write, and so may \
+                 any tool that works there",
+                place.display()
+            ));
+        }
+    }
+    if let Some(reason) = has_other_names(real, "its file") {
+        return Some(reason);
+    }
+    interpreters(real, start, DEPTH, reach)
+}
+
+/// Why another tool could decide what interprets this program, or interprets that.
+fn interpreters(
+    program: &Path,
+    start: &Start<'_>,
+    depth: usize,
+    reach: &Reach<'_>,
+) -> Option<String> {
+    let depth = depth.checked_sub(1)?;
+    let line = interpreter_line(program)?;
+    let named = match named_by(&line, start) {
+        Ok(named) => named,
+        Err(reason) => return Some(reason),
+    };
+    named.iter().find_map(|it| {
+        interpreter_weakness(it, reach)
+            .or_else(|| interpreters(&places::canonical(it)?, start, depth, reach))
+    })
+}
+
+/// The same of a program that interprets the tool.
+fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
+    let places = places::places_on(program);
+    for place in &places {
+        let what = match place == program {
+            true => "its interpreter is".to_owned(),
+            false => format!("its interpreter `{}` leads to", program.display()),
+        };
+        if let Some(within) = reach.holds(place) {
+            return Some(replaced(&what, place, &within));
+        }
+        if let Some(unknown) = reach.unknown().filter(|_| places::is_changeable(place)) {
+            let place = place.display();
+            return Some(format!("{what} `{place}`, where tools may have written: {unknown}"));
+        }
+    }
+    has_other_names(places.last()?, "its interpreter")
+}
+
+fn replaced(what: &str, place: &Path, within: &Within) -> String {
+    format!("{what} `{}`{within}, so that one of them could replace it", place.display())
+}
+
+/// Whether a file that can be changed has names outside of its directory.
+fn has_other_names(real: &Path, what: &str) -> Option<String> {
+    let told = |why: String| {
+        Some(format!("{what} `{}` {why}, by which a tool could rewrite it", real.display()))
+    };
+    let metadata = real.metadata().ok()?;
+    if metadata.nlink() == 1 || !places::is_changeable(real) {
+        return None;
+    }
+    match places::other_names(real, &metadata) {
+        Ok(0) => None,
+        Ok(others) => told(format!("has {others} hard link(s) in other directories")),
+        Err(error) => told(format!("has hard links, in directories that are not known ({error})")),
+    }
+}
+
+/// The words of a script's `#!` line; nothing for another program, or one that cannot be
+/// read, which no interpreter could read either.
+fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
+    let (file, _) = places::open_regular(program).ok()?;
+    let mut head = Vec::new();
+    file.take(LINE).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    Some(words.map(|word| OsString::from_vec(word.to_vec())).collect())
+}
+
+/// The programs that a `#!` line has started: the interpreter, and where that is `env`, what
+/// it looks for. Every word that could be its name is taken for one.
+fn named_by(line: &[OsString], start: &Start<'_>) -> Result<Vec<PathBuf>, String> {
+    let Some((interpreter, words)) = line.split_first() else { return Ok(Vec::new()) };
+    // A relative one is looked for where the tool starts.
+    let mut programs = vec![start.workspace.join(interpreter)];
+    if programs[0].file_name() != Some(OsStr::new("env")) {
+        return Ok(programs);
+    }
+    let path = start.env.iter().find(|(name, _)| name == PATH).map(|(_, value)| value.as_os_str());
+    let mut path = path.unwrap_or(OsStr::new(DEFAULT_PATH)).to_owned();
+    for word in words {
+        let bytes = word.as_bytes();
+        let bytes = bytes.strip_prefix(b"--split-string=").unwrap_or(bytes);
+        let word = OsStr::from_bytes(bytes.strip_prefix(b"-S").unwrap_or(bytes));
+        if word.is_empty() || word.as_bytes().starts_with(b"-") {
+            continue;
+        }
+        if word.as_bytes().contains(&b'=') {
+            if let Some(set) = word.as_bytes().strip_prefix(b"PATH=") {
+                path = OsStr::from_bytes(set).to_owned();
+            }
+            continue;
+        }
+        if word.as_bytes().contains(&b'/') {
+            programs.push(start.workspace.join(word));
+            continue;
+        }
+        if let Some(found) = search::find(word, std::env::split_paths(&path)) {
+            programs.push(found);
+        } else if let Some(found) = search::find(word, start.lost.iter().cloned()) {
+            return Err(format!(
+                "its interpreter `{}` is found nowhere but in `{}`, where tools may write",
+                word.display(),
+                found.parent().unwrap_or(&found).display()
+            ));
+        }
+    }
+    Ok(programs)
+}

@@ -1,0 +1,318 @@
+//! The directories that tools were given to write in, in any workspace: nothing in them is
+//! trusted to be part of a tool that runs unconfined.
+//!
+//! They are kept in a file, one path a line, because the directory that one host hands out
+//! is met by another, later, on somebody's `PATH`. A host reads it when it first needs to
+//! know, and again when another host has added to it.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use ikigai_protocol::{Access, GrantedDir};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::places;
+
+/// The file's name in the directory of the state.
+const NAME: &str = "writable";
+
+/// The name under which a shorter one is written, under the lock of the one it replaces.
+const SHORTENED: &str = "writable.new";
+
+/// Beyond so many lines, directories that are gone are left out when one is added: what is
+/// not there is no part of a tool.
+const MANY: usize = 1000;
+
+/// It is locked for microseconds. Who holds the lock for so long is stuck.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How often the file is opened anew because another host has shortened it meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// Directories, canonical.
+pub(super) type Dirs = HashSet<PathBuf>;
+
+/// The record, as one host knows it.
+#[derive(Debug)]
+pub(super) struct HandedOut {
+    /// Where it is kept; nothing where there is no such place.
+    dir: Option<PathBuf>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    dirs: Arc<Dirs>,
+    /// What was read last.
+    read: Option<Identity>,
+}
+
+/// What changes with the file: it is only ever appended to, or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    file: Option<(u64, u64)>,
+    size: u64,
+}
+
+impl HandedOut {
+    /// The record in `dir`, which is made when there is something to keep.
+    pub(super) fn new(dir: Option<PathBuf>) -> Self {
+        Self { dir, known: Mutex::default() }
+    }
+
+    /// Every directory that was handed out to be written in, by this host and others.
+    ///
+    /// # Errors
+    ///
+    /// The record cannot be read; the text says why.
+    pub(super) fn dirs(&self) -> Result<Arc<Dirs>, String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look(&mut known).map_err(|error| self.told(&error))?;
+        Ok(Arc::clone(&known.dirs))
+    }
+
+    /// Keeps in mind that these are handed out.
+    ///
+    /// # Errors
+    ///
+    /// There is no room to record one that is new, so it must not be handed out: a tool could
+    /// have filled the disk for that. Where nothing can be kept at all, that is said once.
+    pub(super) fn remember(&self, dirs: &[GrantedDir]) -> Result<(), String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |known: &Known| -> Vec<PathBuf> {
+            let written = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
+            let fresh = written.filter(|dir| !known.dirs.contains(&dir.path));
+            fresh.map(|dir| dir.path.clone()).collect()
+        };
+        if fresh(&known).is_empty() {
+            return Ok(());
+        }
+        let looked = self.look(&mut known);
+        let fresh = fresh(&known);
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let kept = looked.and_then(|()| self.append(&fresh));
+        if let Err(error) = &kept
+            && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        {
+            return Err(self.told(error));
+        }
+        Arc::make_mut(&mut known.dirs).extend(fresh);
+        kept.unwrap_or_else(|error| self.say_unkept(&error));
+        Ok(())
+    }
+
+    /// Reads the file if it is not the one that was read.
+    fn look(&self, known: &mut Known) -> io::Result<()> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let path = dir.join(NAME);
+        let identity = match fs::symlink_metadata(&path) {
+            Ok(found) => Identity { file: Some((found.dev(), found.ino())), size: found.size() },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Identity { file: None, size: 0 }
+            }
+            Err(error) => return Err(error),
+        };
+        if known.read == Some(identity) {
+            return Ok(());
+        }
+        if identity.file.is_some() {
+            // Whoever could write to it could leave a directory out.
+            places::open_trusted_dir(dir, places::is_own)?;
+            let mut text = Vec::new();
+            places::open_trusted(&path, places::is_own)?.read_to_end(&mut text)?;
+            Arc::make_mut(&mut known.dirs).extend(lines(&text).map(decoded));
+        }
+        known.read = Some(identity);
+        Ok(())
+    }
+
+    fn append(&self, dirs: &[PathBuf]) -> io::Result<()> {
+        let no_place = || io::Error::new(io::ErrorKind::NotFound, "there is no place for it");
+        let path = self.dir.as_ref().ok_or_else(no_place)?;
+        let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
+        for _ in 0..ATTEMPTS {
+            let (dir, mut file) = places::open_own(path, NAME)?;
+            if !places::lock(&file, PATIENCE)? {
+                return Err(io::Error::other("it is locked by another process"));
+            }
+            let (found, opened) =
+                (rustix::fs::statat(&dir, NAME, AtFlags::SYMLINK_NOFOLLOW)?, file.metadata()?);
+            if (found.st_dev, found.st_ino) != (opened.dev(), opened.ino()) {
+                continue;
+            }
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            if lines(&text).count() >= MANY {
+                return shorten(&dir, &text, &added);
+            }
+            // A host that ended half-way has handed nothing out.
+            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            return extend(&file, whole as u64, &added);
+        }
+        Err(io::Error::other("it is replaced again and again"))
+    }
+
+    fn told(&self, error: &io::Error) -> String {
+        let path = self.dir.as_ref().map(|dir| dir.join(NAME)).unwrap_or_default();
+        format!("the record `{}` of what tools could write cannot be kept: {error}", path.display())
+    }
+
+    fn say_unkept(&self, error: &io::Error) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "{}; a later run will not know where tools could write in this one",
+                self.told(error)
+            );
+        });
+    }
+}
+
+/// Appends whole lines behind the first `size` bytes, or nothing.
+fn extend(file: &File, size: u64, added: &[u8]) -> io::Result<()> {
+    file.set_len(size)?;
+    let mut rest = added;
+    while !rest.is_empty() {
+        match rustix::io::write(file, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                file.set_len(size)?;
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the file by one without directories that are gone. Its lock is held.
+fn shorten(dir: impl AsFd, text: &[u8], added: &[u8]) -> io::Result<()> {
+    let there = |line: &&[u8]| decoded(line).symlink_metadata().is_ok();
+    let mut kept: Vec<u8> =
+        lines(text).filter(there).flat_map(|line| [line, b"\n"].concat()).collect();
+    kept.extend(added);
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let new = rustix::fs::openat(&dir, SHORTENED, flags, Mode::RUSR | Mode::WUSR)?;
+    extend(&File::from(new), 0, &kept)?;
+    Ok(rustix::fs::renameat(&dir, SHORTENED, &dir, NAME)?)
+}
+
+/// Every whole line.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"))
+}
+
+/// A path as a line: a line break in it is `\n`, a backslash `\\`.
+fn encoded(path: &Path) -> Vec<u8> {
+    let mut line = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\n' => line.extend(b"\\n"),
+            b'\\' => line.extend(b"\\\\"),
+            other => line.push(*other),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+fn decoded(line: &[u8]) -> PathBuf {
+    let mut path = Vec::new();
+    let mut bytes = line.iter();
+    while let Some(byte) = bytes.next() {
+        path.push(match byte {
+            b'\\' if bytes.as_slice().first() == Some(&b'n') => b'\n',
+            other => *other,
+        });
+        if *byte == b'\\' {
+            bytes.next();
+        }
+    }
+    PathBuf::from(OsStr::from_bytes(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn written(path: &str) -> [GrantedDir; 1] {
+        [GrantedDir { access: Access::ReadWrite, path: path.into() }]
+    }
+
+    fn scratch() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let state = scratch.path().join("state");
+        (scratch, state)
+    }
+
+    #[test]
+    fn what_one_host_hands_out_others_know_whenever_they_began() {
+        let (_scratch, state) = scratch();
+        let [one, two] = [(); 2].map(|()| HandedOut::new(Some(state.clone())));
+        assert!(two.dirs().expect("nothing yet").is_empty());
+        let odd = "/a line\nbreak\n\\n and \\";
+        for path in ["/a", "/a", odd] {
+            one.remember(&written(path)).expect("kept");
+        }
+        one.remember(&[GrantedDir { access: Access::ReadOnly, path: "/read".into() }])
+            .expect("nothing to keep");
+        let expected = Dirs::from([PathBuf::from("/a"), odd.into()]);
+        for host in [&one, &two, &HandedOut::new(Some(state.clone()))] {
+            assert_eq!(*host.dirs().expect("readable"), expected);
+        }
+        let file = state.join(NAME);
+        assert_eq!(fs::read_to_string(&file).expect("read").lines().count(), 2);
+        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn half_a_line_is_no_directory_and_is_taken_away() {
+        let (_scratch, state) = scratch();
+        let host = HandedOut::new(Some(state.clone()));
+        host.remember(&written("/a")).expect("kept");
+        fs::write(state.join(NAME), "/a\n/").expect("written");
+        assert_eq!(*host.dirs().expect("readable"), Dirs::from(["/a".into()]));
+        host.remember(&written("/b")).expect("kept");
+        assert_eq!(fs::read_to_string(state.join(NAME)).expect("read"), "/a\n/b\n");
+    }
+
+    #[test]
+    fn a_long_record_loses_what_is_gone() {
+        let (scratch, state) = scratch();
+        let there = scratch.path().to_str().expect("UTF-8");
+        let host = HandedOut::new(Some(state.clone()));
+        host.remember(&written(there)).expect("kept");
+        let gone: String = (1..MANY).map(|number| format!("{there}/gone/{number}\n")).collect();
+        fs::write(state.join(NAME), format!("{there}\n{gone}")).expect("written");
+        host.remember(&written("/new")).expect("kept");
+        assert_eq!(fs::read_to_string(state.join(NAME)).expect("read"), format!("{there}\n/new\n"));
+        let other = HandedOut::new(Some(state));
+        assert_eq!(other.dirs().expect("readable").len(), 2);
+    }
+
+    #[test]
+    fn a_record_that_others_could_have_written_is_not_believed() {
+        let (_scratch, state) = scratch();
+        HandedOut::new(Some(state.clone())).remember(&written("/a")).expect("kept");
+        fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o666))
+            .expect("permitted");
+        let host = HandedOut::new(Some(state));
+        let error = host.dirs().expect_err("refused");
+        assert!(error.contains("somebody else"), "{error}");
+        // What is handed out now is known to this host all the same.
+        host.remember(&written("/b")).expect("said once");
+    }
+}

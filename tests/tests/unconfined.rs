@@ -1,0 +1,258 @@
+//! Nothing that a sandboxed tool may write, in this or another workspace, is part of a tool
+//! that runs unconfined. Each attack is made by a sandboxed tool while its user works in one
+//! workspace, and meets the user's own tool in another.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use ikigai_tests::host::{Host, Ran, schema};
+use rustix::process::geteuid;
+
+/// Two workspaces, the user's tool `x` somewhere, and a sandboxed tool that rewrites files of
+/// the first workspace and of a directory that it was granted beside.
+struct Rig {
+    host: Host,
+}
+
+impl Rig {
+    /// With `place` putting `x` and what belongs to it where they are.
+    fn new(place: impl FnOnce(&Host)) -> Self {
+        let host = Host::without_system_tools();
+        for dir in ["other", "shared", "home/bin", "workspace/venv/bin"] {
+            fs::create_dir_all(host.scratch().join(dir)).expect("a directory of the test");
+        }
+        // In place, as an editor does: another name of the file is the same file.
+        host.script("rewriter", "for file in x venv/bin/lang ../shared/x; do [ ! -e $file ] || cat evil >$file; done; echo 1");
+        let evil = format!(
+            "#!/bin/sh\ncase \"$*\" in *--schema*) printf %s '{}'; exit;; esac\n\
+             echo 1 >'{}'\necho '{{}}'\n",
+            schema("x"),
+            marker(&host).display()
+        );
+        host.write("workspace/evil", evil, 0o644);
+        place(&host);
+        Self { host }
+    }
+
+    fn x(host: &Host, file: &str, interpreter: &str) -> PathBuf {
+        let text = format!(
+            "#!{interpreter}\nif [ \"$1\" = --schema ]; then printf %s '{}'; exit; fi\necho '\"mine\"'\n",
+            schema("x")
+        );
+        host.write(file, text, 0o755)
+    }
+
+    fn path(&self) -> String {
+        let path = std::env::var("PATH").expect("tests are run with one");
+        format!("{}/venv/bin:{path}", self.host.workspace().display())
+    }
+
+    fn run(&self, workspace: &str, args: &[&str], path: &str) -> Ran {
+        let mut command = self.host.command();
+        let workspace = self.host.scratch().join(workspace);
+        command.env("PATH", path).arg("--workspace").arg(workspace).args(args);
+        Ran::of(&mut command, b"")
+    }
+
+    /// The user works in the first workspace, and a tool does its worst.
+    fn work_in_the_first(&self) {
+        let shared = self.host.scratch().join("shared");
+        let shared = shared.to_str().expect("UTF-8");
+        let grant = ["policy", "grant", "rewriter", "--write", ".", "--write", shared];
+        let path = self.path();
+        self.run("workspace", &[&grant[..], &["--sandbox", "prefer", "--yes"]].concat(), &path)
+            .expect_code(0);
+        self.run("workspace", &["tool", "call", "rewriter"], &path).expect_code(0);
+    }
+
+    /// Calls `x` in the second workspace.
+    fn call_in_the_second(&self, path: &str) -> Ran {
+        self.run("other", &["tool", "call", "x"], path)
+    }
+
+    #[track_caller]
+    fn assert_not_taken_over(&self, ran: &Ran) {
+        assert!(!marker(&self.host).exists(), "another tool's words ran unconfined\n{ran}");
+    }
+
+    /// Fails unless `x` is refused, before and after a tool has rewritten it, for a reason that
+    /// says `said`, and runs once it is granted.
+    #[track_caller]
+    fn assert_refused(&self, said: &str) {
+        let path = self.path();
+        let mut refused = vec![self.call_in_the_second(&path)];
+        self.work_in_the_first();
+        refused.push(self.call_in_the_second(&path));
+        for ran in refused {
+            self.assert_not_taken_over(&ran);
+            let ran = ran.expect_code(1);
+            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+            let error = ran.json()["error"].as_str().expect("a text").to_owned();
+            assert!(error.contains(said), "{said}\n{error}");
+            assert!(error.contains("`ikigai policy grant x`"), "{error}");
+        }
+    }
+}
+
+/// What only an unconfined tool can make.
+fn marker(host: &Host) -> PathBuf {
+    host.scratch().join("taken-over")
+}
+
+/// Runs the case as this user and, where that is root, as one without rights.
+fn each_user(place: impl Fn(&Host), case: impl Fn(&Rig)) {
+    case(&Rig::new(&place));
+    if geteuid().is_root() {
+        let rig = Rig::new(&place);
+        case(&Rig { host: rig.host.as_nobody() });
+    }
+}
+
+#[test]
+fn a_link_into_a_workspace_is_not_followed() {
+    each_user(
+        |host| {
+            let real = Rig::x(host, "workspace/x", "/bin/sh");
+            symlink(real, host.user_tools().join("x")).expect("a link");
+        },
+        |rig| rig.assert_refused("its file is `"),
+    );
+}
+
+#[test]
+fn a_link_into_a_granted_directory_is_not_followed() {
+    each_user(
+        |host| {
+            Rig::x(host, "shared/x", "/bin/sh");
+            // By way of a link that nobody would call a workspace's.
+            symlink("../shared/x", host.home().join("hop")).expect("a link");
+            symlink(host.home().join("hop"), host.user_tools().join("x")).expect("a link");
+        },
+        |rig| rig.assert_refused("outside of the tool directory"),
+    );
+}
+
+#[test]
+fn a_file_that_has_a_name_in_a_workspace_too_is_not_trusted() {
+    each_user(
+        |host| {
+            let real = Rig::x(host, "workspace/x", "/bin/sh");
+            fs::hard_link(real, host.user_tools().join("x")).expect("a link");
+        },
+        |rig| rig.assert_refused("1 hard link(s) in other directories"),
+    );
+}
+
+#[test]
+fn an_interpreter_in_a_workspace_is_not_found() {
+    let lang = |host: &Host, file: &str| {
+        let path = host.scratch().join(file);
+        let _ = fs::remove_file(&path);
+        symlink("/bin/sh", path).expect("a link");
+    };
+    let script = |host: &Host| Rig::x(host, "user-tools/x", "/usr/bin/env lang");
+    // It is nowhere else.
+    each_user(
+        |host| {
+            script(host);
+            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
+        },
+        |rig| {
+            // It is asked for its schema without the environment, and so is no tool at all.
+            let ran = rig.call_in_the_second(&rig.path());
+            rig.work_in_the_first();
+            let ran = (ran, rig.call_in_the_second(&rig.path())).1;
+            rig.assert_not_taken_over(&ran);
+            ran.expect_code(1);
+        },
+    );
+    // It is installed as well, in a place of the user's, behind the workspace's.
+    each_user(
+        |host| {
+            script(host);
+            lang(host, "home/bin/lang");
+            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
+        },
+        |rig| {
+            let path = format!("venv/bin:{}:{}/bin", rig.path(), rig.host.home().display());
+            rig.work_in_the_first();
+            for workspace in ["other", "workspace"] {
+                let ran = rig.run(workspace, &["tool", "call", "x"], &path);
+                rig.assert_not_taken_over(&ran);
+                assert_eq!(ran.expect_code(0).json()["result"], "mine");
+            }
+        },
+    );
+    // What is installed leads there.
+    each_user(
+        |host| {
+            script(host);
+            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
+            symlink(host.workspace().join("venv/bin/lang"), host.home().join("bin/lang"))
+                .expect("a link");
+        },
+        |rig| {
+            let path = format!("/usr/bin:/bin:{}/bin", rig.host.home().display());
+            rig.work_in_the_first();
+            let ran = rig.call_in_the_second(&path);
+            rig.assert_not_taken_over(&ran);
+            let ran = ran.expect_code(1);
+            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+            assert!(ran.stdout().contains("its interpreter"), "{ran}");
+        },
+    );
+}
+
+#[test]
+fn what_nobody_else_writes_runs_as_ever() {
+    each_user(
+        |host| {
+            Rig::x(host, "user-tools/x", "/bin/sh");
+            fs::hard_link(host.user_tools().join("x"), host.user_tools().join(".same"))
+                .expect("a link");
+        },
+        |rig| {
+            rig.work_in_the_first();
+            let ran = rig.call_in_the_second(&rig.path());
+            assert_eq!(ran.expect_code(0).json()["result"], "mine");
+        },
+    );
+}
+
+#[test]
+fn code_is_not_loaded_from_where_tools_write_either() {
+    each_user(
+        |host| {
+            host.script("x", "printf '\"%s|%s\"' \"${PYTHONPATH-none}\" \"$LD_LIBRARY_PATH\"");
+        },
+        |rig| {
+            rig.work_in_the_first();
+            let [a, b, home] = ["workspace/lib", "other", "home/lib"]
+                .map(|dir| rig.host.scratch().join(dir).display().to_string());
+            let mut command = rig.host.command();
+            let workspace = rig.host.scratch().join("other");
+            command.arg("--workspace").arg(workspace).args(["tool", "call", "x"]);
+            command.env("PYTHONPATH", format!("{a}:{b}:src"));
+            command.env("LD_LIBRARY_PATH", format!("{a}:{home}:"));
+            let ran = Ran::of(&mut command, b"").expect_code(0);
+            assert_eq!(ran.json()["result"], format!("none|{home}"), "{ran}");
+        },
+    );
+}
+
+#[test]
+fn a_record_that_cannot_be_kept_is_said_once() {
+    let rig = Rig::new(|host| {
+        Rig::x(host, "user-tools/x", "/bin/sh");
+    });
+    rig.work_in_the_first();
+    let record = rig.host.state().join("writable");
+    let text = fs::read_to_string(&record).expect("a record");
+    let first = rig.host.workspace().canonicalize().expect("a path");
+    assert!(text.lines().any(|line| line == first.to_str().expect("UTF-8")), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+    fs::set_permissions(&record, fs::Permissions::from_mode(0o666)).expect("permitted");
+    let ran = rig.run("other", &["tool", "call", "rewriter"], &rig.path()).expect_code(0);
+    assert_eq!(ran.stderr().matches("somebody else may have written it").count(), 1, "{ran}");
+}
