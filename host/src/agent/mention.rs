@@ -10,10 +10,12 @@
 mod parse;
 
 use std::collections::HashSet;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use ikigai_assets::Error;
 use rustix::fs::OFlags;
 
@@ -21,6 +23,7 @@ pub use parse::{Kind, Mention, Piece, parse};
 
 use super::Session;
 use crate::assets::named;
+use crate::exec::filesystems;
 
 /// The largest file or document that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
@@ -143,44 +146,54 @@ async fn document(session: &Session, name: &str) -> Result<Found, Missing> {
 }
 
 fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
-    let path = real(workspace, name)?;
-    let failed = |error: std::io::Error| Missing::Unusable(error.to_string());
-    // Asked before it is opened: opening a pipe would wait for its other end.
-    let metadata = std::fs::metadata(&path).map_err(failed)?;
+    let failed = |error: io::Error| Missing::Unusable(error.to_string());
+    // All that is asked is asked of what was opened: by its name another file may be found.
+    let file = open(workspace, name)?;
+    let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a directory" } else { "no regular file" };
         return Err(Missing::Unusable(format!("it is {what}")));
     }
+    // What the kernel makes up may wait for what comes next, or tell of the host.
+    if !filesystems::is_ordinary(&file).map_err(failed)? {
+        return Err(Missing::Unusable("its file system holds no ordinary files".to_owned()));
+    }
     check_size(metadata.len())?;
     let mut content = Vec::new();
-    // Some files of /proc are regular and wait for what comes next.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(&path);
-    let file = file.map_err(failed)?;
     file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
     // It may have grown, and some files do not say how large they are.
     check_size(content.len() as u64)?;
     Ok(Found { label: format!("File {name}"), text: text(content)? })
 }
 
-/// The file that is meant, links looked through.
-fn real(workspace: &Path, name: &str) -> Result<PathBuf, Missing> {
-    let path = workspace.join(name).canonicalize().map_err(|error| {
-        let reason = error.to_string();
-        match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-                Missing::Absent(format!("no file `{name}` in the workspace"))
-            }
-            _ => Missing::Unusable(reason),
+/// Opens the file that is meant, links looked through. One that is named by a relative path
+/// is opened beneath the workspace, whatever the links on the way have become since.
+fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
+    // Neither a FIFO nor a terminal is waited for.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Missing::Absent(format!("no file `{name}` in the workspace"))
         }
-    })?;
-    if Path::new(name).is_relative() && !path.starts_with(workspace) {
+        _ => Missing::Unusable(error.to_string()),
+    };
+    if Path::new(name).is_absolute() {
+        return File::options().read(true).custom_flags(flags).open(name).map_err(failed);
+    }
+    let real = workspace.join(name).canonicalize().map_err(failed)?;
+    let Ok(within) = real.strip_prefix(workspace) else {
         return Err(Missing::Unusable(format!(
             "it is outside the workspace; `@{}` means it",
-            path.display()
+            real.display()
         )));
+    };
+    if within == Path::new("") {
+        return Err(Missing::Unusable("it is a directory".to_owned()));
     }
-    Ok(path)
+    let workspace = Dir::from_std_file(File::open(workspace).map_err(failed)?);
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags);
+    Ok(workspace.open_with(within, &options).map_err(failed)?.into_std())
 }
 
 fn check_size(bytes: u64) -> Result<(), Missing> {
@@ -194,4 +207,97 @@ fn check_size(bytes: u64) -> Result<(), Missing> {
 fn text(content: Vec<u8>) -> Result<String, Missing> {
     let text = String::from_utf8(content).ok().filter(|text| !text.contains('\0'));
     text.ok_or_else(|| Missing::Unusable("it is no text".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
+
+    use super::*;
+
+    /// How often a name is mentioned while a tool changes what it means. Looked at and then
+    /// opened by its name, it gave the secret once in some hundred mentions.
+    const MENTIONS: usize = 20_000;
+
+    /// The text of what is mentioned, or why there is none.
+    fn shown(workspace: &Path, name: &str) -> Result<String, String> {
+        file(workspace, name).map(|found| found.text).map_err(|missing| match missing {
+            Missing::Absent(reason) | Missing::Unusable(reason) => reason,
+        })
+    }
+
+    fn workspace() -> (tempfile::TempDir, std::path::PathBuf) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("a path");
+        fs::create_dir_all(root.join("workspace/sub")).expect("a directory");
+        fs::create_dir(root.join("outside")).expect("a directory");
+        fs::write(root.join("outside/file"), "secret").expect("written");
+        fs::write(root.join("workspace/sub/file"), "open").expect("written");
+        (scratch, root.join("workspace"))
+    }
+
+    #[test]
+    fn a_name_that_changes_what_it_means_leads_nowhere_outside() {
+        let (_scratch, workspace) = workspace();
+        symlink("../outside", workspace.join("link")).expect("a link");
+        symlink("../../outside/file", workspace.join("sub/link")).expect("a link");
+        for (one, two, mentioned) in
+            [("sub", "link", "sub/file"), ("sub/file", "sub/link", "sub/file")]
+        {
+            let (one, two) = (workspace.join(one), workspace.join(two));
+            let ended = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE)
+                            .expect("exchanged");
+                    }
+                });
+                let secrets = (0..MENTIONS)
+                    .filter(|_| shown(&workspace, mentioned).is_ok_and(|text| text == "secret"));
+                let secrets = secrets.count();
+                ended.store(true, Ordering::Relaxed);
+                assert_eq!(secrets, 0, "of {MENTIONS} mentions");
+            });
+            if one.is_symlink() {
+                renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE).expect("exchanged");
+            }
+        }
+    }
+
+    #[test]
+    fn links_that_stay_inside_are_followed() {
+        let (_scratch, workspace) = workspace();
+        symlink("sub", workspace.join("relative")).expect("a link");
+        symlink(workspace.join("sub/file"), workspace.join("absolute")).expect("a link");
+        for name in ["sub/file", "relative/file", "absolute", "sub/../relative/file"] {
+            assert_eq!(shown(&workspace, name).as_deref(), Ok("open"), "{name}");
+        }
+        let outside = workspace.join("../outside/file");
+        assert_eq!(shown(&workspace, outside.to_str().expect("UTF-8")).as_deref(), Ok("secret"));
+        let refused = shown(&workspace, "../outside/file").expect_err("outside");
+        assert!(refused.contains("outside the workspace"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_is_not_waited_for() {
+        let (_scratch, workspace) = workspace();
+        let fifo = workspace.join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+        for (name, said) in [
+            ("fifo", "it is no regular file"),
+            ("sub", "it is a directory"),
+            (".", "it is a directory"),
+            ("/proc/self/status", "its file system holds no ordinary files"),
+            ("/dev/null", "it is no regular file"),
+        ] {
+            let refused = shown(&workspace, name).expect_err(name);
+            assert!(refused.contains(said), "{name}: {refused}");
+        }
+    }
 }
