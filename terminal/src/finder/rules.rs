@@ -1,18 +1,23 @@
-//! Which ignore files a walk may read.
+//! Which files a walk leaves out: what is hidden, and what the rules of `.gitignore` and its kin
+//! name.
 //!
-//! `ignore` opens every `.gitignore` and `.ignore` that it meets, follows links and reads to
-//! the end. A repository of somebody else's may have `/dev/zero`, a terminal or a FIFO there;
-//! so each directory is looked at before the walk gets to it. Knows names and kinds of files,
-//! not what the rules in them mean.
+//! `ignore` would open the files of rules by itself, follow links and read to the end. A
+//! repository of somebody else's may have `/dev/zero`, a terminal or a FIFO there, and a tool
+//! may put one there between a look and the opening; so each is opened here, once, and what
+//! was opened is looked at. What the rules mean is `ignore`'s to say.
 
-use std::fs::{self, Metadata};
-use std::path::Path;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use ignore::{DirEntry, WalkBuilder};
-
-/// The files of rules that a walk reads in every directory.
-const NAMES: [&str; 2] = [".gitignore", ".ignore"];
+use ignore::{DirEntry, Match, WalkBuilder};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// How many bytes of rules are read of one file. Those of large projects have some thousands.
 const MOST: u64 = 1024 * 1024;
@@ -21,26 +26,30 @@ const MOST: u64 = 1024 * 1024;
 /// files of `root` are walked; directories below that have such rules are left out.
 pub(super) fn walk(root: &Path) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
-    // The place of a repository's own list may be written in a file, which would be followed
-    // to anywhere; so it is read here.
-    builder.require_git(false).git_exclude(false);
-    let has_rules = fs::canonicalize(root).is_ok_and(|root| {
-        let mut above = root.ancestors().skip(1);
-        can_read_rules(&root, At::Inside) && above.all(|it| can_read_rules(it, At::Above))
-    });
-    if !has_rules {
-        builder.parents(false).ignore(false).git_ignore(false);
-        return builder;
-    }
-    let excluded = excluded(root);
-    builder.filter_entry(move |entry| is_entered(entry, &excluded));
+    builder.standard_filters(false);
+    let rules = Rules::around(root);
+    builder.filter_entry(move |entry| entry.depth() == 0 || rules.keeps(entry));
     builder
 }
 
-fn is_entered(entry: &DirEntry, excluded: &Gitignore) -> bool {
-    let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-    !excluded.matched(entry.path(), is_directory).is_ignore()
-        && (!is_directory || can_read_rules(entry.path(), At::Inside))
+/// The rules of one walk.
+struct Rules {
+    root: PathBuf,
+    /// The root without links; what is above it has rules too.
+    real: PathBuf,
+    /// Of the directories that the walk has entered; none where rules are not used.
+    entered: Option<RwLock<HashMap<PathBuf, Arc<Directory>>>>,
+    excluded: Gitignore,
+    /// The person's own, for all repositories.
+    global: Gitignore,
+}
+
+/// What a directory says, with what those above it do.
+struct Directory {
+    ignore: Gitignore,
+    git_ignore: Gitignore,
+    is_repository: bool,
+    above: Option<Arc<Directory>>,
 }
 
 /// Whose a directory is that may have rules.
@@ -52,21 +61,119 @@ enum At {
     Above,
 }
 
-/// Whether what `directory` has for rules are small files.
-fn can_read_rules(directory: &Path, at: At) -> bool {
-    NAMES.iter().map(|name| directory.join(name)).all(|path| match fs::symlink_metadata(&path) {
-        // What has no length, as the files of `/proc`, may have no end.
-        Ok(found) if at == At::Above && found.is_symlink() => {
-            fs::metadata(&path).map_or(true, |target| is_small_file(&target) && target.len() > 0)
-        }
-        Ok(found) => is_small_file(&found),
-        // There is none, or nobody can read it.
-        Err(_) => true,
-    })
+/// Something is where rules would be that cannot be read, or not to its end.
+struct Unreadable;
+
+impl Rules {
+    fn around(root: &Path) -> Self {
+        let real = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+        // From the top, so that each knows those above it.
+        let mut around = real.ancestors().collect::<Vec<_>>().into_iter().rev();
+        let around = around.try_fold(None, |above, directory| {
+            let at = if directory == real { At::Inside } else { At::Above };
+            Directory::read(directory, at, above).map(Some)
+        });
+        let entered = around
+            .ok()
+            .flatten()
+            .map(|directory| RwLock::new(HashMap::from([(real.clone(), directory)])));
+        let excluded = if entered.is_some() { excluded(&real) } else { Gitignore::empty() };
+        let global = Gitignore::global().0;
+        Self { root: root.to_owned(), real, entered, excluded, global }
+    }
+
+    /// Whether the walk lists, or enters, what it has met.
+    fn keeps(&self, entry: &DirEntry) -> bool {
+        let Ok(below) = entry.path().strip_prefix(&self.root) else { return false };
+        let path = self.real.join(below);
+        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let above = path.parent().and_then(|parent| self.directory(parent));
+        let named = above.as_ref().map_or(Match::None, |it| it.matched(&path, is_directory));
+        let named = named
+            .or(self.excluded.matched(&path, is_directory).map(|_| ()))
+            .or(self.global.matched(&path, is_directory).map(|_| ()));
+        let is_kept = match named {
+            Match::Ignore(()) => false,
+            Match::Whitelist(()) => true,
+            Match::None => !entry.file_name().as_bytes().starts_with(b"."),
+        };
+        is_kept && (!is_directory || self.enters(path, above))
+    }
+
+    fn directory(&self, path: &Path) -> Option<Arc<Directory>> {
+        let entered = self.entered.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        entered.get(path).map(Arc::clone)
+    }
+
+    /// Reads the rules of a directory; `false` if they cannot be read.
+    fn enters(&self, path: PathBuf, above: Option<Arc<Directory>>) -> bool {
+        let Some(entered) = &self.entered else { return true };
+        let Ok(directory) = Directory::read(&path, At::Inside, above) else { return false };
+        entered.write().unwrap_or_else(PoisonError::into_inner).insert(path, directory);
+        true
+    }
 }
 
-fn is_small_file(found: &Metadata) -> bool {
-    found.is_file() && found.len() <= MOST
+impl Directory {
+    fn read(path: &Path, at: At, above: Option<Arc<Self>>) -> Result<Arc<Self>, Unreadable> {
+        Ok(Arc::new(Self {
+            ignore: read(&path.join(".ignore"), path, at)?,
+            git_ignore: read(&path.join(".gitignore"), path, at)?,
+            is_repository: path.join(".git").symlink_metadata().is_ok(),
+            above,
+        }))
+    }
+
+    /// What the nearest rule says: `.ignore` before `.gitignore`, which git looks for within
+    /// one repository.
+    fn matched(&self, path: &Path, is_directory: bool) -> Match<()> {
+        let around = || std::iter::successors(Some(self), |it| it.above.as_deref());
+        let named = |rules: &Gitignore| match rules.matched(path, is_directory) {
+            Match::None => None,
+            found => Some(found.map(|_| ())),
+        };
+        let mut is_outside = false;
+        let of_git =
+            around().take_while(|it| !std::mem::replace(&mut is_outside, it.is_repository));
+        let found = around().find_map(|it| named(&it.ignore));
+        found.or_else(|| of_git.map(|it| &it.git_ignore).find_map(named)).unwrap_or(Match::None)
+    }
+}
+
+/// The rules that a file has for `directory`; none where there is no file, or nobody can read
+/// it.
+fn read(file: &Path, directory: &Path, at: At) -> Result<Gitignore, Unreadable> {
+    let follows = if at == At::Inside { OFlags::NOFOLLOW } else { OFlags::empty() };
+    // Nothing is waited for, and no terminal becomes this process's own.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | follows;
+    let open = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(file);
+    let open = match open {
+        Ok(open) => open,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err(Unreadable),
+        // A socket.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => return Err(Unreadable),
+        Err(_) => return Ok(Gitignore::empty()),
+    };
+    let text = text_of(open).map_err(|_| Unreadable)?.ok_or(Unreadable)?;
+    let mut rules = GitignoreBuilder::new(directory);
+    for line in text.strip_prefix("\u{feff}").unwrap_or(&text).lines() {
+        // A line that is no rule is passed over, as git does.
+        let _ = rules.add_line(Some(file.to_owned()), line);
+    }
+    Ok(rules.build().unwrap_or_else(|_| Gitignore::empty()))
+}
+
+/// The text of a small file; nothing of anything else.
+fn text_of(file: File) -> io::Result<Option<String>> {
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > MOST {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    // It may have grown, and the files of `/proc` have no length and may have no end.
+    file.take(MOST + 1).read_to_end(&mut text)?;
+    let is_whole = text.len() as u64 <= MOST;
+    Ok(is_whole.then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// What the repository around `root` leaves out without saying so in a file of its tree.
@@ -75,14 +182,8 @@ fn excluded(root: &Path) -> Gitignore {
         fs::symlink_metadata(directory.join(".git")).is_ok_and(|found| found.is_dir())
     };
     let Some(repository) = root.ancestors().find(is_repository) else { return Gitignore::empty() };
-    let list = repository.join(".git/info/exclude");
-    if !fs::symlink_metadata(&list).is_ok_and(|found| is_small_file(&found)) {
-        return Gitignore::empty();
-    }
-    let mut rules = GitignoreBuilder::new(repository);
-    // A line that is no rule is passed over, as in the other files.
-    let _ = rules.add(&list);
-    rules.build().unwrap_or_else(|_| Gitignore::empty())
+    read(&repository.join(".git/info/exclude"), repository, At::Inside)
+        .unwrap_or_else(|Unreadable| Gitignore::empty())
 }
 
 #[cfg(test)]
@@ -116,8 +217,55 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_change_while_they_are_looked_at_are_read_to_no_end() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+        let workspace = workspace(&[("a", ""), ("sub/b", ""), ("sub/.gitignore", "nothing\n")]);
+        let [one, two] = ["sub/.gitignore", "link"].map(|name| workspace.path().join(name));
+        // To be read to its end, a FIFO that nobody writes to is enough.
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(CWD, &two, kind, 0o600.into(), 0).expect("a FIFO");
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE).expect("exchanged");
+                }
+            });
+            for _ in 0..2_000 {
+                let found = found(workspace.path());
+                assert!(found.starts_with(&["a".to_owned()]), "{found:?}");
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn the_nearest_rule_holds_and_git_s_end_at_its_repository() {
+        let files = [
+            (".gitignore", "*.o\n*.log\n"),
+            (".ignore", "*.tmp\n"),
+            ("a.o", ""),
+            ("a.tmp", ""),
+            ("sub/.gitignore", "!kept.o\n!.hidden\n!b.tmp\n"),
+            ("sub/kept.o", ""),
+            ("sub/b.o", ""),
+            ("sub/b.tmp", ""),
+            ("sub/.hidden", ""),
+            ("sub/.other", ""),
+            ("inner/.git/HEAD", ""),
+            ("inner/c.log", ""),
+            ("inner/c.tmp", ""),
+        ];
+        let workspace = workspace(&files);
+        assert_eq!(found(workspace.path()), ["inner/c.log", "sub/.hidden", "sub/kept.o"]);
+    }
+
+    #[test]
     fn rules_without_an_end_are_not_read() {
-        for name in NAMES {
+        for name in [".gitignore", ".ignore"] {
             for target in ["/dev/zero", "/dev/tty"] {
                 let workspace = workspace(&[("a", ""), ("sub/b", ""), ("sub/deep/c", "")]);
                 let root = workspace.path();
