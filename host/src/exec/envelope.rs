@@ -163,12 +163,17 @@ impl Envelope {
     }
 }
 
+/// How many objects and arrays around a value indent it. Without an end to it, a few kilobytes
+/// of brackets would become hundreds of megabytes of spaces.
+const DEEPEST: usize = 24;
+
 /// How JSON is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// On one line, without white space.
     Compact,
-    /// Indented by two spaces.
+    /// Indented by two spaces, down to [`DEEPEST`]; an object or array below that is on one
+    /// line.
     Indented,
 }
 
@@ -302,15 +307,17 @@ fn lay_out(json: &str, layout: Layout) -> String {
             depth = depth.saturating_sub(1);
         }
         // An empty object or array stays on its line.
-        if layout == Layout::Indented && (opened != closes) && (opened || closes) {
+        // How deep the values lie between which this token stands.
+        let within = depth + usize::from(closes);
+        if layout == Layout::Indented && opened != closes && within <= DEEPEST {
             new_line(&mut text, depth);
         }
         text.push_str(token);
         opened = matches!(first, '{' | '[');
         match (first, layout) {
             ('{' | '[', _) => depth += 1,
-            (',', Layout::Indented) => new_line(&mut text, depth),
-            (':', Layout::Indented) => text.push(' '),
+            (',', Layout::Indented) if depth <= DEEPEST => new_line(&mut text, depth),
+            (',' | ':', Layout::Indented) => text.push(' '),
             _ => {}
         }
     }
@@ -462,6 +469,22 @@ mod tests {
         let indented = "{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"x, y\"\n    }\n  ]\n}";
         assert_eq!(lay_out(json, Layout::Indented), indented);
         assert_eq!(lay_out(indented, Layout::Compact), json);
+    }
+
+    #[test]
+    fn lines_do_not_grow_with_the_depth_for_ever() {
+        for (open, close) in [("[", "]"), ("[1,", "]"), ("{\"a\":", "}")] {
+            let json = format!("{}0{}", open.repeat(10_000), close.repeat(10_000));
+            let indented = lay_out(&json, Layout::Indented);
+            assert!(indented.len() < 2 * json.len(), "{} of {}", indented.len(), json.len());
+            assert_eq!(lay_out(&indented, Layout::Compact), json);
+        }
+        // What is broad is indented all the same.
+        let broad = format!("{}1{}{}", "[".repeat(DEEPEST), ",[2]".repeat(9), "]".repeat(DEEPEST));
+        let indented = lay_out(&broad, Layout::Indented);
+        assert_eq!(indented.lines().count(), 2 * DEEPEST + 10, "{indented}");
+        assert!(indented.contains("[2],\n"), "{indented}");
+        assert_eq!(lay_out(&indented, Layout::Compact), broad);
     }
 
     #[test]
