@@ -24,7 +24,6 @@ mod run;
 mod schema;
 mod show;
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
@@ -33,7 +32,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use ikigai_terminal::harmless;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -222,13 +223,23 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
 /// The exit code of a command that a person interrupted: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Writes to stdout: as it is, but for a terminal, which would obey what others have put into
-/// names, descriptions and answers.
+/// Writes what is for people to stdout, without anything that a terminal would obey: others
+/// have put it into names, descriptions and paths, and a pipe often leads to a terminal.
 fn print(text: &str) -> Result<(), CliError> {
+    print_raw(harmless(text).as_bytes())
+}
+
+/// Writes what is somebody's own text, or for a program, to stdout: as it is, but for a terminal.
+fn print_exact(text: &str) -> Result<(), CliError> {
     if std::io::stdout().is_terminal() {
-        return print_raw(ikigai_terminal::harmless(text).as_bytes());
+        return print(text);
     }
     print_raw(text.as_bytes())
+}
+
+/// Writes a value as indented JSON to stdout.
+fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    print_exact(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// Writes bytes to stdout that a terminal may obey.
@@ -241,13 +252,9 @@ fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
 
 /// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
 /// waits for a reader nor for a thread that does and holds the standard library's
-/// lock.
+/// lock. Nothing that a terminal would obey is written, as in [`print`].
 fn say(text: &str) {
-    let text = if std::io::stderr().is_terminal() {
-        ikigai_terminal::harmless(text)
-    } else {
-        Cow::Borrowed(text)
-    };
+    let text = harmless(text);
     /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
     const READY: usize = 512;
     let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -269,9 +276,10 @@ fn log_to_stderr(verbose: bool) {
             Targets::new().with_default(LevelFilter::WARN).with_target("ikigai", default)
         }
     };
+    let has_colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_writer(move || LogWriter { has_colours })
+        .with_ansi(has_colours)
         .without_time()
         .with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines).with(filter);
@@ -280,6 +288,29 @@ fn log_to_stderr(verbose: bool) {
     }
     if let Some((Err(error), text)) = asked {
         tracing::warn!("IKIGAI_LOG=`{text}` is no filter, ignored: {error}");
+    }
+}
+
+/// Where lines of the log go: stderr, as [`say`] does, but for the colours of a terminal, where
+/// the subscriber itself escapes what others have written.
+struct LogWriter {
+    has_colours: bool,
+}
+
+impl std::io::Write for LogWriter {
+    /// Takes a whole line, as the subscriber hands it over.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let mut stderr = std::io::stderr().lock();
+        if self.has_colours {
+            stderr.write_all(line)?;
+        } else {
+            stderr.write_all(harmless(&String::from_utf8_lossy(line)).as_bytes())?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ikigai_protocol::is_deceptive;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
 use serde_json::{Value, json};
@@ -333,4 +334,52 @@ fn a_stderr_that_nobody_reads_does_not_hold_a_run_past_its_limit() {
     assert_eq!(child.wait().expect("ended").code(), Some(124));
     drop(stderr);
     host.assert_nothing_left();
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_written_into_a_pipe() {
+    // A pipe often leads to a terminal: `| less -R`, `| head`, a log.
+    let evil = "\u{1b}]0;title\u{7}\u{9b}2J\u{202e}";
+    let host = Host::without_system_tools();
+    let escaped: String = evil.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    let schema = schema("x").replace("The tool x", &escaped);
+    host.program("x", format!("#!/bin/sh\nprintf '%s' '{schema}'\n"));
+    let broken = host.program(&format!("broken{evil}"), "#!/bin/sh\necho '{evil}' >&2; exit 3\n");
+    let workspace = host.scratch().join(format!("work{evil}"));
+    std::fs::create_dir(&workspace).expect("a directory of the test");
+    let workspace = workspace.to_str().expect("UTF-8");
+    let broken = broken.to_str().expect("UTF-8");
+    let mut shown = String::new();
+    for args in [
+        &["tool", "call", "x"][..],
+        &["tool", "call", evil],
+        &["tool", "list", "--all", "--verbose"],
+        &["tool", "show", "x"],
+        &["tool", "show", evil],
+        &["tool", "check", broken],
+        &["policy", "show"],
+        &["policy", "show", "x"],
+        &["policy", "grant", "x", "--read", workspace, "--yes"],
+        &["policy", "test", "x", "--read", broken],
+        &["config", "show"],
+        &["asset", "put", evil, broken],
+        &["asset", "list"],
+        &["asset", "usage"],
+        &["doctor"],
+        &["audit"],
+        &["audit", "--tail", "1"],
+    ] {
+        let ran = host.run([&["--workspace", workspace], args].concat());
+        let is_obeyed = |c: &char| is_deceptive(*c) && !matches!(c, '\n' | '\t');
+        // What a program reads is as it is.
+        let (stdout, stderr) = (ran.stdout(), ran.stderr());
+        let stdout = if args.starts_with(&["tool", "call"]) { String::new() } else { stdout };
+        let obeyed: String = format!("{stdout}{stderr}").chars().filter(is_obeyed).collect();
+        assert_eq!(obeyed, "", "{args:?}\n{ran}");
+        shown.push_str(&stdout);
+    }
+    assert!(shown.contains("␛]0;title␇\u{fffd}2J\u{fffd}"), "{shown}");
+    // JSON says what it says.
+    let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
+    assert_eq!(listed["tools"][0]["description"], evil, "{listed}");
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print, say};
+use super::{cancelled_by_signals, list, print_exact, say};
 use crate::agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use crate::host::Host;
 use crate::registry::{Depth, Snapshot};
@@ -95,7 +95,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     if arguments.json {
         let value = report::as_json(&asked, &session, &turn);
-        print(&format!("{value}\n"))?;
+        print_exact(&format!("{value}\n"))?;
     } else {
         shown.report.end_text()?;
     }

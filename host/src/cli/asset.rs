@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use super::error::CliError;
 use super::options::Options;
-use super::print;
 use crate::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
@@ -99,11 +98,6 @@ impl From<NotNamed> for CliError {
 /// The document that a person means.
 async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
     Ok(crate::assets::named(store, name).await?)
-}
-
-/// JSON, indented, and a newline.
-fn print_json(value: &Value) -> Result<(), CliError> {
-    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// A document for programs.

@@ -19,7 +19,7 @@ use self::story::{HEADINGS, Story, columns};
 use super::error::CliError;
 use super::list::plain_table;
 use super::options::Options;
-use super::{cancelled_by_signals, print, say};
+use super::{cancelled_by_signals, print, print_exact, say};
 use crate::audit::{Batch, Line, Reader};
 
 /// How many calls are shown before those that come, unless it is said.
@@ -195,7 +195,10 @@ impl Printer {
         if self.form == Form::Stories && text.ends_with("\n\n") {
             text.pop();
         }
-        print(&text)
+        match self.form {
+            Form::Json => print_exact(&text),
+            Form::Table | Form::Stories => print(&text),
+        }
     }
 
     /// Says how many lines were no records, once for each time they were met.

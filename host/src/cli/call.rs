@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print, say};
+use super::{cancelled_by_signals, list, print_exact, say};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
 use crate::nearest::nearest;
@@ -45,7 +45,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
     let mut text = envelope.to_json(layout)?;
     text.push('\n');
-    print(&text)?;
+    print_exact(&text)?;
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
         false if cancel.is_cancelled() => super::INTERRUPTED,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::print;
+use super::{print, print_json};
 use crate::audit::Via;
 use crate::exec::envelope::Envelope;
 use crate::exec::output::Sink;
@@ -62,13 +62,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let findings = check(host, &arguments.path).await;
     let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
-    let text = if arguments.json {
-        let value = as_json(&arguments.path, &findings, good);
-        format!("{}\n", serde_json::to_string_pretty(&value)?)
+    if arguments.json {
+        print_json(&as_json(&arguments.path, &findings, good))?;
     } else {
-        as_text(&arguments.path, &findings, good)
-    };
-    print(&text)?;
+        print(&as_text(&arguments.path, &findings, good))?;
+    }
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 

@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::list::plain_table;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::print;
+use super::{print, print_json};
 use crate::config::provider::Said;
 
 #[derive(Debug, Subcommand)]
@@ -60,8 +60,11 @@ pub(super) async fn run(
         })
         .collect();
     rows.extend(of_model(options, &model)?);
-    let text = if arguments.json { as_json(&rows)? } else { as_text(&rows) };
-    print(&text)?;
+    if arguments.json {
+        print_json(&as_json(&rows))?;
+    } else {
+        print(&as_text(&rows))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,8 +108,7 @@ fn as_text(rows: &[Row]) -> String {
     format!("{table}\n")
 }
 
-fn as_json(rows: &[Row]) -> Result<String, CliError> {
+fn as_json(rows: &[Row]) -> Map<String, Value> {
     let of = |row: &Row| (row.key.clone(), json!({ "value": row.value, "from": row.from }));
-    let object: Map<String, Value> = rows.iter().map(of).collect();
-    Ok(format!("{}\n", serde_json::to_string_pretty(&object)?))
+    rows.iter().map(of).collect()
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{print, print_raw};
+use super::{print_json, print_raw};
 use crate::host::{Host, Subject};
 use crate::registry::{Depth, Snapshot, Tool};
 
@@ -89,7 +89,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let good = checks.iter().all(|check| check.status != Status::Fail);
     if arguments.json {
         let value = serde_json::json!({ "good": good, "checks": checks });
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        print_json(&value)?;
     } else {
         print_raw(as_text(&checks, colour()).as_bytes())?;
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::decided::Row;
 use super::error::CliError;
 use super::options::Options;
-use super::{print, say};
+use super::{print, print_json, say};
 use crate::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
@@ -33,9 +33,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let rows = Row::all(host, snapshot.tools()).await;
     if arguments.json {
-        let mut text = serde_json::to_string_pretty(&as_json(&snapshot, &rows, arguments.all))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&as_json(&snapshot, &rows, arguments.all))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&rows)) };

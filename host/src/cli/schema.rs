@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::call::{not_found_hints, say_hints};
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{list, print, say};
+use super::{list, print_json, say};
 use crate::registry::Depth;
 
 #[derive(Debug, Args)]
@@ -83,9 +83,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             tools.value
         }
     };
-    let mut text = serde_json::to_string_pretty(&shown)?;
-    text.push('\n');
-    print(&text)?;
+    print_json(&shown)?;
     Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
 }
 

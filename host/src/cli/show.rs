@@ -11,7 +11,7 @@ use super::decided::{self, Row};
 use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
 use super::options::Options;
-use super::print;
+use super::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -29,12 +29,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(host, tool).await;
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
-    let text = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&as_json(&row, &imports))?)
+    if arguments.json {
+        print_json(&as_json(&row, &imports))?;
     } else {
-        as_text(&row, &imports)?
-    };
-    print(&text)?;
+        print(&as_text(&row, &imports)?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::prompt::Asked;
 use crate::agent::{Called, Calling, End, Event, Session, Turn};
 use crate::cli::error::CliError;
-use crate::cli::{print, say};
+use crate::cli::{print_exact, say};
 
 /// Characters of a call's name and of its arguments on its line.
 const ARGUMENTS_SHOWN: usize = 120;
@@ -65,17 +65,17 @@ impl Report {
         if std::mem::take(&mut self.is_next) && self.last.is_some() {
             // Each answer of a turn is a paragraph of its own.
             self.end_text()?;
-            print("\n")?;
+            print_exact("\n")?;
         }
         self.last = text.chars().next_back();
-        print(text)
+        print_exact(text)
     }
 
     /// Ends the last line.
     pub(super) fn end_text(&mut self) -> Result<(), CliError> {
         if self.last.is_some_and(|last| last != '\n') {
             self.last = Some('\n');
-            print("\n")?;
+            print_exact("\n")?;
         }
         Ok(())
     }

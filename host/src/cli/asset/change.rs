@@ -11,11 +11,11 @@ use ikigai_assets::{
 };
 use serde_json::json;
 
-use super::{named, print_json};
+use super::named;
 use crate::assets::AssetStore;
 use crate::assets::told;
 use crate::cli::error::CliError;
-use crate::cli::say;
+use crate::cli::{print_json, say};
 
 pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
     ikigai asset put blocks/decisions.md notes.md\n  \

@@ -11,9 +11,8 @@ use clap::Args;
 use ikigai_assets::{AssetPath, MAX_DOCUMENT_BYTES, Store, references};
 use serde_json::json;
 
-use super::print_json;
 use crate::cli::error::{self, CliError};
-use crate::cli::{print, say};
+use crate::cli::{print, print_json, say};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai asset check\n  \

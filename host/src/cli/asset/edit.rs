@@ -12,10 +12,10 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{named, print_json};
+use super::named;
 use crate::assets::told;
 use crate::cli::error::{self, CliError};
-use crate::cli::say;
+use crate::cli::{print_json, say};
 
 /// What every system has.
 const EDITOR: &str = "vi";

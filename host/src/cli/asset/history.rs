@@ -6,10 +6,10 @@ use clap::Args;
 use ikigai_assets::{Agent, AssetPath, Error, Store, resolution};
 use serde_json::{Value, json};
 
-use super::{as_json, local, named, print_json, stamp};
+use super::{as_json, local, named, stamp};
 use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
-use crate::cli::{print, print_raw, say};
+use crate::cli::{print, print_exact, print_json, print_raw, say};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Get {
@@ -41,7 +41,7 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
         value["content"] = String::from_utf8_lossy(&content).into();
         print_json(&value)?;
     } else if let Ok(text) = str::from_utf8(&content) {
-        print(text)?;
+        print_exact(text)?;
     } else {
         print_raw(&content)?;
     }

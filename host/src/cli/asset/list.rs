@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use ikigai_assets::{Agent, Store};
 
-use super::{as_json, local, print_json};
+use super::{as_json, local};
 use crate::cli::error::CliError;
 use crate::cli::list::plain_table;
-use crate::cli::{print, say};
+use crate::cli::{print, print_json, say};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {

@@ -7,10 +7,10 @@ use clap::Args;
 use ikigai_assets::{Agent, Pinned, Store};
 use serde_json::{Value, json};
 
-use super::{as_json, named, print_json, stamp};
+use super::{as_json, named, stamp};
 use crate::assets::told;
 use crate::cli::error::CliError;
-use crate::cli::print;
+use crate::cli::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Pin {

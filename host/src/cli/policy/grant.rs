@@ -13,7 +13,7 @@ use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
 use crate::cli::options::Options;
-use crate::cli::{print, say};
+use crate::cli::{print_json, say};
 use crate::digest::Digest;
 use crate::host::{Host, Subject, request};
 use crate::policy::{
@@ -150,7 +150,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         {
             value.extend(decision);
         }
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        print_json(&value)?;
     }
     tell(tool, &decided);
     Ok(ExitCode::SUCCESS)

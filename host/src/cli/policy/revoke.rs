@@ -8,7 +8,7 @@ use serde_json::json;
 use super::carry_out;
 use crate::cli::error::{self, CliError};
 use crate::cli::options::Options;
-use crate::cli::{print, say};
+use crate::cli::{print_exact, say};
 use crate::nearest::nearest;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     }
     if json {
         let value = json!({ "tool": tool, "policy": proposal.path.to_string_lossy() });
-        print(&format!("{value}\n"))?;
+        print_exact(&format!("{value}\n"))?;
     } else {
         say(&format!("revoked: `{tool}` has what its profile gives it\n"));
     }

@@ -12,7 +12,7 @@ use crate::cli::decided::{self, Row};
 use crate::cli::error::CliError;
 use crate::cli::list::{plain_table, tell_warnings};
 use crate::cli::options::Options;
-use crate::cli::print;
+use crate::cli::{print, print_json};
 use crate::host::Host;
 use crate::nearest::nearest;
 use crate::policy::{FileInForce, Source};
@@ -39,12 +39,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         Some(name) => vec![named_tool(&snapshot, name)?],
     };
     let rows = Row::all(host, tools.into_iter()).await;
-    let text = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&as_json(host, &rows)?)?)
+    if arguments.json {
+        print_json(&as_json(host, &rows)?)?;
     } else {
-        as_text(host, &snapshot, &rows)?
-    };
-    print(&text)?;
+        print(&as_text(host, &snapshot, &rows)?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,7 @@ use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
 use crate::cli::options::Options;
-use crate::cli::print;
+use crate::cli::{print, print_json};
 use crate::places;
 use crate::policy::{Assets, Backend, Decision, Net, PeerHost};
 
@@ -85,7 +85,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     };
     let is_allowed = answers.iter().all(|answer| answer.is_allowed);
-    let text = if arguments.json {
+    if arguments.json {
         let answers = answers.iter().map(|answer| {
             json!({
                 "question": answer.question,
@@ -98,15 +98,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             "allowed": is_allowed,
             "answers": answers.collect::<Vec<_>>(),
         });
-        format!("{}\n", serde_json::to_string_pretty(&value)?)
+        print_json(&value)?;
     } else {
         let line = |answer: &Answer| {
             let verdict = if answer.is_allowed { "allowed" } else { "denied" };
             format!("{verdict}: {} {} ({})\n", tool.name(), answer.question, answer.by)
         };
-        answers.iter().map(line).collect()
-    };
-    print(&text)?;
+        print(&answers.iter().map(line).collect::<String>())?;
+    }
     Ok(ExitCode::from(if is_allowed { 0 } else { error::FAILED }))
 }
 
