@@ -52,7 +52,7 @@ pub(crate) enum Value<'a> {
 }
 
 /// Locks in PostgreSQL that a transaction holds to its end. Every transaction takes those
-/// of documents before those of agents, and several of one kind in the order of their
+/// of documents before those of agents, the total's last, and several of one kind in the order of their
 /// keys; so no two ever wait for each other.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock<'a> {
@@ -62,6 +62,8 @@ pub(crate) enum Lock<'a> {
     Document(&'a str),
     /// What an agent has pinned, and the tokens of all that.
     Agent(&'a str),
+    /// What all documents come to, whenever it may become more.
+    Total,
 }
 
 impl Database {
@@ -262,6 +264,7 @@ impl Lock<'_> {
             Self::Schema => (0, ""),
             Self::Document(path) => (1, path),
             Self::Agent(name) => (2, name),
+            Self::Total => (3, ""),
         };
         // FNV-1a. The standard library's hash may differ from one build to the next, and
         // all builds that share a store must agree.
@@ -316,11 +319,12 @@ mod tests {
     use super::Lock;
 
     #[test]
-    fn documents_are_locked_before_agents() {
+    fn documents_are_locked_before_agents_and_the_total_last() {
         let documents = ["", "a", "blocks/x.md", "zzz"].map(|path| Lock::Document(path).key());
         let agents = ["", "a", "ann@host", "zzz"].map(|name| Lock::Agent(name).key());
         assert!(Lock::Schema.key() < documents.into_iter().min().expect("some"));
         assert!(documents.into_iter().max() < agents.into_iter().min());
+        assert!(agents.into_iter().max().expect("some") < Lock::Total.key());
         // The published value of FNV-1a for "a": all builds must agree on it.
         assert_eq!(Lock::Document("a").key() & 0xffff_ffff, 0xe40c_292c);
     }

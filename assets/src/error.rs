@@ -7,6 +7,7 @@ use std::time::Duration;
 use ikigai_protocol::ToolCode;
 
 use crate::budget::Exceeded;
+use crate::capacity::Overfull;
 use crate::document::InvalidAgent;
 use crate::path::{AssetPath, PathError};
 use crate::store::MAX_DOCUMENT_BYTES;
@@ -62,6 +63,9 @@ pub enum Error {
     /// It does not fit an agent's budget.
     #[error("{0}")]
     BudgetExceeded(Exceeded),
+    /// It does not fit the store.
+    #[error("{0}")]
+    Overfull(Overfull),
     /// A long result of a tool is read when it is needed, and never pinned.
     #[error("document `{0}` is an output of a tool and cannot be pinned")]
     Unpinnable(AssetPath),
@@ -197,7 +201,7 @@ impl Error {
             | Self::Unpinnable(_) => ToolCode::InvalidArg,
             Self::BudgetExceeded(_) => ToolCode::BudgetExceeded,
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
-            Self::Full(_) => ToolCode::NoSpace,
+            Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
             Self::OutOfMemory => ToolCode::OutOfMemory,
             // Not `PermissionDenied`: to a tool that says that it is not granted documents,
             // and here it is the host that the store does not let in.
@@ -225,6 +229,9 @@ impl Error {
             Self::ReadOnly(_) => Some("write to another path, or let its owner lift that"),
             Self::TooLarge { .. } => Some("split it, or keep it as a file"),
             Self::StoreReadOnly(_) => Some("see who may write to the file and to its directory"),
+            Self::Overfull(_) => {
+                Some("`ikigai asset rm` removes documents; `--capacity` allows more")
+            }
             Self::Full(_) => Some("free space on the device, or remove old outputs"),
             Self::Locked { .. } => Some("end the process that holds it, or try again later"),
             Self::Slow { .. } => Some("see how the server is doing"),

@@ -12,6 +12,7 @@
 
 mod backoff;
 mod budget;
+mod capacity;
 mod database;
 mod document;
 mod error;
@@ -22,6 +23,7 @@ mod store_url;
 mod tokens;
 
 pub use budget::{Budget, Exceeded, Purpose, thousands};
+pub use capacity::{Capacity, Overfull};
 pub use document::{
     Agent, Author, Cause, Document, Edited, Expected, InvalidAgent, MAX_AGENT_BYTES, Metadata, Pin,
     Pinned, Replaced, Snapshot, UnknownCause, Usage, Version, Written,

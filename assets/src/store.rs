@@ -30,6 +30,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::budget::Budget;
+use crate::capacity::Capacity;
 use crate::database::{Database, Value};
 use crate::document::{Agent, Document, Metadata, Usage};
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 pub struct Options {
     /// What each agent may have pinned. 100,000 tokens.
     pub budget: Budget,
+    /// What all documents may come to. 1 GiB.
+    pub capacity: Capacity,
     /// What is kept of replaced and removed documents.
     pub retention: Retention,
     /// How long another process may hold a store of SQLite before an operation gives up.
@@ -73,6 +76,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
+            capacity: Capacity::default(),
             retention: Retention::default(),
             busy_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
@@ -97,6 +101,7 @@ impl Default for Retention {
 pub struct Store {
     database: Database,
     budget: Budget,
+    capacity: Capacity,
     retention: Retention,
 }
 
@@ -117,7 +122,8 @@ impl Store {
     /// [`Error::NotAStore`] and [`Error::Newer`] where it must not be.
     pub async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
         let database = Database::open(url, options).await?;
-        Ok(Self { database, budget: options.budget, retention: options.retention })
+        let Options { budget, capacity, retention, .. } = *options;
+        Ok(Self { database, budget, capacity, retention })
     }
 
     /// Where it is; shown without user and password.

@@ -1,7 +1,7 @@
 //! What a document costs in a model's context, estimated without asking the model.
 
 /// Bytes that one token stands for in English text and in code, on average.
-const BYTES_A_TOKEN: u64 = 4;
+pub(crate) const BYTES_A_TOKEN: u64 = 4;
 
 /// The tokens that `bytes` bytes of text are counted as: a quarter, rounded up.
 #[must_use]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Cause, Error, Expected, Options, Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, Options, Store, StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use proptest::prelude::Rng as _;
@@ -246,6 +246,52 @@ fn three_of_six_fit(url: &StoreUrl) {
     });
 }
 
+/// Six documents of as many agents that are made at the same moment, of which three fit the
+/// store: nothing but the total connects them.
+fn three_of_six_fit_the_store(url: &StoreUrl) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(DOCUMENTS)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let store = open(url).await;
+        for metadata in store.list("", None).await.expect("listed") {
+            store.remove(&metadata.path, &agent("setup"), Expected::Any).await.expect("removed");
+        }
+        let options = Options { capacity: Capacity(3 * 2048), ..Options::default() };
+        let mut stores = Vec::new();
+        for _ in 0..DOCUMENTS {
+            stores.push(Arc::new(Store::open(url, &options).await.expect("it opens")));
+        }
+        for round in 0..20 {
+            let at_once = Arc::new(tokio::sync::Barrier::new(DOCUMENTS));
+            let tasks: Vec<_> = (0..DOCUMENTS)
+                .map(|number| {
+                    let (store, at_once) = (Arc::clone(&stores[number]), at_once.clone());
+                    tokio::spawn(async move {
+                        let (name, by) = (nth(number), author(&format!("agent{number}")));
+                        at_once.wait().await;
+                        match store.write(&name, &[b'x'; 1024], &by, Expected::Any).await {
+                            Ok(_) => Some(name),
+                            Err(Error::Overfull(_)) => None,
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    })
+                })
+                .collect();
+            let mut fitted = Vec::new();
+            for task in tasks {
+                fitted.extend(task.await.expect("a task ends"));
+            }
+            assert_eq!(fitted.len(), 3, "round {round}");
+            for name in fitted {
+                store.remove(&name, &agent("setup"), Expected::Any).await.expect("removed");
+            }
+        }
+    });
+}
+
 const DOCUMENTS: usize = 6;
 
 fn nth(number: usize) -> AssetPath {
@@ -328,6 +374,7 @@ fn no_budget_is_passed_in_sqlite() {
     let url = StoreUrl::parse(&sqlite(directory.path())).expect("an address");
     nobody_passes_a_budget(&url);
     three_of_six_fit(&url);
+    three_of_six_fit_the_store(&url);
 }
 
 #[test]
@@ -344,6 +391,7 @@ fn no_budget_is_passed_in_postgres() {
     let url = StoreUrl::parse(&database("budgets")).expect("an address");
     nobody_passes_a_budget(&url);
     three_of_six_fit(&url);
+    three_of_six_fit_the_store(&url);
 }
 
 /// Bytes of the document that is overwritten: many pages of the database.

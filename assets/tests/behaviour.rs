@@ -84,6 +84,7 @@ fn run(kind: &Kind) {
     let cases = cases![
         budgets::a_document_others_have_pinned,
         budgets::an_edit_is_a_write,
+        budgets::all_documents_fit_the_capacity,
         budgets::outputs_are_outside,
         budgets::pinning_checks_the_same_sum,
         budgets::restoring_checks_it_too,

@@ -7,12 +7,14 @@
 mod named;
 pub mod told;
 
+use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Cause, Error, Expected, InvalidStoreUrl, Metadata, Options,
-    Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
+    Options, Store, StoreUrl,
 };
 use ikigai_protocol::{DocumentError, ToolCode};
 use tokio::sync::OnceCell;
@@ -21,6 +23,7 @@ use uuid::Uuid;
 pub use named::{NotNamed, named};
 
 use crate::exec::documents::{Answer, Caller, Documents, Entry, Listing, MAX_ENTRIES, Window};
+use crate::places;
 
 /// How long a server, or another process that holds a file, may keep an operation waiting:
 /// well within the wall clock of a call (30 s), so that a tool can say what went wrong.
@@ -55,13 +58,14 @@ pub struct AssetStore {
 }
 
 impl AssetStore {
-    /// The store at this address, and what each agent may have pinned. Nothing is opened
-    /// yet; what is no address is told to whoever asks for a document, and keeps nobody
-    /// else from anything.
+    /// The store at this address, what each agent may have pinned, and what all documents may
+    /// come to. Nothing is opened yet; what is no address is told to whoever asks for a
+    /// document, and keeps nobody else from anything.
     #[must_use]
-    pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget) -> Self {
+    pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget, capacity: Capacity) -> Self {
         let options = Options {
             budget,
+            capacity,
             busy_timeout: PATIENCE,
             statement_timeout: PATIENCE,
             ..Options::default()
@@ -85,6 +89,9 @@ impl AssetStore {
     /// See [`Store::open`].
     pub async fn open(&self) -> Result<&Store, Error> {
         let url = self.url()?;
+        if let Some(file) = url.file().filter(|_| !self.store.initialized()) {
+            check_way(file)?;
+        }
         self.store.get_or_try_init(|| Store::open(url, &self.options)).await
     }
 
@@ -123,13 +130,24 @@ impl AssetStore {
             } else {
                 written?;
             }
+            self.make_room_for_outputs(store).await;
+            Ok(path)
+        })
+        .await
+    }
+
+    /// Removes outputs that are old, or beyond what all of them may have.
+    // Boxed: what writes documents is a deep enough type without it.
+    fn make_room_for_outputs<'a>(
+        &'a self,
+        store: &'a Store,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async {
             self.prune(store).await;
             if let Err(error) = store.prune_outputs_beyond(OUTPUTS_MOST).await {
                 tracing::warn!("old outputs were not removed: {error}");
             }
-            Ok(path)
         })
-        .await
     }
 
     /// Removes what has grown old, once in the life of a process: whoever writes outputs
@@ -168,7 +186,7 @@ impl Documents for AssetStore {
             let store = self.open().await?;
             store.write(&path, content.as_bytes(), &author, Expected::Any).await?;
             if path.is_output() {
-                self.prune(store).await;
+                self.make_room_for_outputs(store).await;
             }
             Ok(())
         }))
@@ -186,6 +204,9 @@ impl Documents for AssetStore {
             let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Edit)?);
             let store = self.open().await?;
             let edited = store.edit(&path, old.as_bytes(), new.as_bytes(), all, &author).await?;
+            if path.is_output() {
+                self.make_room_for_outputs(store).await;
+            }
             Ok(edited.replacements)
         }))
     }
@@ -209,6 +230,14 @@ impl Documents for AssetStore {
             })
         })
     }
+}
+
+/// Refuses a file that somebody else could swap: what is pinned in it goes into the context.
+fn check_way(file: &Path) -> Result<(), Error> {
+    places::check_way(file, places::is_own).map_err(|way| Error::Unsafe {
+        path: way.dir,
+        reason: "somebody else could swap the store by this directory on the way to it",
+    })
 }
 
 fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
@@ -266,6 +295,7 @@ fn fault(error: &Error) -> Option<&'static str> {
         | Error::StringNotUnique(_)
         | Error::TooLarge { .. }
         | Error::BudgetExceeded(_)
+        | Error::Overfull(_)
         | Error::Unpinnable(_)
         | Error::ReadOnly(_)
         | Error::Changed { .. }

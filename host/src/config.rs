@@ -53,6 +53,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("max_output", Kind::Text),
     ("store", Kind::Text),
     ("budget", Kind::Number),
+    ("capacity", Kind::Text),
     ("agent", Kind::Text),
     ("audit_arguments", Kind::Switch),
     ("verbose", Kind::Switch),
@@ -209,7 +210,7 @@ fn setting(
             (_, DeValue::Integer(number)) if key.ends_with("timeout") => {
                 error.hint(format!("write it with its unit, such as `\"{}s\"`", number.as_str()))
             }
-            ("memory" | "max_output", DeValue::Integer(_)) => {
+            ("memory" | "max_output" | "capacity", DeValue::Integer(_)) => {
                 error.hint("write it with its unit, such as `\"64MiB\"`")
             }
             _ => error,
@@ -272,7 +273,6 @@ fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> 
             true => refused.hint(format!("chmod go-w {}", path.display())),
             false => refused,
         }
-    })
     })?;
     places::check_way(path, is_trusted).map_err(|way| {
         let refused = FileError::whole(path, format!("is not used: {way}"));
@@ -280,6 +280,7 @@ fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> 
             true => refused.hint(format!("chmod go-w {}", way.dir.display())),
             false => refused.hint("keep it in a directory of your own"),
         }
+    })
 }
 
 #[cfg(test)]

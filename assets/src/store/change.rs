@@ -61,7 +61,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetExceeded`], [`Error::ReadOnly`], [`Error::TooLarge`],
+    /// [`Error::BudgetExceeded`], [`Error::Overfull`], [`Error::ReadOnly`], [`Error::TooLarge`],
     /// [`Error::Changed`] where it is not as `expected`, and those of the database.
     pub async fn write(
         &self,

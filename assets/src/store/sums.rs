@@ -5,11 +5,12 @@
 
 use super::{MAX_DOCUMENT_BYTES, Store, one, rows};
 use crate::budget::{Purpose, Sum};
+use crate::capacity::EACH;
 use crate::database::{Lock, Row, Transaction, Value};
 use crate::document::{Agent, Author, Metadata};
 use crate::error::{Error, Result};
-use crate::path::AssetPath;
-use crate::tokens::tokens;
+use crate::path::{AssetPath, OUTPUTS, successor};
+use crate::tokens::{BYTES_A_TOKEN, tokens};
 
 impl Store {
     /// Checks size and budgets; gives the tokens.
@@ -46,8 +47,28 @@ impl Store {
         }
         let before = before.map(|before| before.tokens);
         self.budget.admits(Purpose::Write, tokens, before, &sums).map_err(Error::BudgetExceeded)?;
+        // One that does not grow always passes, as with the budget.
+        if before.is_none_or(|before| tokens > before) {
+            transaction.lock(&[Lock::Total]).await?;
+            let others = stored_beside(transaction, path).await?;
+            self.capacity.admits(size, others).map_err(Error::Overfull)?;
+        }
         Ok(tokens)
     }
+}
+
+/// What all documents but this one and the outputs come to, in bytes. Contents are counted by
+/// their tokens, which are found without them. The lock of the total must be held.
+async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<u64> {
+    let statement = "SELECT COUNT(*) AS documents, \
+        CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens FROM stored_assets \
+        WHERE (path < $1 OR path >= $2) AND path <> $3";
+    let above = successor(OUTPUTS).unwrap_or_default();
+    let values = [Value::Text(OUTPUTS), Value::Text(&above), path.value()];
+    let read = |row: &Row| Ok((row.count("documents")?, row.count("tokens")?));
+    let found = one(transaction.rows(statement, &values, read).await?);
+    let (documents, tokens) = found.unwrap_or((0, 0));
+    Ok(tokens.saturating_mul(BYTES_A_TOKEN).saturating_add(documents.saturating_mul(EACH)))
 }
 
 /// What an agent has pinned. Its lock must be held.

@@ -1,6 +1,6 @@
 //! What does not fit is refused, in words that a model can act on.
 
-use ikigai_assets::{Author, Budget, Cause, Error, Expected, Options, Store};
+use ikigai_assets::{Author, Budget, Capacity, Cause, Error, Expected, Options, Store};
 use ikigai_protocol::ToolCode;
 
 use crate::{Place, agent, ann, path, text};
@@ -132,4 +132,37 @@ pub(crate) async fn outputs_are_outside(place: &Place<'_>) {
     let usage = store.usage(&agent("ann@host")).await.expect("usage");
     assert_eq!((usage.pinned_tokens, usage.output_tokens), (95_000, 200_000));
     assert!(refused(write(&store, "outputs", 200_000).await).contains("use 200k tokens"));
+}
+
+pub(crate) async fn all_documents_fit_the_capacity(place: &Place<'_>) {
+    // Three documents of 1 KiB, each with 1 KiB beside it.
+    let options = Options { capacity: Capacity(6 << 10), ..Options::default() };
+    let store = place.store_with(&options).await;
+    let no_room = |result: Result<(), Error>| {
+        let error = result.expect_err("past the capacity");
+        assert_eq!(error.code(), ToolCode::NoSpace, "{error:?}");
+        assert!(matches!(error, Error::Overfull(_)), "{error:?}");
+        error.to_string()
+    };
+    for name in ["a", "b", "c"] {
+        write(&store, name, 256).await.expect("it fits");
+    }
+    let told = no_room(write(&store, "d", 0).await);
+    assert!(told.contains("the others take 6 KiB of 6 KiB, and it would take 1 KiB"), "{told}");
+    assert!(matches!(store.read(&path("d")).await, Err(Error::NotFound(_))));
+    // Whoever pins and unpins makes no room.
+    pin(&store, "ann@host", "a").await.expect("it fits the budget");
+    no_room(write(&store, "d", 1).await);
+    store.unpin(&agent("ann@host"), &path("a")).await.expect("unpinned");
+    no_room(write(&store, "a", 257).await);
+    let edit = store.edit(&path("a"), b"xxxx", b"xxxxxxxx", true, &ann()).await;
+    no_room(edit.map(|_| ()));
+    write(&store, "a", 256).await.expect("no larger than it was");
+    write(&store, "outputs/x", 100_000).await.expect("outputs are outside");
+    // What is removed or shorter makes room, and what was said before is not counted.
+    write(&store, "a", 0).await.expect("smaller");
+    write(&store, "d", 0).await.expect("it fits to the byte");
+    no_room(store.restore(&path("a"), 1, &agent("ann@host")).await.map(|_| ()));
+    store.remove(&path("b"), &agent("ann@host"), Expected::Any).await.expect("removed");
+    store.restore(&path("a"), 1, &agent("ann@host")).await.expect("it fits again");
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use ikigai::assets::AssetStore;
 use ikigai::limits::Limits;
 use ikigai::registry::Depth;
-use ikigai_assets::{Agent, AssetPath, Author, Budget, Cause, Expected, StoreUrl};
+use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
     let runtime = rig::runtime()?;
     let url = StoreUrl::sqlite(scratch.path().join("store/store.db"));
-    let assets = Arc::new(AssetStore::at(Ok(url), Budget::default()));
+    let assets = Arc::new(AssetStore::at(Ok(url), Budget::default(), Capacity::default()));
     let agent = Agent::new("bench@here")?;
     let author = Author { agent: agent.clone(), cause: Cause::Write };
     let text = "0123456789abcde\n".repeat(BYTES / 16);

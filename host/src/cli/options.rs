@@ -99,6 +99,11 @@ pub(super) struct Options {
           default_value_t = assets::Budget::default().0)]
     budget: u64,
 
+    /// Bytes that all documents of the store may come to [default: 1GiB]
+    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_CAPACITY",
+          value_parser = limits::parse_size)]
+    capacity: Option<u64>,
+
     /// Whose pins and whose budget count [default: USER@HOST]
     #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_AGENT")]
     agent: Option<String>,
@@ -226,12 +231,12 @@ impl Options {
             user_is_named: self.policy.is_some(),
             workspace: workspace.to_path_buf(),
             home: places.home.clone(),
+            state: places.state.clone(),
         };
         let flags = Flags {
             profile: self.profile.map(|profile| match profile {
                 ProfileArg::Standard => Profile::Standard,
                 ProfileArg::Strict => Profile::Strict,
-            state: places.state.clone(),
             }),
             backend: self.backend.choice(),
             limits: self.limits(),
@@ -280,6 +285,7 @@ impl Options {
             ("max_output", written("max_output", size(limits.output))),
             ("store", store),
             ("budget", Some(self.budget.to_string())),
+            ("capacity", written("capacity", size(assets::Capacity::default().0))),
             ("agent", Some(self.agent_name())),
             ("audit_arguments", Some(self.audit_arguments.to_string())),
             ("verbose", Some(self.verbose.to_string())),
@@ -300,7 +306,8 @@ impl Options {
             Some(text) => StoreUrl::parse(text),
             None => Ok(StoreUrl::sqlite(self.places().data?.join(STORE))),
         };
-        Some(AssetStore::at(url, assets::Budget(self.budget)))
+        let capacity = self.capacity.map_or_else(assets::Capacity::default, assets::Capacity);
+        Some(AssetStore::at(url, assets::Budget(self.budget), capacity))
     }
 
     /// A conversation over the tools and the documents that these flags ask for.

@@ -14,7 +14,7 @@ use ikigai::limits::Limits;
 use ikigai::places::Places;
 use ikigai::policy::{Authority, Flags, PolicyFiles};
 use ikigai::registry::{Budget, Registry, Settings, Snapshot};
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Expected, StoreUrl};
+use ikigai_assets::{Agent, AssetPath, Author, Capacity, Cause, Expected, StoreUrl};
 use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
 use ikigai_tests::places;
@@ -38,7 +38,7 @@ impl Talk {
         let server = FakeServer::start(vendor, replies);
         let scratch = tempfile::tempdir().expect("a directory");
         let budget = ikigai_assets::Budget::default();
-        let store = Arc::new(AssetStore::at(Ok(StoreUrl::memory()), budget));
+        let store = Arc::new(AssetStore::at(Ok(StoreUrl::memory()), budget, Capacity::default()));
         let agent = Agent::new("tester@here").expect("a name");
         let documents =
             Documents { store: Arc::clone(&store), budget: budget.0, agent: agent.clone() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ikigai::assets::AssetStore;
 use ikigai::policy::Assets;
-use ikigai_assets::{Agent, AssetPath, Author, Budget, Cause, Expected, StoreUrl};
+use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
 use ikigai_tools::fake::{MemoryFiles, Tree};
 use ikigai_tools::ports::{NoDocuments, Storage};
 
@@ -93,7 +93,11 @@ fn documents_are_answered_for_alike_by_each_build() {
 #[test]
 fn a_real_store_answers_as_the_one_in_memory_does() {
     for build in Build::ALL {
-        let assets = Arc::new(AssetStore::at(Ok(StoreUrl::memory()), Budget::default()));
+        let assets = Arc::new(AssetStore::at(
+            Ok(StoreUrl::memory()),
+            Budget::default(),
+            Capacity::default(),
+        ));
         let rig = Rig::new(Some(assets.clone()));
         rig.block_on(fill(&assets));
         for (tool, input, expected) in CALLS {
