@@ -41,6 +41,20 @@ impl Host {
         self.cache.join("ikigai")
     }
 
+    /// Has the tools of the build where every user can get at them, without what was
+    /// compiled of them.
+    #[must_use]
+    pub fn with_tools_for_all(self) -> Self {
+        let dir = self.system_tools();
+        fs::create_dir_all(&dir).expect("a directory of the test");
+        for entry in fs::read_dir(places::tools()).expect("the tools are listed").flatten() {
+            if entry.path().is_file() {
+                fs::copy(entry.path(), dir.join(entry.file_name())).expect("a copy of a tool");
+            }
+        }
+        self.env("IKIGAI_SYSTEM_TOOLS", dir)
+    }
+
     /// From now on runs as a user without rights: everything so far becomes its
     /// own. Without root the user is one already.
     #[must_use]

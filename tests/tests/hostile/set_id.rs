@@ -32,7 +32,7 @@ fn assert_lost(path: &Path, what: &str) {
 
 /// As root, where the kernel leaves the bits alone, and as another user.
 fn hosts() -> [Host; 2] {
-    [Host::new().with_shared_cache(), Host::new().as_nobody()]
+    [Host::new().with_shared_cache(), Host::new().with_tools_for_all().as_nobody()]
 }
 
 #[test]
