@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let leaves = words.pop_if(|word| *word == "leave").is_some();
     let refused = match words[..] {
         ["fork-forever"] => fork_forever(),
-        ["fork", wanted] => take(wanted, || fork(|| pause()).map(drop)),
+        ["fork", wanted] => take(wanted, || fork(pause).map(drop)),
         ["corpses", wanted] => take(wanted, || fork(|| {}).map(drop)),
         ["headless", wanted] => take(wanted, headless),
         ["threads", wanted] => take(wanted, || thread(idle)),

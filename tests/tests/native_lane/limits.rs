@@ -281,6 +281,7 @@ impl Drop for Mounted {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
     if !rig::started_as_root() {
         eprintln!("left out: only root can mount");
@@ -323,6 +324,7 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn root_is_nobody_outside_and_its_files_stay_its_own() {
     if !rig::started_as_root() {
         eprintln!("left out: only root can be mapped away");

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, open, openat};
+use rustix::fs::{CWD, Dir, Mode, OFlags, Uid, fstat, open, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, pidfd_send_signal};
 
@@ -43,21 +43,8 @@ pub(super) fn own_pid() -> io::Result<Pid> {
 
 /// Every process that descends from `root`, by way of parents that live.
 pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = open("/proc", flags, Mode::empty())?;
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for entry in Dir::read_from(&proc)? {
-        let entry = entry?;
-        if !entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit) {
-            continue;
-        }
-        // It may have ended since the directory was read.
-        if let Ok(dir) = openat(&proc, entry.file_name(), flags, Mode::empty())
-            && let Ok(process) = Process::read(&dir)
-        {
-            children.entry(process.parent).or_default().push(process);
-        }
-    }
+    each(|_, process| children.entry(process.parent).or_default().push(process))?;
     let mut found = Vec::new();
     let mut parents = vec![root.as_raw_nonzero().get()];
     while let Some(parent) = parents.pop() {
@@ -67,6 +54,37 @@ pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
         }
     }
     Ok(found)
+}
+
+/// How many threads and corpses the processes of a user are, as RLIMIT_NPROC counts them.
+/// Those that another user may not see are not among them.
+pub(super) fn tasks_of(user: Uid) -> io::Result<u64> {
+    let mut tasks = 0;
+    each(|dir, process| {
+        if fstat(dir).is_ok_and(|stat| stat.st_uid == user.as_raw()) {
+            tasks += process.threads;
+        }
+    })?;
+    Ok(tasks)
+}
+
+/// Looks at every process that `/proc` shows, each by its directory there.
+fn each(mut look: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = open("/proc", flags, Mode::empty())?;
+    for entry in Dir::read_from(&proc)? {
+        let entry = entry?;
+        if !entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit) {
+            continue;
+        }
+        // It may have ended since the directory was read.
+        if let Ok(dir) = openat(&proc, entry.file_name(), flags, Mode::empty())
+            && let Ok(process) = Process::read(&dir)
+        {
+            look(&dir, process);
+        }
+    }
+    Ok(())
 }
 
 /// The memory that `processes` take, in bytes, if it is more than `limit`.

@@ -36,7 +36,7 @@ pub(super) fn keep_out_of_reach(
     let mut lost = Vec::new();
     env.retain_mut(|(name, value)| {
         let is_path = name == PATH;
-        if !is_path && !(is_unconfined && CODE.iter().any(|code| name == code)) {
+        if !(is_path || is_unconfined && CODE.iter().any(|code| name == code)) {
             return true;
         }
         let (kept, left_out): (Vec<PathBuf>, _) =

@@ -47,7 +47,8 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 }
 
 /// Shows the files of a copy through the map of the user namespace `owners`, and those of
-/// every ordinary file system that is mounted in it. `path` is where the copy is from.
+/// every ordinary file system that is mounted in it. `path` is where the copy is from, and
+/// `points` are the [places of mounts](points) there.
 ///
 /// Mounts in it whose file system has no such maps stay as they are, which gives nothing
 /// away.
@@ -55,11 +56,16 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 /// # Errors
 ///
 /// The file system of the copy itself has no such maps, or this process is not root.
-pub(super) fn hand_over(tree: &OwnedFd, path: &Path, owners: &OwnedFd) -> io::Result<()> {
+pub(super) fn hand_over(
+    tree: &OwnedFd,
+    path: &Path,
+    points: &[PathBuf],
+    owners: &OwnedFd,
+) -> io::Result<()> {
     let owners = u64::try_from(owners.as_raw_fd()).map_err(io::Error::other)?;
     let map = |mount: BorrowedFd<'_>| change(mount, libc::MOUNT_ATTR_IDMAP, owners, false);
     map(tree.as_fd())?;
-    for point in points()? {
+    for point in points {
         if let Ok(beneath) = point.strip_prefix(path)
             && beneath != Path::new("")
             && let Ok(mount) = beneath_of(tree, beneath)
@@ -76,15 +82,16 @@ pub(super) fn hand_over(tree: &OwnedFd, path: &Path, owners: &OwnedFd) -> io::Re
 }
 
 /// Has `cover` hide every place of `tree` where something is mounted that is no ordinary
-/// file system, those that hold others first.
+/// file system, those that hold others first. Places that are `known` are left alone.
 pub(super) fn cover_odd(
     tree: &OwnedFd,
+    known: impl Fn(&Path) -> bool,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut points = points()?;
     points.sort();
     points.dedup();
-    for point in points {
+    for point in points.into_iter().filter(|point| !known(point)) {
         let mount = match beneath_of(tree, &point) {
             // Hidden by what is above it, or where the tool cannot get either.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
@@ -107,7 +114,7 @@ pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> 
 }
 
 /// Where something is mounted in this process's mount namespace, by proc_pid_mountinfo(5).
-fn points() -> io::Result<Vec<PathBuf>> {
+pub(super) fn points() -> io::Result<Vec<PathBuf>> {
     let text = fs::read("/proc/self/mountinfo")?;
     let points = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let point = line.split(|byte| *byte == b' ').nth(4)?;

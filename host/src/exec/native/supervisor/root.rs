@@ -148,11 +148,9 @@ impl Root {
     /// Hides what is mounted in the shown places and holds no files: a procfs or sysfs
     /// there is the host's, and what is written to it is an order to the host's kernel.
     fn cover_odd(&self) -> io::Result<()> {
-        cover_odd(&self.tree, |path, place| {
-            // The nodes are what is shown of a file system of devices.
-            if DEVICES.iter().any(|device| path == Path::new(device)) {
-                return Ok(());
-            }
+        // These nodes are what is shown of a file system of devices.
+        let known = |path: &Path| DEVICES.iter().any(|device| path == Path::new(device));
+        cover_odd(&self.tree, known, |path, place| {
             let nothing = in_memory(0)?;
             let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
             if kind == FileType::Directory {

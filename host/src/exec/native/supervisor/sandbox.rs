@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rustix::fs::fstat;
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::process::{geteuid, getpid, set_child_subreaper};
 
 use super::achieved::{Achieved, Limits};
 use super::filter::{self, Reach};
@@ -24,6 +24,7 @@ use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
 use super::{domain, privileges, root};
 use crate::exec::level::{Hold, Level};
+use crate::exec::native::descent;
 use crate::exec::native::plan::{Confinement, End, Kind, Plan};
 
 /// The first kernel that counts the processes of a user namespace apart.
@@ -32,6 +33,9 @@ const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 /// How far above the limit on processes the numbers of a PID namespace end where something
 /// else keeps the limit: numbers that are given again soon would be taken for others.
 const SPARE_NUMBERS: u64 = 1 << 15;
+
+/// What a user's other programs may start while a call without namespaces lasts.
+const SPARE_PROCESSES: u64 = 256;
 
 /// A way to have namespaces.
 #[derive(Clone, Copy)]
@@ -204,6 +208,14 @@ fn most_processes(plan: &Plan) -> u64 {
     plan.bounds.processes.saturating_add(1)
 }
 
+/// The processes and threads that a user may have who has no namespace, with all that
+/// others of its programs do: no limit of the call's, but a bound on what grows faster than
+/// it can be watched and killed.
+fn most_of_user(plan: &Plan) -> io::Result<u64> {
+    let own = descent::tasks_of(geteuid())?;
+    Ok(own.saturating_add(plan.bounds.processes.saturating_mul(2)).saturating_add(SPARE_PROCESSES))
+}
+
 /// As a plain subreaper.
 fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<ExitCode> {
     let view = match view_of(watch) {
@@ -275,10 +287,14 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
         watched: proc.clone(),
     };
+    // The init is counted too: it is the same user in the same namespace.
+    let processes = match process_limit {
+        true => Some(most_processes(plan).saturating_add(1)),
+        false if namespaces.is_err() && mapped.is_ok() => Some(most_of_user(plan)?),
+        false => None,
+    };
     let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let level = achieved.level();
-    // The init is counted too: it is the same user in the same namespace.
-    let processes = process_limit.then_some(most_processes(plan).saturating_add(1));
     Ok(Prepared {
         layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &level),

@@ -132,10 +132,11 @@ impl View {
     /// system's through the map of `owners`. For a root that goes into namespaces where
     /// it is none; each place can be opened by it alone.
     pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
+        let points = mounts::points()?;
         for place in &mut self.shown {
             let tree = place.copy()?;
             if !place.system {
-                mounts::hand_over(&tree, &place.path, owners).map_err(|error| {
+                mounts::hand_over(&tree, &place.path, &points, owners).map_err(|error| {
                     let path = place.path.display();
                     io::Error::new(
                         error.kind(),
