@@ -22,12 +22,12 @@ pub struct Level {
     pub kill_tree: Hold,
     /// No privilege can be had that the caller did not hand over.
     pub privileges: Hold,
-    /// What keeps the limits. Records of before it was told have none.
+    /// The keepers of the limits. Older records have none.
     #[serde(default)]
     pub kept_by: KeptBy,
 }
 
-/// What keeps each limit on a resource, the strongest first. Empty where nothing does.
+/// The keepers of each limit on a resource, the strongest first. Empty where nothing keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptBy {
@@ -69,7 +69,7 @@ impl Keeper {
 }
 
 impl KeptBy {
-    /// What keeps the boundary of this name, such as `cgroup, rlimit`; nothing for one
+    /// Returns the keepers of the boundary of this name, such as `cgroup, rlimit`; nothing for one
     /// that is no limit on a resource.
     #[must_use]
     pub fn told(&self, boundary: &str) -> Option<String> {
@@ -159,7 +159,7 @@ impl Level {
         }
     }
 
-    /// What holds where nothing does, for this reason.
+    /// Returns the level of a tool from which nothing is kept, for this reason.
     #[must_use]
     pub fn nothing(why: &str) -> Self {
         let none = || Hold::None(why.to_owned().into());

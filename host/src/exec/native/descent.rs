@@ -56,7 +56,7 @@ pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// How many threads and corpses the processes of a user are, as RLIMIT_NPROC counts them.
+/// Returns the number of threads and corpses of a user, as RLIMIT_NPROC counts them.
 /// Those that another user may not see are not among them.
 pub(super) fn tasks_of(user: Uid) -> io::Result<u64> {
     let mut tasks = 0;
@@ -124,7 +124,7 @@ pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error
 }
 
 impl Process {
-    /// Whether it is a whole corpse: nothing of it runs, and it waits to be reaped.
+    /// Returns whether it is a whole corpse: nothing of it runs, and it waits to be reaped.
     pub(super) fn has_ended(&self) -> bool {
         ENDED.contains(&self.state) && self.threads < 2
     }

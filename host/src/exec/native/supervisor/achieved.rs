@@ -22,11 +22,11 @@ pub(super) struct Achieved {
     pub(super) capabilities: Result<(), Missing>,
     /// A user without rights for the kernel too.
     pub(super) mapped: Result<(), Missing>,
-    /// What keeps the limits on resources.
+    /// The mechanisms that keep the limits on resources.
     pub(super) limits: Limits,
 }
 
-/// What there is to keep the limits on resources.
+/// The mechanisms that keep the limits on resources, as far as they are there.
 pub(super) struct Limits {
     /// RLIMIT_NPROC, where it counts the call alone.
     pub(super) process_limit: bool,
@@ -60,7 +60,7 @@ impl Limits {
         }
     }
 
-    /// Whether the kernel refuses a process too many; or what is done instead.
+    /// Returns `Ok` where the kernel refuses a process too many, or the reason why it does not.
     fn processes(&self) -> Result<(), String> {
         let Err(none) = &self.process_cgroup else { return Ok(()) };
         if self.process_limit || self.pid_namespace == Ok(true) {

@@ -25,18 +25,18 @@ use crate::exec::native::plan::Bounds;
 /// The groups of a call begin with it.
 const NAME: &str = "ikigai-";
 
-/// Where this process's groups are, and where the hierarchies are mounted.
+/// The files that tell this process's groups, and the places of the hierarchies.
 const OWN_GROUPS: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// How many names are tried before a group cannot be made.
+/// The number of names that are tried before a group cannot be made.
 const NAMES: usize = 16;
 
 /// The controllers that a call has a group of. That of the processor keeps the kernel's
 /// default weight: a tool has one share, however many sessions it opens.
 const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
 
-/// What a group bounds.
+/// A resource that a group bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Controller {
     Memory,
@@ -68,11 +68,11 @@ struct Group {
     /// Locked for as long as the call lasts, so that nobody takes it for a leftover.
     _lock: File,
     way_in: WayIn,
-    /// Whether the tool must be in it.
+    /// Set where the tool must be in it.
     required: bool,
 }
 
-/// How a process gets into a group.
+/// The way of a process into a group.
 enum WayIn {
     /// Version 1: a process that writes `0` enters. Through this file one thread is moved,
     /// without waiting for every other one of the machine.
@@ -169,12 +169,13 @@ impl Cgroups {
         Ok(told)
     }
 
-    /// Why the kernel does not bound the call's memory by a group.
+    /// Returns why the kernel does not bound the call's memory by a group, if it does not.
     pub(super) fn bounds_memory(&self) -> Result<(), &str> {
         self.memory.as_ref().map(drop).map_err(String::as_str)
     }
 
-    /// Why the kernel does not bound the number of processes by a group.
+    /// Returns why the kernel does not bound the number of processes by a group, if it does
+    /// not.
     pub(super) fn bounds_processes(&self) -> Result<(), &str> {
         self.processes.as_ref().map(drop).map_err(String::as_str)
     }
@@ -196,13 +197,14 @@ impl Cgroups {
         })
     }
 
-    /// Whether the kernel has refused a process or a thread; nothing where no group bounds
+    /// Returns whether the kernel has refused a process or a thread; nothing where no group bounds
     /// their number.
     pub(super) fn refused_a_process(&self) -> Option<io::Result<bool>> {
         Some(has_happened(self.processes.as_ref().ok()?, "max "))
     }
 
-    /// Whether the kernel has killed for want of memory; nothing where no group bounds it.
+    /// Returns whether the kernel has killed for want of memory; nothing where no group bounds
+    /// it.
     pub(super) fn ran_out_of_memory(&self) -> Option<io::Result<bool>> {
         // The same word in both versions; version 1 has it since Linux 4.13.
         Some(has_happened(self.memory.as_ref().ok()?, "oom_kill "))
@@ -279,7 +281,7 @@ enum Version {
     Two,
 }
 
-/// Where groups of a controller can be made.
+/// A directory in which groups of a controller can be made.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     parent: PathBuf,
@@ -375,7 +377,7 @@ fn divisible(own: &Path, controller: &str) -> Result<PathBuf, String> {
     Ok(own.to_owned())
 }
 
-/// Whether a group was handed over: systemd says so by an attribute, and the root of a
+/// Returns whether a group was handed over: systemd says so by an attribute, and the root of a
 /// cgroup namespace is a container's own, which the root of a machine is told from by
 /// having a type.
 fn is_delegated(group: &Path) -> bool {
@@ -413,7 +415,7 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Whether the line of a file of events that begins with `event` counts any. The file is
+/// Returns whether the line of a file of events that begins with `event` counts any. The file is
 /// told anew each time that it is read from its beginning.
 fn has_happened(file: &File, event: &str) -> io::Result<bool> {
     let mut text = [0; 1024];

@@ -96,7 +96,7 @@ const ON_MANY: &[(c_long, u64)] = &[
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
-/// What a tool can get at, as far as the filter depends on it.
+/// The reach of a tool, as far as the filter depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
     /// It has the host's network.

@@ -34,7 +34,7 @@ const SUBORDINATE: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 pub(super) struct Identity {
     inside: Ids,
     outside: Ids,
-    /// Whether that is the machine's root, from which the kernel keeps nothing.
+    /// Set for the machine's root, from which the kernel keeps nothing.
     root: bool,
 }
 
@@ -62,12 +62,12 @@ impl Identity {
         Self { inside, outside, root: false }
     }
 
-    /// Whether it is another one than that of the calling process.
+    /// Returns whether it is another one than that of the calling process.
     pub(super) fn is_assumed(self) -> bool {
         self.inside != self.outside
     }
 
-    /// Whether the tool is root for the kernel too.
+    /// Returns whether the tool is root for the kernel too.
     pub(super) fn is_root(self) -> bool {
         self.root
     }
@@ -125,7 +125,7 @@ impl Identity {
     }
 }
 
-/// Whether the root of this process's user namespace is that of the namespace around it.
+/// Returns whether the root of this process's user namespace is that of the namespace around it.
 /// In a container of a user without rights it is not, and is a user like any other.
 fn root_is_root() -> bool {
     // INSIDE OUTSIDE COUNT, user_namespaces(7). What cannot be told is taken for the worse.

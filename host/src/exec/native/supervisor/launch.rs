@@ -35,8 +35,8 @@ const MOST_UNCOUNTED_FILES: u64 = 4096;
 /// `clone3` makes the child in a cgroup: linux/sched.h. The C library's type is too narrow.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// How much later than others a tool is given the processor, in steps of nice(2): what
-/// watches it comes first.
+/// The nice value that is added to a tool's, nice(2): whoever watches it gets the processor
+/// first.
 const NICENESS: c_int = 5;
 
 /// What only the tool's process is bound by, and all that it starts.
@@ -49,7 +49,7 @@ pub(super) struct Restrictions {
     pub(super) filter: BpfProgram,
     /// The kernel's bound on processes and threads.
     pub(super) processes: Option<u64>,
-    /// Whether descriptors and message queues are bounded.
+    /// Bounds descriptors and message queues.
     pub(super) sandboxed: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) type Failure = (Step, c_int);
 struct Launch<'a> {
     request: &'a Request,
     restrictions: &'a Restrictions,
-    /// What to write `0` to, and whether it must succeed.
+    /// The files to write `0` to, each with whether that must succeed.
     tasks: Vec<(c_int, bool)>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -130,7 +130,7 @@ pub(super) fn start(
     }
 }
 
-/// Whether the kernel refuses one process more, by a limit that counts this process among
+/// Returns whether the kernel refuses one process more, by a limit that counts this process among
 /// those of the tool: where forks that are refused are on their way, there are never quite
 /// as many as the limit.
 pub(super) fn is_refused() -> bool {
