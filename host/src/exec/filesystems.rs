@@ -117,7 +117,7 @@ fn is_plain_memory(device: u64) -> io::Result<bool> {
     if plain().contains(&device) {
         return Ok(true);
     }
-    let mounts = fs::read_to_string(MOUNTS)?;
+    let mounts = mounts()?;
     let is_plain = find(&mounts, device).is_some_and(|mount| mount.kind != "devtmpfs");
     if is_plain {
         plain().insert(device);
@@ -128,8 +128,13 @@ fn is_plain_memory(device: u64) -> io::Result<bool> {
 /// Returns whether a FUSE file system is this user's, root's or the hypervisor's. Not
 /// remembered: the number of one that was unmounted is given to the next.
 fn is_served_by_us(device: u64) -> io::Result<bool> {
-    let mounts = fs::read_to_string(MOUNTS)?;
+    let mounts = mounts()?;
     Ok(find(&mounts, device).is_some_and(|mount| mount.is_served_by(geteuid().as_raw())))
+}
+
+/// What is mounted. Names of directories in it may be of any bytes, and are not looked at.
+fn mounts() -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(MOUNTS)?).into_owned())
 }
 
 /// One line of `mountinfo`.

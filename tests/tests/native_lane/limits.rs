@@ -231,8 +231,12 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
                 over.store(true, Ordering::Relaxed);
                 (outcome, neighbour.join().expect("no panic"))
             });
-            alive.assert_nobody();
             let said = format!("{rung}, root: {}, {bomb}: {slowest:?}, {outcome:?}", rig.is_root());
+            // Without a PID namespace they are hunted, and the level says so.
+            match level(&outcome).kill_tree.is_enforced() {
+                true => alive.assert_nobody(),
+                false => alive.wait_for_nobody(),
+            }
             // Where shells are refused a process they may all have given up before a look.
             let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
             assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{said}");
@@ -321,6 +325,46 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
             assert!(matches!(outcome.exit, Exit::Code(0)), "an empty directory: {outcome:?}");
         });
     }
+}
+
+/// A directory that is renamed all the time is found by its mount, not by its name: the
+/// cover of one call was missed in one of five.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
+fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
+    if !rig::started_as_root() {
+        eprintln!("left out: only root can mount");
+        return;
+    }
+    let _guard = Guard::new();
+    each_user(Sandbox::Require, |rig| {
+        let rig = rig.lacking(Without::default());
+        let (here, there) = (rig.path("here"), rig.path("there"));
+        let mounted = Mounted::new("proc", &here.join("p"));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    fs::rename(&here, &there).expect("renamed");
+                    fs::rename(&there, &here).expect("renamed back");
+                }
+            });
+            let tool = rig.script("ls here/p there/p 2>/dev/null | grep -c '^[0-9]'; exit 0");
+            let shown = (0..40).map(|_| rig.run(&tool, |_| {})).find(|outcome| {
+                !matches!(&outcome.exit, Exit::NotStarted(_)) && text(&outcome.stdout) != "0\n"
+            });
+            over.store(true, Ordering::Relaxed);
+            assert!(shown.is_none(), "root: {}, {shown:?}", rig.is_root());
+        });
+        drop(mounted);
+        // Whatever the names of directories are, no other call is kept from running.
+        let odd = rig
+            .workspace()
+            .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff"));
+        let _plain = Mounted::new("tmpfs", &odd);
+        let outcome = rig.run(&rig.script("exit 7"), |_| {});
+        assert_eq!(outcome.exit, Exit::Code(7), "{outcome:?}");
+    });
 }
 
 #[test]

@@ -141,6 +141,8 @@ impl Cgroups {
                 if path.join("memory.memsw.limit_in_bytes").exists() {
                     set("memory.memsw.limit_in_bytes", bounds.memory)?;
                 }
+                // What TCP keeps is counted by itself, and only where it has a bound.
+                set("memory.kmem.tcp.limit_in_bytes", bounds.memory)?;
                 "memory.oom_control"
             }
             (Controller::Memory, Version::Two) => {
@@ -296,7 +298,9 @@ struct Machine {
 
 impl Machine {
     fn read() -> io::Result<Self> {
-        Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: fs::read_to_string(MOUNTS)? })
+        // Names of mounts may be of any bytes; those of groups are not.
+        let mounts = String::from_utf8_lossy(&fs::read(MOUNTS)?).into_owned();
+        Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts })
     }
 
     /// The place for groups of `controller`, or why there is none.

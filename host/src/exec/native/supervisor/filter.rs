@@ -92,6 +92,18 @@ const ON_MANY: &[(c_long, u64)] = &[
     (libc::SYS_ioprio_set, 3),
 ];
 
+/// Options of a TCP socket that keep keys, which no cgroup counts: TCP_MD5SIG, its extension
+/// and TCP-AO, linux/tcp.h.
+const TCP_KEYS: [u64; 7] = [14, 32, 38, 39, 40, 41, 42];
+
+/// Calls that set an extended attribute. Lists of access rights in memory are counted by no
+/// cgroup, and none of a length that people write is longer.
+const SET_ATTRIBUTE: [c_long; 3] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr];
+const LONGEST_ATTRIBUTE: u64 = 1024;
+
+/// `setxattrat`, whose length is in memory, where a filter cannot look: Linux 6.13.
+const SETXATTRAT: u32 = 463;
+
 /// Options of a socket that make it hold more.
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
@@ -233,16 +245,19 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     for call in [libc::SYS_migrate_pages, libc::SYS_move_pages] {
         rules.insert(call, vec![only(0, Op::Ne, 0)?]);
     }
-    if !net {
-        // Without a network the only sockets are pairs, which are made large to hold memory
-        // that no process has.
-        let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
-        let larger = BUFFERS.iter().map(|option| {
-            let is =
-                |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
-            SeccompRule::new(vec![is(1, level)?, is(2, u64::from(option.cast_unsigned()))?])
-        });
-        rules.insert(libc::SYS_setsockopt, larger.collect::<Result<_, _>>()?);
+    // Without a network sockets are pairs or the call's own, and are made large to hold
+    // memory that no process has.
+    let buffers = BUFFERS.iter().filter(|_| !net);
+    let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
+    let keys = TCP_KEYS.map(|option| (libc::IPPROTO_TCP, option));
+    let options = buffers.chain(keys).map(|(level, option)| {
+        let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
+        SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
+    });
+    rules.insert(libc::SYS_setsockopt, options.collect::<Result<_, _>>()?);
+    for call in SET_ATTRIBUTE {
+        let long = SeccompCondition::new(3, Length::Qword, Op::Gt, LONGEST_ATTRIBUTE)?;
+        rules.insert(call, vec![SeccompRule::new(vec![long])?]);
     }
 
     // Every family that is none of these, local sockets above all.
@@ -278,9 +293,10 @@ fn preamble() -> Vec<sock_filter> {
         #[cfg(target_arch = "x86_64")]
         line(RETURN, 0, 0, foreign),
         // Its flags are in memory, where a filter cannot look; C libraries know `clone`.
-        jump(libc::BPF_JEQ, 2, 0, libc::SYS_clone3 as u32),
+        jump(libc::BPF_JEQ, 3, 0, libc::SYS_clone3 as u32),
         // And its mode; there is `openat`.
-        jump(libc::BPF_JEQ, 1, 0, libc::SYS_openat2 as u32),
+        jump(libc::BPF_JEQ, 2, 0, libc::SYS_openat2 as u32),
+        jump(libc::BPF_JEQ, 1, 0, SETXATTRAT),
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
@@ -384,6 +400,7 @@ mod tests {
             let judgement = judge(&program, OWN_ARCHITECTURE, number, [0; 6]);
             let expected = match call {
                 libc::SYS_clone3 | libc::SYS_openat2 => MISSING,
+                call if call == c_long::from(SETXATTRAT) => MISSING,
                 // Of family 0.
                 libc::SYS_socket => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
@@ -482,6 +499,21 @@ mod tests {
             assert_eq!(larger, judgement, "{reach:?}");
             let other = own_with(reach, libc::SYS_setsockopt, option(libc::SO_REUSEADDR));
             assert_eq!(other, ALLOWED, "{reach:?}");
+            // Keys are memory as well, and no delay of small packets.
+            let tcp = |option| [4, 6, option, 0, 0, 0];
+            assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(14)), REFUSAL, "{reach:?}");
+            assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(1)), ALLOWED, "{reach:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_attribute_is_refused() {
+        for (length, judgement) in
+            [(0, ALLOWED), (1024, ALLOWED), (1025, REFUSAL), (1 << 32, REFUSAL)]
+        {
+            for call in SET_ATTRIBUTE {
+                assert_eq!(own(true, call, [0, 0, 0, length, 0, 0]), judgement, "{length}");
+            }
         }
     }
 

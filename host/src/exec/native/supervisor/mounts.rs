@@ -4,6 +4,7 @@
 //! Owns the system calls on mounts that both a host's root and the init of a sandbox make.
 //! Decides nothing of what is shown.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, OsString};
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
@@ -81,29 +82,111 @@ pub(super) fn hand_over(
     Ok(())
 }
 
-/// Has `cover` hide every place of `tree` where something is mounted that is no ordinary
-/// file system, those that hold others first. Places that are `known` are left alone.
+/// How often the mounts of a tree are looked for. A directory may be renamed by another tool
+/// between the look at where a mount is and the walk there; each turn finds what the one
+/// before it missed.
+const TURNS: usize = 200;
+
+/// Has `cover` hide every mount of `tree` that is no ordinary file system, those that hold
+/// others first. Places that are `known` are left alone.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::ResourceBusy`]: a mount was found and never reached, so that nobody
+/// knows what it shows.
 pub(super) fn cover_odd(
     tree: &OwnedFd,
     known: impl Fn(&Path) -> bool,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut points = points()?;
-    points.sort();
-    points.dedup();
-    for point in points.into_iter().filter(|point| !known(point)) {
-        let mount = match beneath_of(tree, &point) {
-            // Hidden by what is above it, or where the tool cannot get either.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
-            mount => mount?,
-        };
-        // Of a server that does not answer nothing can be told.
-        if !is_ordinary(&mount).unwrap_or(false) {
-            cover(&point, &mount)?;
+    let root = identity(tree)?;
+    // The mounts that were reached, and judged or covered: by what they are, not by where.
+    let mut settled = HashSet::from([root]);
+    let mut missed = None;
+    for _ in 0..TURNS {
+        let mut mounts = mounts()?;
+        missed = mounts.iter().find(|it| is_open(it, &mounts, root, &settled)).cloned();
+        if missed.is_none() {
+            return Ok(());
+        }
+        mounts.sort_by(|a, b| a.point.cmp(&b.point));
+        for mount in mounts {
+            if known(&mount.point) || settled.contains(&mount.id) {
+                settled.insert(mount.id);
+                continue;
+            }
+            let place = match beneath_of(tree, &mount.point) {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                // The tool cannot get there either, until somebody opens the way.
+                Err(Errno::ACCESS) => {
+                    if PLAIN.contains(&mount.kind.as_str()) {
+                        settled.insert(mount.id);
+                    }
+                    continue;
+                }
+                place => place?,
+            };
+            let reached = identity(&place)?;
+            // Of a server that does not answer nothing can be told.
+            if !settled.contains(&reached) && !is_ordinary(&place).unwrap_or(false) {
+                cover(&mount.point, &place)?;
+            }
+            settled.insert(reached);
         }
     }
-    Ok(())
+    let point = missed.map(|mount| mount.point.display().to_string()).unwrap_or_default();
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        format!("the file system at `{point}`, below a granted directory, could not be reached"),
+    ))
 }
+
+/// Types of file systems that hold files, as mountinfo names them, for those that cannot be
+/// reached to be asked.
+const PLAIN: [&str; 12] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay", "nfs", "nfs4",
+    "squashfs",
+];
+
+/// A line of mountinfo.
+#[derive(Clone)]
+struct Mount {
+    id: u64,
+    parent: u64,
+    point: PathBuf,
+    kind: String,
+}
+
+/// Returns whether something could be seen of `mount` that is not settled: it is in the tree
+/// of `root`, and neither it nor what it is mounted in lies wholly under another mount.
+fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> bool {
+    let mut below = None;
+    let mut at = mount;
+    while at.id != root {
+        let hides = |it: &Mount| {
+            it.parent == at.id && it.point == at.point && Some(it.id) != below && it.id != at.id
+        };
+        if all.iter().any(hides) {
+            return false;
+        }
+        below = Some(at.id);
+        match all.iter().find(|it| it.id == at.parent && it.id != at.id) {
+            Some(parent) => at = parent,
+            // Of another tree.
+            None => return false,
+        }
+    }
+    !settled.contains(&mount.id)
+}
+
+/// The number of the mount that an open place is in, as mountinfo has it.
+fn identity(place: &OwnedFd) -> io::Result<u64> {
+    let told = statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(MNT_ID))?;
+    Ok(told.stx_mnt_id)
+}
+
+/// `STATX_MNT_ID` of linux/stat.h, since Linux 5.8.
+const MNT_ID: u32 = 0x1000;
 
 /// What is at `path` of the tree: never what a link there leads to, which may be of the
 /// making of whoever writes to a granted directory.
@@ -113,14 +196,27 @@ pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> 
     openat2(tree, path, flags, Mode::empty(), resolve)
 }
 
-/// Where something is mounted in this process's mount namespace, by proc_pid_mountinfo(5).
+/// The places of this process's mount namespace at which something is mounted.
 pub(super) fn points() -> io::Result<Vec<PathBuf>> {
+    Ok(mounts()?.into_iter().map(|mount| mount.point).collect())
+}
+
+/// The mounts of this process's namespace, by proc_pid_mountinfo(5).
+fn mounts() -> io::Result<Vec<Mount>> {
     let text = fs::read("/proc/self/mountinfo")?;
-    let points = text.split(|byte| *byte == b'\n').filter_map(|line| {
-        let point = line.split(|byte| *byte == b' ').nth(4)?;
-        Some(PathBuf::from(OsString::from_vec(unescaped(point))))
-    });
-    Ok(points.collect())
+    Ok(text.split(|byte| *byte == b'\n').filter_map(mount).collect())
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let number = |field: &[u8]| str::from_utf8(field).ok()?.parse().ok();
+    let end = fields.iter().position(|field| *field == b"-")?;
+    Some(Mount {
+        id: number(fields.first()?)?,
+        parent: number(fields.get(1)?)?,
+        point: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
+        kind: String::from_utf8_lossy(fields.get(end + 1)?).into_owned(),
+    })
 }
 
 /// Blanks, line ends and backslashes are written as three octal digits.
@@ -162,6 +258,34 @@ fn change(mount: BorrowedFd<'_>, set: u64, owners: u64, recursive: bool) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(id: u64, parent: u64, point: &str) -> Mount {
+        Mount { id, parent, point: point.into(), kind: "proc".to_owned() }
+    }
+
+    #[test]
+    fn a_mount_is_open_until_it_is_settled_or_lies_under_another() {
+        let odd = of(3, 2, "/w/p");
+        let tree = [of(1, 0, "/"), of(2, 1, "/w"), odd.clone(), of(9, 8, "/w/p")];
+        let is_open = |settled: &[u64], more: &[Mount]| {
+            let all = [&tree[..], more].concat();
+            super::is_open(&odd, &all, 1, &settled.iter().copied().collect())
+        };
+        assert!(is_open(&[1, 2], &[]));
+        assert!(!is_open(&[1, 2, 3], &[]));
+        assert!(!is_open(&[1, 2], &[of(4, 3, "/w/p")]), "it is covered");
+        assert!(!is_open(&[1, 2], &[of(4, 2, "/w")]), "what holds it is");
+        assert!(is_open(&[1, 2], &[of(4, 3, "/w/p/sub")]));
+        assert!(!super::is_open(&tree[3], &tree, 1, &HashSet::new()), "of another tree");
+    }
+
+    #[test]
+    fn a_line_of_mountinfo_is_read_whatever_names_are_in_it() {
+        let line = b"36 35 98:0 / /a\\040\xff rw,noatime master:1 - ext4 /dev/root rw";
+        let mount = mount(line).expect("a line");
+        assert_eq!((mount.id, mount.parent, mount.kind.as_str()), (36, 35, "ext4"));
+        assert_eq!(mount.point, PathBuf::from(OsString::from_vec(b"/a \xff".to_vec())));
+    }
 
     #[test]
     fn escapes_of_mountinfo_are_read() {

@@ -39,6 +39,9 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
+/// What `/proc` tells every user of its keys, which belong to no namespace.
+const KEY_FILES: [&str; 2] = ["/proc/key-users", "/proc/keys"];
+
 /// What `/proc` tells root of the kernel and of other users, and no tool has a use for:
 /// memory, keys, addresses, timers.
 const KERNEL_FILES: [&str; 15] = [
@@ -207,14 +210,16 @@ impl Root {
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         attach(&tree, &target, c"")?;
-        if rustix::process::geteuid().is_root() { self.hide_kernel() } else { Ok(()) }
+        self.hide_kernel()
     }
 
     /// Shows the files of the kernel's own affairs as empty: root may read them, also in
-    /// a user namespace.
+    /// a user namespace, and everybody the names of the keys of its user.
     fn hide_kernel(&self) -> io::Result<()> {
         let nothing = self.existing(Path::new("/dev/null"))?;
-        for path in KERNEL_FILES {
+        let root = rustix::process::geteuid().is_root();
+        let files = if root { &KERNEL_FILES[..] } else { &KEY_FILES[..] };
+        for path in files {
             match self.existing(Path::new(path)) {
                 Err(Errno::NOENT) => {}
                 file => {

@@ -170,7 +170,14 @@ fn inside(
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    let proc = root::enter(&view, watch.request.plan.bounds.memory / 2)?;
+    let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
+        // Another way to have namespaces would not reach it either.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            let refusal = End::Refused(format!("{error}: is a directory being renamed?"));
+            return Ok(refuse(watch, refusal));
+        }
+        entered => entered?,
+    };
     set_directory_for_temporary_files(watch, &view);
     let mapped = if outside_root { Err(missing.join("; ")) } else { Ok(()) };
     let surroundings = Surroundings {
