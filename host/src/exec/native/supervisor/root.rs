@@ -92,11 +92,12 @@ struct Root {
 impl Root {
     fn new(view: &View, memory: u64) -> io::Result<Self> {
         let memory = in_memory(memory)?;
-        attach(&memory, CWD, c"/")?;
         let granted = view.shown().first().filter(|place| place.path == Path::new("/"));
+        // Copied before anything is mounted over it, which would be copied as well.
+        let granted = granted.map(Shown::tree).transpose()?;
+        attach(&memory, CWD, c"/")?;
         let tree = match granted {
-            Some(root) => {
-                let tree = root.tree()?;
+            Some(tree) => {
                 attach(&tree, CWD, c"/")?;
                 tree
             }
