@@ -67,8 +67,9 @@ fn more_tables_and_instances_than_a_component_may_have_are_refused() {
 #[test]
 fn a_host_that_is_idle_has_given_the_tables_back() {
     const AT_ONCE: u32 = 16;
-    // Once on demand, as the commands have it, and once from a pool.
-    for guests in [AT_ONCE, 64] {
+    // Once on demand, as the commands have it, and once from a pool, which has places for
+    // eight tables a guest.
+    for guests in [AT_ONCE, 128] {
         let runtime = Runtime::new(guests, u64::MAX).expect("a runtime");
         let compile = |hoard| {
             let component = hoarding("{}", Ending::Well, hoard);
