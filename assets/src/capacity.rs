@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-/// How many bytes the documents of a store may come to, pinned or not. Those below `outputs/`
+/// The bytes that the documents of a store may come to, pinned or not. Those below `outputs/`
 /// and what was replaced are kept in bounds of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity(pub u64);
 
-/// What a document takes beside its content, in bytes: its row, its name, its place in the
+/// The room that a document takes beside its content, in bytes: its row, its name, its place in the
 /// indexes. Without it, empty documents would fill a disk.
 pub(crate) const EACH: u64 = 1024;
 
@@ -24,11 +24,11 @@ impl Default for Capacity {
 /// A capacity that a change would have exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overfull {
-    /// What all other documents come to, in bytes.
+    /// The sum of all other documents, in bytes.
     pub others: u64,
     /// The capacity.
     pub capacity: Capacity,
-    /// What the document would come to, in bytes.
+    /// The size that the document would have, in bytes.
     pub wanted: u64,
 }
 

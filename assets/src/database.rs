@@ -62,7 +62,7 @@ pub(crate) enum Lock<'a> {
     Document(&'a str),
     /// What an agent has pinned, and the tokens of all that.
     Agent(&'a str),
-    /// What all documents come to, whenever it may become more.
+    /// The sum of all documents, whenever it may become more.
     Total,
 }
 

@@ -46,7 +46,7 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 pub struct Options {
     /// What each agent may have pinned. 100,000 tokens.
     pub budget: Budget,
-    /// What all documents may come to. 1 GiB.
+    /// The bytes that all documents may come to. 1 GiB.
     pub capacity: Capacity,
     /// What is kept of replaced and removed documents.
     pub retention: Retention,

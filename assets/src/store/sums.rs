@@ -57,7 +57,7 @@ impl Store {
     }
 }
 
-/// What all documents but this one and the outputs come to, in bytes. Contents are counted by
+/// Returns the sum of all documents but this one and the outputs, in bytes. Contents are counted by
 /// their tokens, which are found without them. The lock of the total must be held.
 async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<u64> {
     let statement = "SELECT COUNT(*) AS documents, \

@@ -109,16 +109,16 @@ fn climb(
         _ => None,
     };
     // What root alone can open is opened before the tool's user is another.
-    let view = match stranger.map(|_| view_of(watch)) {
+    let view = match stranger {
         None => None,
-        Some(Ok(mut view)) => {
-            if let Some(identity) = stranger {
+        Some(identity) => match view_of(watch) {
+            Ok(mut view) => {
                 view.hand_over(&identity.map_for_mounts()?)?;
                 identity.own_pipes(&watch.request.streams)?;
+                Some(view)
             }
-            Some(view)
-        }
-        Some(Err(refusal)) => return Ok(Made::Ended(Ok(refuse(watch, refusal)))),
+            Err(refusal) => return Ok(Made::Ended(Ok(refuse(watch, refusal)))),
+        },
     };
     let init = |unbound: Option<io::Error>| {
         unbound.map_or(Ok(()), Err)?;
