@@ -76,10 +76,13 @@ fn serve() -> io::Result<ExitCode> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let plan = &request.plan;
     let sandboxed = plan.kind.sandbox != Confinement::Off;
-    let cgroups = match plan.kind.without.cgroups {
+    let mut cgroups = match plan.kind.without.cgroups {
         true => Cgroups::none("left out"),
         false => Cgroups::make(plan.bounds),
     };
+    if plan.kind.net || !sandboxed {
+        cgroups.bound_network(plan.bounds);
+    }
     let mut watch = Watch::new(request, signals, cgroups);
     let code = if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) };
     // The report has gone already, and who reads it need not wait for this.

@@ -60,6 +60,8 @@ pub(super) struct Cgroups {
     groups: Vec<Group>,
     memory: Result<File, String>,
     processes: Result<File, String>,
+    /// Where version 1 bounds what TCP keeps.
+    tcp: Option<PathBuf>,
 }
 
 /// One directory of a cgroup file system.
@@ -103,7 +105,19 @@ impl Cgroups {
 
     /// No group, and why.
     pub(super) fn none(why: &str) -> Self {
-        Self { groups: Vec::new(), memory: Err(why.to_owned()), processes: Err(why.to_owned()) }
+        let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
+        Self { groups: Vec::new(), memory, processes, tcp: None }
+    }
+
+    /// Bounds what TCP keeps as well, for a tool that may have connections. Version 1 counts
+    /// it by itself, and only where it has a bound; for the first one that is set, and when
+    /// the last one goes, the kernel rewrites its own code, and stops every processor for it.
+    pub(super) fn bound_network(&mut self, bounds: Bounds) {
+        if let Some(file) = self.tcp.take()
+            && let Err(error) = fs::write(&file, bounds.memory.to_string())
+        {
+            self.memory = Err(format!("`{}`: {error}", file.display()));
+        }
     }
 
     /// Makes the group of one controller, or sets its bound in one that is there already,
@@ -141,8 +155,7 @@ impl Cgroups {
                 if path.join("memory.memsw.limit_in_bytes").exists() {
                     set("memory.memsw.limit_in_bytes", bounds.memory)?;
                 }
-                // What TCP keeps is counted by itself, and only where it has a bound.
-                set("memory.kmem.tcp.limit_in_bytes", bounds.memory)?;
+                self.tcp = Some(path.join("memory.kmem.tcp.limit_in_bytes"));
                 "memory.oom_control"
             }
             (Controller::Memory, Version::Two) => {

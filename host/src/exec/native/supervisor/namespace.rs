@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::launch::{Stack, clone};
-use super::reaper::{self, Children};
+use super::reaper;
 
 /// What an unconfined tool gets. There is no user namespace, which would give anyone
 /// the right to the others but break programs with setuid.
@@ -57,8 +57,8 @@ pub(super) unsafe fn enter<R>(flags: c_int, work: impl FnOnce(Option<io::Error>)
     if let Err(error) = init {
         return Made::Refused(error);
     }
-    // The init is this process's only child. Its status says no more than `result`.
-    while !matches!(reaper::wait_for_one(), Ok(Children::Ended(_) | Children::None) | Err(_)) {}
+    // Its status says no more than `result`.
+    reaper::wait_for_all();
     work.result.map_or(Made::Killed, Made::Ended)
 }
 
@@ -75,7 +75,7 @@ pub(super) unsafe fn possible(flags: c_int) -> io::Result<()> {
     let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK;
     // SAFETY: as in `enter`; the child does nothing.
     unsafe { clone(flags, &stack, end, std::ptr::null_mut()) }?;
-    while !matches!(reaper::wait_for_one(), Ok(Children::Ended(_) | Children::None) | Err(_)) {}
+    reaper::wait_for_all();
     Ok(())
 }
 

@@ -35,6 +35,11 @@ pub(super) fn wait_for_one() -> io::Result<Children> {
     wait(0)
 }
 
+/// Waits until no child is left, all of which have ended or are about to.
+pub(super) fn wait_for_all() {
+    while matches!(wait_for_one(), Ok(Children::Ended(_) | Children::Running)) {}
+}
+
 fn wait(options: libc::c_int) -> io::Result<Children> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

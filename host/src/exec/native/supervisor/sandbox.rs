@@ -229,6 +229,8 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
+    // Without a network of its own, only layers that may be missing keep it from the host's.
+    watch.cgroups.bound_network(watch.request.plan.bounds);
     let root = Identity::own().is_root();
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
