@@ -20,14 +20,14 @@ use rustix::fs::{Access, FlockOperation, access, flock, getxattr};
 use rustix::io::Errno;
 use rustix::process::getpid;
 
+use super::mounts::{self, Mount};
 use crate::exec::native::plan::Bounds;
 
 /// The groups of a call begin with it.
 const NAME: &str = "ikigai-";
 
-/// The files that tell this process's groups, and the places of the hierarchies.
+/// The file that tells this process's groups.
 const OWN_GROUPS: &str = "/proc/self/cgroup";
-const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// The number of names that are tried before a group cannot be made.
 const NAMES: usize = 16;
@@ -232,6 +232,9 @@ impl Cgroups {
             if let Err(error) = fs::remove_dir(&group.path) {
                 left = Some(format!("`{}` cannot be removed: {error}", group.path.display()));
             }
+            if let Some(parent) = group.path.parent() {
+                remove_leftovers(parent);
+            }
         }
         left
     }
@@ -239,7 +242,6 @@ impl Cgroups {
 
 impl Group {
     fn make(place: &Place) -> io::Result<Self> {
-        remove_leftovers(&place.parent);
         let pid = getpid().as_raw_nonzero();
         let mut refused = Errno::EXIST.into();
         for turn in 0..NAMES {
@@ -306,14 +308,12 @@ struct Place {
 /// The hierarchies of this machine, as this process sees them.
 struct Machine {
     own: String,
-    mounts: String,
+    mounts: Vec<Mount>,
 }
 
 impl Machine {
     fn read() -> io::Result<Self> {
-        // Names of mounts may be of any bytes; those of groups are not.
-        let mounts = String::from_utf8_lossy(&fs::read(MOUNTS)?).into_owned();
-        Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts })
+        Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: mounts::mounts()? })
     }
 
     /// The place for groups of `controller`, or why there is none.
@@ -341,19 +341,16 @@ impl Machine {
             };
             is_it.then_some(path)
         })?;
-        self.mounts.lines().find_map(|line| {
-            // proc_pid_mountinfo(5).
-            let (mount, file_system) = line.split_once(" - ")?;
-            let (mut mount, mut file_system) = (mount.split(' '), file_system.split(' '));
-            let (root, point) = (mount.nth(3)?, mount.next()?);
-            let (kind, options) = (file_system.next()?, file_system.nth(1)?);
+        self.mounts.iter().find_map(|mount| {
             let is_it = match controller {
-                Some(name) => kind == "cgroup" && options.split(',').any(|it| it == name),
-                None => kind == "cgroup2",
+                Some(name) => {
+                    mount.kind == "cgroup" && mount.options.split(',').any(|it| it == name)
+                }
+                None => mount.kind == "cgroup2",
             };
             // In a container the mount begins at the container's own group.
-            let beneath = Path::new(group).strip_prefix(root).ok()?;
-            is_it.then(|| Path::new(point).join(beneath))
+            let beneath = Path::new(group).strip_prefix(&mount.root).ok()?;
+            is_it.then(|| mount.point.join(beneath))
         })
     }
 }
@@ -447,13 +444,13 @@ mod tests {
     use super::*;
 
     fn machine(own: &str) -> Machine {
-        let mounts = "\
+        let mounts = b"\
 30 23 0:25 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 31 30 0:26 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
 32 30 0:27 /docker/a /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
 33 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
-        Machine { own: own.to_owned(), mounts: mounts.to_owned() }
+        Machine { own: own.to_owned(), mounts: mounts::parsed(mounts) }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,21 @@ use crate::exec::filesystems::is_ordinary;
 /// No device, and no program with setuid, is one in what a tool sees.
 pub(super) const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
-/// A copy of the mounts at a place, attached nowhere yet.
+/// A copy of the mount at a place, attached nowhere yet, without what is mounted in it.
 pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+    copy(place, OpenTreeFlags::empty())
+}
+
+/// A copy of the mount at a place, attached nowhere yet, with all that is mounted in it.
+pub(super) fn copy_of_all(place: impl AsFd) -> io::Result<OwnedFd> {
+    copy(place, OpenTreeFlags::AT_RECURSIVE)
+}
+
+fn copy(place: impl AsFd, flags: OpenTreeFlags) -> io::Result<OwnedFd> {
+    let copy = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE;
-    Ok(open_tree(place, c"", flags)?)
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(place, c"", copy | flags)?)
 }
 
 pub(super) fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
@@ -48,8 +56,7 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 }
 
 /// Shows the files of a copy through the map of the user namespace `owners`, and those of
-/// every ordinary file system that is mounted in it. `path` is where the copy is from, and
-/// `points` are the [places of mounts](points) there.
+/// every ordinary file system that is mounted at one of `points` in it.
 ///
 /// Mounts in it whose file system has no such maps stay as they are, which gives nothing
 /// away.
@@ -57,19 +64,12 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 /// # Errors
 ///
 /// The file system of the copy itself has no such maps, or this process is not root.
-pub(super) fn hand_over(
-    tree: &OwnedFd,
-    path: &Path,
-    points: &[PathBuf],
-    owners: &OwnedFd,
-) -> io::Result<()> {
+pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) -> io::Result<()> {
     let owners = u64::try_from(owners.as_raw_fd()).map_err(io::Error::other)?;
     let map = |mount: BorrowedFd<'_>| change(mount, libc::MOUNT_ATTR_IDMAP, owners, false);
     map(tree.as_fd())?;
     for point in points {
-        if let Ok(beneath) = point.strip_prefix(path)
-            && beneath != Path::new("")
-            && let Ok(mount) = beneath_of(tree, beneath)
+        if let Ok(mount) = beneath_of(tree, point)
             && is_ordinary(&mount).unwrap_or(false)
         {
             match map(mount.as_fd()) {
@@ -148,13 +148,17 @@ const PLAIN: [&str; 12] = [
     "squashfs",
 ];
 
-/// A line of mountinfo.
+/// A mount, as a line of mountinfo describes it.
 #[derive(Clone)]
-struct Mount {
+pub(super) struct Mount {
     id: u64,
     parent: u64,
-    point: PathBuf,
-    kind: String,
+    /// The directory of the file system that it shows.
+    pub(super) root: PathBuf,
+    pub(super) point: PathBuf,
+    pub(super) kind: String,
+    /// Those of the file system.
+    pub(super) options: String,
 }
 
 /// Returns whether something could be seen of `mount` that is not settled: it is in the tree
@@ -196,26 +200,40 @@ pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> 
     openat2(tree, path, flags, Mode::empty(), resolve)
 }
 
-/// The places of this process's mount namespace at which something is mounted.
-pub(super) fn points() -> io::Result<Vec<PathBuf>> {
-    Ok(mounts()?.into_iter().map(|mount| mount.point).collect())
+/// The places beneath `place` at which something is mounted, relative to it.
+pub(super) fn points_beneath(place: impl AsFd, mounts: &[Mount]) -> io::Result<Vec<PathBuf>> {
+    let link = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
+    let path = fs::read_link(link)?;
+    let beneath = mounts.iter().filter_map(|mount| mount.point.strip_prefix(&path).ok());
+    Ok(beneath.filter(|point| *point != Path::new("")).map(Path::to_owned).collect())
 }
 
 /// The mounts of this process's namespace, by proc_pid_mountinfo(5).
-fn mounts() -> io::Result<Vec<Mount>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(mount).collect())
+pub(super) fn mounts() -> io::Result<Vec<Mount>> {
+    // Its size is not told, and few have more.
+    let mut text = Vec::with_capacity(16 << 10);
+    File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
+    Ok(parsed(&text))
+}
+
+/// The mounts that a text in the form of mountinfo describes.
+pub(super) fn parsed(text: &[u8]) -> Vec<Mount> {
+    text.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
 fn mount(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let number = |field: &[u8]| str::from_utf8(field).ok()?.parse().ok();
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let end = fields.iter().position(|field| *field == b"-")?;
     Some(Mount {
         id: number(fields.first()?)?,
         parent: number(fields.get(1)?)?,
-        point: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
-        kind: String::from_utf8_lossy(fields.get(end + 1)?).into_owned(),
+        root: path(fields.get(3)?),
+        point: path(fields.get(4)?),
+        kind: text(fields.get(end + 1)?),
+        options: text(fields.get(end + 3)?),
     })
 }
 
@@ -260,7 +278,14 @@ mod tests {
     use super::*;
 
     fn of(id: u64, parent: u64, point: &str) -> Mount {
-        Mount { id, parent, point: point.into(), kind: "proc".to_owned() }
+        Mount {
+            id,
+            parent,
+            root: "/".into(),
+            point: point.into(),
+            kind: "proc".to_owned(),
+            options: String::new(),
+        }
     }
 
     #[test]
@@ -285,6 +310,7 @@ mod tests {
         let mount = mount(line).expect("a line");
         assert_eq!((mount.id, mount.parent, mount.kind.as_str()), (36, 35, "ext4"));
         assert_eq!(mount.point, PathBuf::from(OsString::from_vec(b"/a \xff".to_vec())));
+        assert_eq!((mount.root.as_path(), mount.options.as_str()), (Path::new("/"), "rw"));
     }
 
     #[test]

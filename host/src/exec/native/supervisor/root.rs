@@ -137,7 +137,9 @@ impl Root {
         if let Some(empty) = &view.empty {
             self.directory(empty)?;
         }
-        self.cover_odd()?;
+        if view.has_mounts() {
+            self.cover_odd()?;
+        }
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;

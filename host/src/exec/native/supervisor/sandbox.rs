@@ -113,6 +113,7 @@ fn climb(
         None => None,
         Some(identity) => match view_of(watch) {
             Ok(mut view) => {
+                view.look_for_mounts()?;
                 view.hand_over(&identity.map_for_mounts()?)?;
                 identity.own_pipes(&watch.request.streams)?;
                 Some(view)
@@ -166,9 +167,15 @@ fn inside(
         Rung::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
-    let view = match view.map_or_else(|| view_of(watch), Ok) {
-        Ok(view) => view,
-        Err(refusal) => return Ok(refuse(watch, refusal)),
+    let view = match view {
+        Some(view) => view,
+        None => match view_of(watch) {
+            Ok(mut view) => {
+                view.look_for_mounts()?;
+                view
+            }
+            Err(refusal) => return Ok(refuse(watch, refusal)),
+        },
     };
     let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
         // Another way to have namespaces would not reach it either.

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,8 @@ pub(super) struct Shown {
     pub(super) writable: bool,
     /// Whether it is the system's own, which is everybody's to read.
     system: bool,
+    /// Where something is mounted in it, relative to it.
+    points: Vec<PathBuf>,
     /// A copy of the mounts there, where one was made before the tool's namespaces.
     tree: Option<OwnedFd>,
 }
@@ -60,7 +62,8 @@ pub(super) struct Shown {
 impl Shown {
     fn new(path: PathBuf, source: OwnedFd, writable: bool) -> Self {
         let directory = is_directory(&source);
-        Self { path, source, directory, writable, system: false, tree: None }
+        let points = Vec::new();
+        Self { path, source, directory, writable, system: false, points, tree: None }
     }
 
     /// A copy of the mounts at the place, with no more rights than it is shown with.
@@ -72,8 +75,11 @@ impl Shown {
     }
 
     fn copy(&self) -> io::Result<OwnedFd> {
-        let tree = mounts::copy_of(&self.source)?;
-        mounts::restrict(&tree, HARMLESS | mounts::read_only(!self.writable), true)?;
+        // Most places hold no mounts, and a copy of one alone has none to be looked through.
+        let all = !self.points.is_empty();
+        let copy = if all { mounts::copy_of_all } else { mounts::copy_of };
+        let tree = copy(self.source.as_fd())?;
+        mounts::restrict(&tree, HARMLESS | mounts::read_only(!self.writable), all)?;
         Ok(tree)
     }
 }
@@ -128,15 +134,29 @@ impl View {
         Ok(view)
     }
 
+    /// Finds out what is mounted in the places, without which copies of them hold nothing
+    /// that is.
+    pub(super) fn look_for_mounts(&mut self) -> io::Result<()> {
+        let mounts = mounts::mounts()?;
+        for place in &mut self.shown {
+            place.points = mounts::points_beneath(&place.source, &mounts)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether something is mounted in a shown place.
+    pub(super) fn has_mounts(&self) -> bool {
+        self.shown.iter().any(|place| !place.points.is_empty())
+    }
+
     /// Copies the mounts of each place, and shows the files of those that are not the
     /// system's through the map of `owners`. For a root that goes into namespaces where
     /// it is none; each place can be opened by it alone.
     pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
-        let points = mounts::points()?;
         for place in &mut self.shown {
             let tree = place.copy()?;
             if !place.system {
-                mounts::hand_over(&tree, &place.path, &points, owners).map_err(|error| {
+                mounts::hand_over(&tree, &place.points, owners).map_err(|error| {
                     let path = place.path.display();
                     io::Error::new(
                         error.kind(),
@@ -259,8 +279,9 @@ impl View {
             let path = Path::new("/etc").join(name);
             // A link stays one where it leads to what can be seen: the name of a time zone
             // is that of the file which `localtime` leads to.
-            match (fs::read_link(&path), fs::canonicalize(&path)) {
-                (Ok(target), Ok(real)) if !self.has(&path) && self.has(&real) => {
+            let link = fs::read_link(&path).and_then(|to| Ok((to, fs::canonicalize(&path)?)));
+            match link {
+                Ok((target, real)) if !self.has(&path) && self.has(&real) => {
                     self.links.push((path, target));
                 }
                 _ => self.show_of_system(&path),
@@ -270,7 +291,7 @@ impl View {
 
     fn show_of_system(&mut self, path: &Path) {
         let before = self.shown.len();
-        self.show_opened(path, || open_place(path, OFlags::empty()));
+        self.show(path);
         for place in &mut self.shown[before..] {
             place.system = true;
         }
