@@ -1,6 +1,6 @@
 //! What the host and the supervisor of a native call say to each other.
 
-use ikigai::exec::native::fuzzing;
+use ikigai_supervisor::plan::fuzzing;
 
 /// What is taken of a message is what was sent: it survives being sent again. All
 /// else is refused with a reason.

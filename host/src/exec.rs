@@ -7,8 +7,6 @@
 
 pub mod documents;
 pub mod envelope;
-pub(crate) mod filesystems;
-pub mod level;
 pub mod native;
 pub mod output;
 pub mod scrub;
@@ -25,9 +23,9 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use self::documents::Shelf;
-use self::level::Level;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
+use ikigai_supervisor::level::Level;
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.

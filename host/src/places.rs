@@ -13,7 +13,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Component, Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -87,7 +87,7 @@ impl Places {
 }
 
 impl Places {
-    /// All of them and the running program, canonical as far as they exist, with each
+    /// All of them, the running program and the supervisor, canonical as far as they exist, with each
     /// link that leads to one: who replaces a link has replaced what is behind it.
     #[must_use]
     pub fn own(&self) -> Vec<PathBuf> {
@@ -96,7 +96,8 @@ impl Places {
         } = self;
         let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
         let dirs = dirs.into_iter().flatten().cloned().chain([self.ceiling.clone()]);
-        dirs.chain(std::env::current_exe()).flat_map(|place| places_on(&place)).collect()
+        let programs = std::env::current_exe().into_iter().chain(supervisor());
+        dirs.chain(programs).flat_map(|place| places_on(&place)).collect()
     }
 }
 
@@ -158,11 +159,26 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// `bin/ikigai` and `libexec/ikigai` are beside each other in an installation;
-/// `target/debug/ikigai` and `target/libexec/ikigai` in a build tree.
 fn system_tools() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-    Some(program.parent()?.parent()?.join("libexec/ikigai"))
+    Some(libexec()?.join("ikigai"))
+}
+
+/// `PREFIX/libexec/ikigai-supervisor`, the program that every native call has. Beside the
+/// tools and not among them, where each file is asked for its schema.
+#[must_use]
+pub fn supervisor() -> Option<PathBuf> {
+    Some(libexec()?.join("ikigai-supervisor"))
+}
+
+/// `bin/ikigai` and `libexec` are beside each other in an installation, `target/debug/ikigai`
+/// and `target/libexec` in a build tree.
+fn libexec() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+        Some(program.parent()?.parent()?.join("libexec"))
+    };
+    FOUND.get_or_init(find).as_deref()
 }
 
 /// Makes a directory that only its user can enter, unless it is there.

@@ -20,6 +20,7 @@ pub use loader::{Budget, Progress, ProgressFn};
 pub use tool::{Build, Tool};
 
 use crate::digest::Digest;
+use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
@@ -134,6 +135,8 @@ pub struct Settings {
     pub budget: Budget,
     /// What compiles components.
     pub compiler: Compiler,
+    /// What confines and watches native tools.
+    pub supervisor: Supervisor,
     /// Where compilations are told.
     pub progress: ProgressFn,
 }
@@ -159,6 +162,7 @@ impl Registry {
             settings.budget,
             Box::new(cache),
             settings.compiler.clone(),
+            settings.supervisor.clone(),
             Arc::clone(&settings.progress),
         );
         let memo = Memo::open(places.cache.as_deref());
@@ -181,6 +185,12 @@ impl Registry {
     #[must_use]
     pub fn places(&self) -> &Places {
         &self.settings.places
+    }
+
+    /// The program that confines and watches native tools.
+    #[must_use]
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.settings.supervisor
     }
 
     /// Looks through both directories and swaps the snapshot in whole.
@@ -303,6 +313,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
         Budget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
         Compiler::of_this_process(),
+        Supervisor::installed(),
         progress,
     ));
     let memo = Memo::open(None);

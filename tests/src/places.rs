@@ -11,6 +11,12 @@ pub fn host() -> PathBuf {
     existing("IKIGAI_TEST_HOST", "debug/ikigai", "cargo xtask stage")
 }
 
+/// The supervisor: `IKIGAI_TEST_SUPERVISOR`, or `TARGET/libexec/ikigai-supervisor`.
+#[must_use]
+pub fn supervisor() -> PathBuf {
+    existing("IKIGAI_TEST_SUPERVISOR", "libexec/ikigai-supervisor", "cargo xtask stage")
+}
+
 /// The six tools, both builds: `IKIGAI_TEST_TOOLS`, or `TARGET/libexec/ikigai`.
 #[must_use]
 pub fn tools() -> PathBuf {

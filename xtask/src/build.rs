@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, TEST_GUESTS};
+use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_GUESTS};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
@@ -29,7 +29,7 @@ pub(crate) const EVERYDAY: &str = "dev";
 pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
     if profile != EVERYDAY {
-        command.args(["--package", HOST, "--package", NATIVE_TOOLS]);
+        command.args(["--package", HOST, "--package", SUPERVISOR, "--package", NATIVE_TOOLS]);
     }
     run::run(&mut command)
 }
@@ -54,6 +54,11 @@ pub(crate) fn fuzz_targets(project: &Project) -> anyhow::Result<PathBuf> {
 /// The host that [`native`] built.
 pub(crate) fn host(project: &Project, profile: &str) -> Built {
     Built { file: project.built(profile).join(HOST), name: HOST.to_owned() }
+}
+
+/// The supervisor that [`native`] built.
+pub(crate) fn supervisor(project: &Project, profile: &str) -> Built {
+    Built { file: project.built(profile).join(SUPERVISOR), name: SUPERVISOR.to_owned() }
 }
 
 /// Builds the named native tools alone.

@@ -1,7 +1,7 @@
 //! `cargo xtask install`: build, put into place, compile ahead, and prove it with
 //! one real call.
 //!
-//! Owns the layout of an install (`bin`, `libexec/ikigai`, the sample of a
+//! Owns the layout of an install (`bin`, `libexec`, the sample of a
 //! configuration) and its order. A second run with nothing changed writes nothing.
 
 use std::env;
@@ -19,7 +19,7 @@ use crate::stage;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to install: DIR/bin and DIR/libexec/ikigai [default: ~/.local]
+    /// Where to install: DIR/bin and DIR/libexec [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
     /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
@@ -39,6 +39,7 @@ pub(crate) struct Options {
 struct Layout {
     bin: PathBuf,
     libexec: PathBuf,
+    tools: PathBuf,
     sample: Sample,
 }
 
@@ -82,9 +83,11 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     let sandboxed = !components.is_empty();
     tools.extend(components);
 
-    step(&format!("Installing into {} and {}", layout.bin.display(), layout.libexec.display()));
+    step(&format!("Installing into {} and {}", layout.bin.display(), layout.tools.display()));
     // The tools first: a new host never meets old tools for longer than it must.
-    let mut changed = stage::place_tools(&tools, &layout.libexec)?;
+    let mut changed = stage::place_tools(&tools, &layout.tools)?;
+    let supervisor = build::supervisor(project, &options.profile);
+    changed |= stage::place_tools(&[supervisor], &layout.libexec)?;
     place::directory(&layout.bin)?;
     let installed = layout.bin.join(&host.name);
     changed |= place::file(&host.file, &installed, PROGRAM)? == Placed::Written;
@@ -96,7 +99,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
 
     if sandboxed {
         step("Compiling the components ahead of their first use");
-        stage::precompile(&installed, &layout.libexec)?;
+        stage::precompile(&installed, &layout.tools)?;
     }
     prove(project, &installed, sandboxed)?;
     if options.destdir.is_none() {
@@ -132,7 +135,8 @@ impl Layout {
         };
         Ok(Self {
             bin: place(prefix.join("bin")),
-            libexec: place(prefix.join("libexec").join("ikigai")),
+            libexec: place(prefix.join("libexec")),
+            tools: place(prefix.join("libexec").join("ikigai")),
             sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
     }
@@ -218,10 +222,12 @@ mod tests {
         Layout::new(&options, Some(Path::new("/home/u")))
     }
 
-    fn expect(layout: anyhow::Result<Layout>, bin: &str, libexec: &str, sample: (&str, Role)) {
+    fn expect(layout: anyhow::Result<Layout>, bin: &str, tools: &str, sample: (&str, Role)) {
         let (file, role) = sample;
         let sample = Sample { file: file.into(), role };
-        let expected = Layout { bin: bin.into(), libexec: libexec.into(), sample };
+        let tools = PathBuf::from(tools);
+        let libexec = tools.parent().expect("a parent").to_owned();
+        let expected = Layout { bin: bin.into(), libexec, tools, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

@@ -13,6 +13,8 @@ use crate::run;
 
 /// The package of the host.
 pub(crate) const HOST: &str = "ikigai";
+/// The package of the supervisor, and its program.
+pub(crate) const SUPERVISOR: &str = "ikigai-supervisor";
 /// The tools as native executables.
 pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 /// The tools as components.
@@ -94,9 +96,14 @@ impl Project {
         self.target.join(if profile == "dev" { "debug" } else { profile })
     }
 
+    /// The programs of a build tree that are not on anybody's `PATH`.
+    pub(crate) fn staged(&self) -> PathBuf {
+        self.target.join("libexec")
+    }
+
     /// The tools of a build tree, where `target/debug/ikigai` looks for them.
     pub(crate) fn staged_tools(&self) -> PathBuf {
-        self.target.join("libexec").join("ikigai")
+        self.staged().join("ikigai")
     }
 
     /// Where the tests find the components that only they run.

@@ -30,6 +30,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     tools.extend(components(project, &[])?);
     let directory = project.staged_tools();
     remove_others(&tools, &directory)?;
+    place_tools(&[build::supervisor(project, EVERYDAY)], &project.staged())?;
     place_tools(&tools, &directory)?;
     precompile(&build::host(project, EVERYDAY).file, &directory)?;
     step(&format!("Staged {} in {}", listed(&tools), project.shown(&directory)));

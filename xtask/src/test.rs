@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::build::{self, EVERYDAY};
-use crate::project::Project;
+use crate::project::{Project, SUPERVISOR};
 use crate::run::{self, step};
 use crate::{examples, llmock, stage};
 
@@ -44,6 +44,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
 fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
+        .env("IKIGAI_TEST_SUPERVISOR", project.staged().join(SUPERVISOR))
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use ikigai::digest::Digest;
-use ikigai::exec::native::{NativeProgram, Supervisor};
+use ikigai::exec::native::NativeProgram;
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::Runtime;
 use ikigai::exec::wasm::cache::Cache;
@@ -222,8 +222,7 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
     let runtime = rig::runtime()?;
     let path = rig.tool("file-read");
-    let supervisor = Supervisor::at(rig.host_program());
-    let program = NativeProgram::new(path.clone(), supervisor);
+    let program = NativeProgram::new(path.clone(), rig.supervisor());
     let run = |sandbox| {
         let mut call = rig::call(&tree, &[], &input);
         Arc::make_mut(&mut call.grant).sandbox = sandbox;

@@ -22,16 +22,11 @@ mod size;
 
 use std::process::ExitCode;
 
-use ikigai::exec::native::supervisor;
-
 use crate::rig::Rig;
 
 fn main() -> ExitCode {
     let asked = std::env::args().nth(1);
     match asked.as_deref() {
-        // The host's own `main` does the same: the registry's native tools are
-        // supervised by the program that calls them.
-        Some(argument) if argument == supervisor::ARGUMENT => supervisor::main(),
         Some("--figures") => finish(Rig::find().and_then(|rig| figures::print(&rig))),
         Some("--idle") => finish(Rig::find().and_then(|rig| size::print_idle(&rig))),
         Some("--bench") => finish(Rig::find().map(|rig| groups::run(&rig))),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
+use ikigai::exec::native::Supervisor;
 use ikigai::exec::output::Sink;
 use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::exec::wasm::{GuestProgram, Runtime};
@@ -64,6 +65,10 @@ impl Rig {
     /// The release build of the host.
     pub(crate) fn host_program(&self) -> PathBuf {
         self.root.join("prefix/bin/ikigai")
+    }
+
+    pub(crate) fn supervisor(&self) -> Supervisor {
+        Supervisor::at(self.root.join("prefix/libexec/ikigai-supervisor"))
     }
 
     /// A tool of the installation: `file-read` or `file-read.wasm`.
@@ -122,6 +127,7 @@ impl Rig {
             workspace: workspace.into(),
             budget: Budget { guests: GUESTS, memory: u64::MAX },
             compiler: Compiler::at(self.host_program()),
+            supervisor: self.supervisor(),
             progress: Arc::new(|_| {}),
         });
         Host::new(registry)

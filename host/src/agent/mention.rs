@@ -23,7 +23,7 @@ pub use parse::{Kind, Mention, Piece, parse};
 
 use super::Session;
 use crate::assets::named;
-use crate::exec::filesystems;
+use ikigai_supervisor::filesystems;
 
 /// The largest file or document that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;

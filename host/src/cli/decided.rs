@@ -4,7 +4,6 @@ use bytesize::ByteSize;
 use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
 
-use crate::exec::native::Supervisor;
 use crate::host::Host;
 use crate::limits::Limits;
 use crate::policy::{Assets, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source};
@@ -25,7 +24,7 @@ impl<'a> Row<'a> {
     /// What policy says of the tool now, and what this machine makes of it.
     pub(super) async fn of(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
-        let level = level(tool, &decided).await;
+        let level = level(host, tool, &decided).await;
         Self { tool, decided, level }
     }
 
@@ -44,14 +43,14 @@ impl<'a> Row<'a> {
 
 /// How far the tool is kept from what it was not granted. What the machine can do is
 /// found out once, and only where a tool asks for it.
-pub(super) async fn level(tool: &Tool, decided: &Decided) -> &'static str {
+pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
         (Backend::Wasm, _) => return "sandboxed",
         (Backend::Native, Sandbox::Off) => return "unconfined",
         (Backend::Native, sandbox) => sandbox,
     };
-    let machine = Supervisor::of_this_process().machine().await;
+    let machine = host.registry.supervisor().machine().await;
     if machine.level.unmet().next().is_none() {
         return "sandboxed";
     }

@@ -17,6 +17,7 @@ use crate::agent::{self, Session};
 use crate::assets::AssetStore;
 use crate::config::Config;
 use crate::exec::documents::Documents;
+use crate::exec::native::Supervisor;
 use crate::exec::wasm::compiler::Compiler;
 use crate::host::Host;
 use crate::limits::{self, Limits};
@@ -188,6 +189,7 @@ impl Options {
             authority,
             budget: Budget { guests: GUESTS, memory: memory_budget() },
             compiler: Compiler::of_this_process(),
+            supervisor: Supervisor::installed(),
             progress,
         });
         let mut host = Host::new(registry);

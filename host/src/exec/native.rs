@@ -1,19 +1,17 @@
 //! The native lane: an executable, run under a supervisor of its own.
 //!
-//! Owns what a native call is made of: the host's side ([`call`], [`helper`],
-//! [`streams`], [`host_socket`]), the supervisor's side ([`supervisor`]), and what they say to each
-//! other ([`plan`]). Does not decide what a tool may touch.
+//! Owns the host's side of a native call ([`call`], [`helper`], [`streams`],
+//! [`host_socket`]); the other side is the program of [`ikigai_supervisor`]. Does not decide
+//! what a tool may touch.
 //!
 //! The host never forks: the cost of a fork follows its resident memory. It spawns
-//! its own executable as the supervisor (posix_spawn, hence no `pre_exec`, no
-//! working directory, no user or group on the `Command`), and the supervisor,
-//! which is small and has one thread, does the rest. Every descriptor of the host
+//! the supervisor (posix_spawn, hence no `pre_exec`, no
+//! working directory, no user or group on the `Command`), which is small and has one
+//! thread, and does the rest. Every descriptor of the host
 //! is close-on-exec and stays so; those that a tool gets travel over a socket.
 
 #[cfg(target_os = "linux")]
 mod call;
-#[cfg(target_os = "linux")]
-mod descent;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(target_os = "linux")]
@@ -26,22 +24,32 @@ mod probe;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod streams;
-#[cfg(target_os = "linux")]
-pub mod supervisor;
 
+#[cfg(target_os = "linux")]
+use std::borrow::Cow;
 use std::future::Future;
+#[cfg(target_os = "linux")]
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
-use crate::exec::level::{Layer, Level};
 use crate::exec::{Call, Lane, Outcome};
 #[cfg(target_os = "linux")]
+use crate::places;
+use ikigai_supervisor::level::{Layer, Level};
+#[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use plan::{Without, fuzzing};
+pub use ikigai_supervisor::plan::Without;
 
 /// From here on, a file that may not grow further (`ulimit -f`) is an error to the host
 /// and its components, and not the end of the process. Native tools have the usual
@@ -63,15 +71,22 @@ pub struct NativeProgram {
     supervisor: Supervisor,
 }
 
-/// The executable that supervises native calls: the host's own, whose `main`
-/// hands over to [`supervisor::main`] when it is asked to.
+/// The program that supervises native calls.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    path: Arc<Path>,
+    program: SupervisorProgram,
     #[cfg(target_os = "linux")]
-    without: plan::Without,
+    without: Without,
     /// Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
+}
+
+#[derive(Clone, Debug)]
+enum SupervisorProgram {
+    /// That of this installation. Opened once: it stays of the version of this process when
+    /// the installation is replaced meanwhile.
+    Installed,
+    At(Arc<Path>),
 }
 
 /// What this machine can do for a sandboxed native tool.
@@ -93,29 +108,56 @@ pub fn surroundings() -> String {
 }
 
 impl Supervisor {
-    /// The executable of this process, also when its file was replaced meanwhile.
+    /// That of the installation that this process belongs to.
     #[must_use]
-    pub fn of_this_process() -> Self {
-        static OWN: LazyLock<Supervisor> =
-            LazyLock::new(|| Supervisor::at(Path::new("/proc/self/exe")));
-        OWN.clone()
+    pub fn installed() -> Self {
+        Self::of(SupervisorProgram::Installed)
     }
 
-    /// Another build of the host, by its absolute path; for programs that only embed
-    /// the library.
+    /// The one at an absolute path.
     #[must_use]
     pub fn at(path: impl Into<Arc<Path>>) -> Self {
+        Self::of(SupervisorProgram::At(path.into()))
+    }
+
+    fn of(program: SupervisorProgram) -> Self {
         Self {
-            path: path.into(),
+            program,
             #[cfg(target_os = "linux")]
-            without: plan::Without::default(),
+            without: Without::default(),
             machine: Arc::default(),
         }
     }
 
+    /// The file to execute.
+    #[cfg(target_os = "linux")]
+    fn executable(&self) -> io::Result<Cow<'_, Path>> {
+        static INSTALLED: OnceLock<OwnedFd> = OnceLock::new();
+
+        let open = || {
+            let path = places::supervisor().ok_or(io::ErrorKind::NotFound)?;
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {
+                let error = io::Error::from(errno);
+                let reason = format!("`{}`: {error}; install ikigai again", path.display());
+                io::Error::new(error.kind(), reason)
+            })
+        };
+        let opened = match (&self.program, INSTALLED.get()) {
+            (SupervisorProgram::At(path), _) => return Ok(Cow::Borrowed(path)),
+            (SupervisorProgram::Installed, Some(opened)) => opened,
+            (SupervisorProgram::Installed, None) => {
+                let opened = open()?;
+                INSTALLED.get_or_init(|| opened)
+            }
+        };
+        // The number means the same in the child, whose descriptors are a copy.
+        Ok(Cow::Owned(format!("/proc/self/fd/{}", opened.as_raw_fd()).into()))
+    }
+
     /// What this machine can do for a sandboxed tool. Found out once, by going through
-    /// every layer without a tool, and remembered by this supervisor and its clones;
-    /// that of this process has clones only. Must be polled on a tokio runtime.
+    /// every layer without a tool, and remembered by this supervisor and its clones.
+    /// Must be polled on a tokio runtime.
     pub async fn machine(&self) -> Machine {
         #[cfg(target_os = "linux")]
         let found = self.machine.get_or_init(|| probe::machine(self)).await;

@@ -38,11 +38,11 @@ use self::net::Reach;
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
 use super::documents::Desk;
-use super::level::Level;
 use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
+use ikigai_supervisor::level::Level;
 
 pub use self::net::{Network, Resolve};
 

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::file;
 use crate::digest::Digest;
+use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
@@ -43,12 +44,13 @@ pub struct Budget {
 /// Opens the cache, on first use.
 pub(super) type OpenCache = Box<dyn FnOnce() -> Cache + Send>;
 
-/// Loads components for one host.
+/// Loads the builds of one host: components for its runtime, executables for its supervisor.
 pub(super) struct Loader {
     runtime: OnceLock<Result<Arc<Runtime>, String>>,
     budget: Budget,
     cache: LazyLock<Cache, OpenCache>,
     compiler: Compiler,
+    supervisor: Supervisor,
     progress: ProgressFn,
     /// Compilation is parallel within itself; more than one at a time for each
     /// core only takes memory.
@@ -60,6 +62,7 @@ impl Loader {
         budget: Budget,
         cache: OpenCache,
         compiler: Compiler,
+        supervisor: Supervisor,
         progress: ProgressFn,
     ) -> Self {
         Self {
@@ -67,9 +70,15 @@ impl Loader {
             budget,
             cache: LazyLock::new(cache),
             compiler,
+            supervisor,
             progress,
             compilations: Semaphore::new(cores()),
         }
+    }
+
+    /// The program that native builds run under.
+    pub(super) fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
     }
 
     fn runtime(&self) -> Result<&Arc<Runtime>, ComponentError> {

@@ -237,10 +237,14 @@ fn is_settled(metadata: &fs::Metadata) -> bool {
     SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)
 }
 
-/// The running program, as exactly as a file can be named without reading it.
+/// The running program and the supervisor, as exactly as a file can be named without
+/// reading it.
 fn host_identity() -> String {
-    let program = std::env::current_exe().and_then(fs::metadata);
-    program.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |it| Identity::of(&it).0)
+    let identity = |program: PathBuf| Some(Identity::of(&fs::metadata(program).ok()?).0);
+    let host = std::env::current_exe().ok().and_then(identity);
+    let supervisor = places::supervisor().and_then(identity);
+    let version = || env!("CARGO_PKG_VERSION").to_owned();
+    [host, supervisor].map(|it| it.unwrap_or_else(version)).join(" ")
 }
 
 #[cfg(test)]

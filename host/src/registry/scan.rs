@@ -18,7 +18,7 @@ use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
 use super::{Depth, Skipped, Snapshot};
 use crate::exec::envelope;
-use crate::exec::native::{self, Supervisor};
+use crate::exec::native;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
@@ -104,7 +104,7 @@ impl Scan {
         if let Some(known) = known.filter(|_| self.depth == Depth::Remembered) {
             return known;
         }
-        let level = Supervisor::of_this_process().machine().await.level;
+        let level = self.loader.supervisor().machine().await.level;
         let holds = level.unmet().next().is_none();
         self.memo.keep_confines(surroundings, holds);
         holds

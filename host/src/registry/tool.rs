@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::digest::Digest;
 use crate::exec::Lane;
-use crate::exec::native::{NativeProgram, Supervisor};
+use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, Origin};
 
@@ -72,7 +72,7 @@ impl Build {
         let path = candidate.path.clone();
         let program = match candidate.backend {
             Backend::Native => {
-                let supervisor = Supervisor::of_this_process();
+                let supervisor = loader.supervisor().clone();
                 Program::Native(NativeProgram::new(path.clone(), supervisor))
             }
             Backend::Wasm => Program::Wasm { loader: Arc::clone(loader), loaded: OnceCell::new() },

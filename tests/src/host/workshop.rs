@@ -65,9 +65,15 @@ impl Host {
             // change the file's times, and hosts of other tests judge by them whether
             // they are the host that filled a cache. After the rest was given away:
             // the file stays root's.
-            let program = self.scratch.path().join("ikigai");
-            fs::copy(&self.program, &program).expect("a copy of the host");
-            self.program = program;
+            let installed = self.scratch.path().join("installed");
+            let copy = |from: &Path, to: &str| {
+                let to = installed.join(to);
+                fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
+                fs::copy(from, &to).expect("a copy of a program");
+                to
+            };
+            copy(&places::supervisor(), "libexec/ikigai-supervisor");
+            self.program = copy(&self.program, "bin/ikigai");
             self.user = Some(NOBODY);
         }
         self

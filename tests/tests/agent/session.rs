@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ikigai::agent::command::{By, Command, CommandError, Confirm, Proposal};
 use ikigai::agent::{Documents, End, Event, Model, Prompt, Session, Turn};
 use ikigai::assets::AssetStore;
+use ikigai::exec::native::Supervisor;
 use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::host::Host;
 use ikigai::limits::Limits;
@@ -124,6 +125,7 @@ fn host(scratch: &TempDir) -> &'static Host {
         workspace: workspace.into(),
         budget: Budget { guests: 1, memory: 1 << 30 },
         compiler: Compiler::at(places::host()),
+        supervisor: Supervisor::at(places::supervisor()),
         progress: Arc::new(|_| {}),
     });
     Box::leak(Box::new(Host::new(registry)))

@@ -21,12 +21,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-terminal", &["ikigai-protocol", "ikigai-terminal-testing"]),
     // A terminal for tests, of the package and of the program alike.
     ("ikigai-terminal-testing", &[]),
+    ("ikigai-supervisor", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
-    ("ikigai", &["ikigai-assets", "ikigai-protocol", "ikigai-provider", "ikigai-terminal"]),
+    (
+        "ikigai",
+        &[
+            "ikigai-assets",
+            "ikigai-protocol",
+            "ikigai-provider",
+            "ikigai-supervisor",
+            "ikigai-terminal",
+        ],
+    ),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
-    ("ikigai-fuzz", &["ikigai", "ikigai-protocol", "ikigai-tools"]),
+    ("ikigai-fuzz", &["ikigai", "ikigai-protocol", "ikigai-supervisor", "ikigai-tools"]),
     // Compiled before anything else, and builds the rest.
     ("xtask", &[]),
 ];

@@ -264,7 +264,7 @@ impl Drop for Rig {
 }
 
 fn native(path: &Path) -> NativeProgram {
-    NativeProgram::new(path, Supervisor::at(places::host()))
+    NativeProgram::new(path, Supervisor::at(places::supervisor()))
 }
 
 /// What a tool printed, as text.

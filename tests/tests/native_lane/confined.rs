@@ -7,12 +7,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai::exec::level::{Hold, Keeper, Level};
 use ikigai::exec::native::{Supervisor, Without};
 use ikigai::exec::{Exit, Outcome, Stdin};
 use ikigai::limits::Limit;
 use ikigai::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_supervisor::level::{Hold, Keeper, Level};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::rig::{self, Rig, each_user, text};

@@ -13,11 +13,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::level::{Keeper, Level};
 use ikigai::exec::native::Without;
 use ikigai::exec::{Exit, Outcome};
 use ikigai::limits::Limit;
 use ikigai::policy::Sandbox;
+use ikigai_supervisor::level::{Keeper, Level};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};

@@ -42,15 +42,14 @@ pub(crate) fn each_mode(case: impl Fn(&Rig)) {
 
 /// Runs the case with and, where this user has it, without privilege.
 pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
-    // It is the supervisor of every call.
-    let host = places::host();
-    case(&Rig::new(supervisor_at(&host), sandbox));
+    let supervisor = places::supervisor();
+    case(&Rig::new(supervisor_at(&supervisor), sandbox));
     if geteuid().is_root() {
-        let mut rig = Rig::new(supervisor_at(&host), sandbox);
+        let mut rig = Rig::new(supervisor_at(&supervisor), sandbox);
         rig.root = false;
         let drop_privilege = format!(
             "exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all '{}' \"$@\"",
-            host.display()
+            supervisor.display()
         );
         rig.supervisor = rig.file("unprivileged", &format!("#!/bin/sh\n{drop_privilege}\n"), 0o755);
         case(&rig);

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use crate::audit::{Arguments, Granted, Program, Record};
 use crate::cli::list::plain_table;
-use crate::exec::level::{Hold, Level};
+use ikigai_supervisor::level::{Hold, Level};
 
 /// The columns of the table, and how wide each is where it is not known what comes.
 pub(super) const HEADINGS: [(&str, usize); 8] = [

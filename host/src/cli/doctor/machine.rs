@@ -7,12 +7,22 @@ use std::thread;
 use bytesize::ByteSize;
 
 use super::Check;
+use crate::places;
 
 const SECTION: &str = "machine";
 
 pub(super) fn checks() -> Vec<Check> {
     let program = std::env::current_exe();
     let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
+    let supervisor = places::supervisor().map_or_else(
+        || Check::new(SECTION, "supervisor", "nowhere").warn("install ikigai again"),
+        |path| {
+            let place = path.display().to_string();
+            let check = Check::new(SECTION, "supervisor", place);
+            let lacks = "no native tool can run without it; install ikigai again";
+            if path.is_file() { check } else { check.warn(lacks) }
+        },
+    );
     let cores = thread::available_parallelism();
     let cores = cores.map_or_else(|error| error.to_string(), |count| count.to_string());
     let info = rustix::system::sysinfo();
@@ -20,6 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
     let memory = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
     vec![
         Check::new(SECTION, "ikigai", format!("{} at {program}", env!("CARGO_PKG_VERSION"))),
+        supervisor,
         Check::new(SECTION, "system", system()),
         Check::new(SECTION, "cores", cores),
         Check::new(SECTION, "memory", ByteSize(memory).to_string()),

@@ -2,16 +2,16 @@
 //! enough for what policy requires.
 
 use super::Check;
-use crate::exec::level::{Hold, Layer, Level};
-use crate::exec::native::{Machine, Supervisor};
+use crate::exec::native::Machine;
 use crate::host::{Host, Subject};
 use crate::policy::{Backend, Sandbox};
 use crate::registry::Snapshot;
+use ikigai_supervisor::level::{Hold, Layer, Level};
 
 const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let Machine { level, layers } = Supervisor::of_this_process().machine().await;
+    let Machine { level, layers } = host.registry.supervisor().machine().await;
     let states = level.holds().into_iter().zip(level.told());
     let mut checks: Vec<Check> = states
         .map(|((_, hold), (name, state))| {

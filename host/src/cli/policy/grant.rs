@@ -143,7 +143,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decided::level(tool, &decided).await,
+            "sandbox": decided::level(host, tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
             (&mut value, decided::as_json(backend, &decided))

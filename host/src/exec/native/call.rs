@@ -18,15 +18,15 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::helper::{GRACE, Helper};
-use super::plan::{Cause, DESCRIPTORS, End, Plan, Report};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
-use super::{Supervisor, host_socket};
+use super::{Supervisor, host_socket, plan};
 use crate::exec::documents::Desk;
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 use crate::policy::Sandbox;
+use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
 
 /// How long after the wall clock the host itself ends a call that its supervisor
 /// should have ended. Covers the supervisor's own start.
@@ -99,12 +99,13 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         return Outcome::cancelled();
     }
     let started = Instant::now();
-    let plan = match Plan::new(program, &call, supervisor.without).and_then(|plan| plan.encode()) {
-        Ok(plan) => plan,
-        Err(error) => return Outcome::not_started(error.to_string()),
-    };
+    let plan =
+        match plan::of(program, &call, supervisor.without).and_then(|plan| Ok(plan.encode()?)) {
+            Ok(plan) => plan,
+            Err(error) => return Outcome::not_started(error.to_string()),
+        };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let helper = Helper::start(&supervisor.path, ends[DESCRIPTORS - 1].as_fd())?;
+        let helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, helper))
     });
     let (streams, ends, helper) = match begun {
@@ -328,7 +329,7 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::level::Level;
+    use ikigai_supervisor::level::Level;
 
     fn report(end: End, peak_memory: u64) -> Report {
         let duration = Duration::from_millis(1);

@@ -21,9 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
-use super::descent::{self, Process};
-use super::plan::{DESCRIPTORS, Report};
-use super::supervisor;
+use ikigai_supervisor::descent::{self, Process};
+use ikigai_supervisor::plan::{DESCRIPTORS, Report};
 
 /// How long a supervisor that was asked to end has for it.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -58,8 +57,7 @@ impl Helper {
         // Nothing that would make the standard library fork instead of posix_spawn. The
         // environment is empty because any process of the same user can read it.
         let child = Command::new(executable)
-            .arg0("ikigai")
-            .arg(supervisor::ARGUMENT)
+            .arg0("ikigai-supervisor")
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::from(stderr.try_clone_to_owned()?))

@@ -1,137 +1,18 @@
-//! What the host and the supervisor say to each other over the control socket.
-//!
-//! The host sends one [`Plan`], with the tool's stdin, stdout and stderr, and the host
-//! socket of a tool that is granted documents, as descriptors beside it; the supervisor answers with one [`Report`] when nothing
-//! of the tool is left. There is no other message: the host asks for the end of a
-//! call by shutting its side down, which is also what its death looks like.
-//!
-//! Owns the bytes of both messages, and refuses what is malformed. Opens nothing.
+//! The plan of a native call: what the supervisor is told of it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
+use ikigai_supervisor::plan::{self, Bounds, Confinement, Dir, HOST_SOCKET, Kind, Plan, Without};
+use thiserror::Error;
 
 use crate::exec::Call;
-use crate::exec::level::{Layer, Level};
 use crate::policy::{Assets, Net, Sandbox};
 
-/// The largest plan that is sent or taken, in bytes: well above what the kernel
-/// passes to a program (`ARG_MAX`, 2 MiB by default).
-const MAX_PLAN: usize = 64 << 20;
-
-/// The descriptors that come with a plan: the tool's stdin, stdout and stderr.
-pub(super) const DESCRIPTORS: usize = 3;
-
-/// The number under which a tool finds the host socket, where it has one: the first
-/// after the streams.
-pub(super) const HOST_SOCKET: i32 = 3;
-
-/// The length of the [`prefix`](Plan::decode) that tells how long a plan is.
-pub(super) const PREFIX: usize = 8;
-
-/// What to run, and within which bounds.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// The executable; absolute.
-    pub(super) program: CString,
-    /// The working directory; absolute.
-    pub(super) directory: CString,
-    /// `argv`, with the program's name at its head.
-    pub(super) args: Vec<CString>,
-    /// The whole environment, as `NAME=value`.
-    pub(super) env: Vec<CString>,
-    /// The directories that a sandboxed tool gets; absolute.
-    pub(super) dirs: Vec<Dir>,
-    /// What the supervisor makes of it.
-    pub(super) kind: Kind,
-    /// When the supervisor ends the call by itself.
-    pub(super) bounds: Bounds,
-}
-
-/// A granted directory.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Dir {
-    pub(super) path: CString,
-    pub(super) writable: bool,
-}
-
-/// How a tool is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Kind {
-    pub(super) sandbox: Confinement,
-    /// Whether a sandboxed tool has the host's network.
-    pub(super) net: bool,
-    /// Whether the host socket comes with the streams.
-    pub(super) host_socket: bool,
-    /// Whether the tool is left out, to see what would hold for one.
-    pub(super) probe: bool,
-    /// What the sandbox is to do without.
-    pub(super) without: Without,
-}
-
-/// [`Sandbox`], as it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Confinement {
-    Off,
-    Prefer,
-    Require,
-}
-
-/// Layers that a test takes away from the sandbox, to see what is made of the
-/// others. Set by programs that embed the library, on their own calls only.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Without {
-    /// Mount, PID and network namespaces, and the user namespace that gives the right to them.
-    pub namespaces: bool,
-    /// The user namespace alone.
-    pub user_namespace: bool,
-    /// The filter of system calls.
-    pub seccomp: bool,
-    /// Landlock.
-    pub landlock: bool,
-    /// Control groups.
-    pub cgroups: bool,
-    /// The bound on numbers that a PID namespace has.
-    pub pid_limit: bool,
-    /// Id-mapped mounts, without which a host that is root cannot map its root away.
-    pub id_maps: bool,
-}
-
-/// When the supervisor ends a call by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Bounds {
-    /// From the start of the tool.
-    pub(super) wall_clock: Duration,
-    /// Bytes of memory of all of the tool's processes together.
-    pub(super) memory: u64,
-    /// Processes and threads.
-    pub(super) processes: u64,
-}
-
-/// What leads a plan: everything but its strings, and how many of those follow.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    bounds: Bounds,
-    kind: Kind,
-    args: usize,
-    env: usize,
-    /// Which of the directories may be written to.
-    dirs: Vec<bool>,
-}
-
-/// Why a plan cannot be sent, or is not taken.
+/// Why a call has no plan.
 #[derive(Debug, Error)]
 pub(super) enum PlanError {
     /// A C string ends at its first NUL.
@@ -146,141 +27,50 @@ pub(super) enum PlanError {
     /// The policy refuses such a grant before it gets here.
     #[error("a native tool has no network or all of it, so a list of hosts cannot be kept")]
     Peers,
-    /// [`MAX_PLAN`]
-    #[error("arguments and environment take more than {MAX_PLAN} bytes")]
-    TooLarge,
-    /// The header is not what this version writes.
-    #[error("malformed plan")]
-    Header(#[from] serde_json::Error),
-    /// The strings are not as many as the header says.
-    #[error("malformed plan: {0}")]
-    Strings(&'static str),
+    /// It is too large to be sent.
+    #[error(transparent)]
+    Message(#[from] plan::PlanError),
 }
 
-impl Plan {
-    /// The plan of a call of `program`.
-    pub(super) fn new(program: &Path, call: &Call, without: Without) -> Result<Self, PlanError> {
-        let args = std::iter::once(program.as_os_str())
-            .chain(call.args.iter().map(|arg| arg.as_os_str()))
-            .enumerate()
-            .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
-            .collect::<Result<_, _>>()?;
-        // Where the host itself is a tool of another one, that one's socket is not its tools'.
-        let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
-        let env = inherited.map(|(name, value)| variable(name, value));
-        let host_socket = call.grant.assets != Assets::None;
-        let number = OsString::from(HOST_SOCKET.to_string());
-        let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
-        let dirs = call.grant.dirs.iter().map(|dir| {
-            let path = absolute("the granted directory", &dir.path)?;
-            Ok(Dir { path, writable: dir.access == Access::ReadWrite })
-        });
-        let Net { any, peers } = &call.grant.net;
-        if !peers.is_empty() {
-            return Err(PlanError::Peers);
-        }
-        let sandbox = match call.grant.sandbox {
-            Sandbox::Off => Confinement::Off,
-            Sandbox::Prefer => Confinement::Prefer,
-            Sandbox::Require => Confinement::Require,
-        };
-        Ok(Self {
-            program: absolute("the program", program)?,
-            directory: absolute("the workspace", &call.workspace)?,
-            args,
-            env: env.chain(own).collect::<Result<_, _>>()?,
-            dirs: dirs.collect::<Result<_, PlanError>>()?,
-            kind: Kind { sandbox, net: *any, host_socket, probe: false, without },
-            bounds: Bounds {
-                wall_clock: call.limits.wall_clock,
-                memory: call.limits.native_memory,
-                processes: call.limits.processes,
-            },
-        })
+/// The plan of a call of `program`.
+pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, PlanError> {
+    let args = std::iter::once(program.as_os_str())
+        .chain(call.args.iter().map(|arg| arg.as_os_str()))
+        .enumerate()
+        .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
+        .collect::<Result<_, _>>()?;
+    // Where the host itself is a tool of another one, that one's socket is not its tools'.
+    let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
+    let env = inherited.map(|(name, value)| variable(name, value));
+    let host_socket = call.grant.assets != Assets::None;
+    let number = OsString::from(HOST_SOCKET.to_string());
+    let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
+    let dirs = call.grant.dirs.iter().map(|dir| {
+        let path = absolute("the granted directory", &dir.path)?;
+        Ok(Dir { path, writable: dir.access == Access::ReadWrite })
+    });
+    let Net { any, peers } = &call.grant.net;
+    if !peers.is_empty() {
+        return Err(PlanError::Peers);
     }
-
-    /// The plan as bytes: the lengths of the two parts that follow (little
-    /// endian, 32 bits each), a header in JSON, and the strings, each ended by a
-    /// NUL, which is the form in which a program is given them.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, PlanError> {
-        let header = Header {
-            bounds: self.bounds,
-            kind: self.kind,
-            args: self.args.len(),
-            env: self.env.len(),
-            dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
-        };
-        let header = serde_json::to_vec(&header)?;
-        let mut strings = Vec::new();
-        let fixed = [&self.program, &self.directory];
-        let dirs = self.dirs.iter().map(|dir| &dir.path);
-        for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(dirs) {
-            strings.extend_from_slice(string.as_bytes_with_nul());
-        }
-        let mut frame = Vec::with_capacity(PREFIX + header.len() + strings.len());
-        for part in [&header, &strings] {
-            let length = u32::try_from(part.len()).map_err(|_| PlanError::TooLarge)?;
-            frame.extend_from_slice(&length.to_le_bytes());
-        }
-        frame.extend_from_slice(&header);
-        frame.extend_from_slice(&strings);
-        if frame.len() > MAX_PLAN {
-            return Err(PlanError::TooLarge);
-        }
-        Ok(frame)
-    }
-
-    /// The lengths of the header and of the strings that follow `prefix`.
-    pub(super) fn lengths(prefix: [u8; PREFIX]) -> Result<(usize, usize), PlanError> {
-        let [a, b, c, d, e, f, g, h] = prefix;
-        let header = u32::from_le_bytes([a, b, c, d]) as usize;
-        let strings = u32::from_le_bytes([e, f, g, h]) as usize;
-        if header.saturating_add(strings) > MAX_PLAN {
-            return Err(PlanError::TooLarge);
-        }
-        Ok((header, strings))
-    }
-
-    /// The plan that [`encode`](Self::encode) wrote.
-    pub(super) fn decode(header: &[u8], strings: &[u8]) -> Result<Self, PlanError> {
-        let header: Header = serde_json::from_slice(header)?;
-        let mut strings = Strings(strings);
-        let program = strings.next()?;
-        let directory = strings.next()?;
-        let args = (0..header.args).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
-        let env = (0..header.env).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
-        let dirs = header
-            .dirs
-            .iter()
-            .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
-        let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
-        if !strings.0.is_empty() {
-            return Err(PlanError::Strings("more strings than announced"));
-        }
-        if args.is_empty() {
-            return Err(PlanError::Strings("no name for the program"));
-        }
-        let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
-        let granted = dirs.iter().map(|dir| &dir.path);
-        if [&program, &directory].into_iter().chain(granted).any(is_relative) {
-            return Err(PlanError::Strings("a path is not absolute"));
-        }
-        Ok(Self { program, directory, args, env, dirs, kind: header.kind, bounds: header.bounds })
-    }
-}
-
-/// Strings that end with a NUL each, taken from the front.
-struct Strings<'a>(&'a [u8]);
-
-impl Strings<'_> {
-    fn next(&mut self) -> Result<CString, PlanError> {
-        let missing = PlanError::Strings("fewer strings than announced");
-        let end = self.0.iter().position(|byte| *byte == 0).ok_or(missing)?;
-        let (string, rest) = self.0.split_at(end + 1);
-        self.0 = rest;
-        CString::from_vec_with_nul(string.to_vec())
-            .map_err(|_| PlanError::Strings("a string without its end"))
-    }
+    let sandbox = match call.grant.sandbox {
+        Sandbox::Off => Confinement::Off,
+        Sandbox::Prefer => Confinement::Prefer,
+        Sandbox::Require => Confinement::Require,
+    };
+    Ok(Plan {
+        program: absolute("the program", program)?,
+        directory: absolute("the workspace", &call.workspace)?,
+        args,
+        env: env.chain(own).collect::<Result<_, _>>()?,
+        dirs: dirs.collect::<Result<_, PlanError>>()?,
+        kind: Kind { sandbox, net: *any, host_socket, probe: false, without },
+        bounds: Bounds {
+            wall_clock: call.limits.wall_clock,
+            memory: call.limits.native_memory,
+            processes: call.limits.processes,
+        },
+    })
 }
 
 fn c_string(text: &OsStr, what: impl FnOnce() -> String) -> Result<CString, PlanError> {
@@ -304,191 +94,9 @@ fn variable(name: &OsStr, value: &OsStr) -> Result<CString, PlanError> {
     c_string(&variable, || format!("environment variable `{}`", name.to_string_lossy()))
 }
 
-/// How a call went, said when nothing of it is left. One line of JSON.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Report {
-    /// How the tool ended.
-    pub(super) end: End,
-    /// From the start of the tool to its end.
-    pub(super) duration: Duration,
-    /// The resident set of the largest process, in bytes.
-    pub(super) peak_memory: u64,
-    /// What `peak_memory` cannot fall below: a program starts with the peak of
-    /// the process that became it, the supervisor.
-    pub(super) memory_floor: u64,
-    /// Processes that could not be ended.
-    pub(super) survivors: usize,
-    /// What did not go as intended and did not stop the call.
-    pub(super) notes: Vec<String>,
-    /// What held while the tool ran, or would have.
-    pub(super) level: Level,
-    /// Of a probe: each layer that the level is made of.
-    pub(super) layers: Vec<Layer>,
-}
-
-/// How a tool ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum End {
-    /// It exited with this code.
-    Code(i32),
-    /// This signal killed it.
-    Signal(i32),
-    /// The supervisor killed it.
-    Killed(Cause),
-    /// It never ran: this step failed with this `errno`.
-    NotStarted(Step, i32),
-    /// It never ran, for this reason.
-    Refused(String),
-}
-
-/// Why a supervisor killed a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Cause {
-    /// The host asked for it, or is gone.
-    Host,
-    /// [`Bounds::wall_clock`]
-    WallClock,
-    /// [`Bounds::memory`]
-    Memory,
-    /// [`Bounds::processes`]
-    Processes,
-}
-
-/// What a process does to become the tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Step {
-    /// Making the process.
-    Clone,
-    /// Being bound to the supervisor's life.
-    Bind,
-    /// Its resource limits.
-    Limits,
-    /// Its control groups.
-    Cgroup,
-    /// Its stdin, stdout, stderr.
-    Streams,
-    /// Its working directory.
-    Directory,
-    /// Its Landlock domain.
-    Landlock,
-    /// Its filter of system calls.
-    Filter,
-    /// `execve`
-    Exec,
-}
-
-impl Report {
-    /// The report as one line.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        Ok(line)
-    }
-
-    /// The report that [`encode`](Self::encode) wrote.
-    pub(super) fn decode(line: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(line)
-    }
-}
-
-/// What the fuzz targets reach of this.
-#[doc(hidden)]
-pub mod fuzzing {
-    use super::{PREFIX, Plan, PlanError, Report};
-
-    /// A plan, sent as one piece, taken and sent again.
-    ///
-    /// # Errors
-    ///
-    /// It is refused; the text says why.
-    pub fn plan(frame: &[u8]) -> Result<Vec<u8>, String> {
-        let short = || PlanError::Strings("shorter than announced");
-        let again = || {
-            let (prefix, body) = frame.split_first_chunk::<PREFIX>().ok_or_else(short)?;
-            let (header, strings) = Plan::lengths(*prefix)?;
-            let (header, body) = body.split_at_checked(header).ok_or_else(short)?;
-            Plan::decode(header, body.get(..strings).ok_or_else(short)?)?.encode()
-        };
-        again().map_err(|error: PlanError| error.to_string())
-    }
-
-    /// A report, taken and sent again.
-    ///
-    /// # Errors
-    ///
-    /// It is refused; the text says why.
-    pub fn report(line: &[u8]) -> Result<Vec<u8>, String> {
-        Report::decode(line).and_then(|report| report.encode()).map_err(|error| error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan() -> Plan {
-        let string = |text: &str| CString::new(text).expect("no NUL");
-        Plan {
-            program: string("/bin/tool"),
-            directory: string("/work"),
-            args: vec![string("/bin/tool"), string(""), string("a b\n")],
-            env: vec![string("A=1"), string("B=")],
-            dirs: vec![Dir { path: string("/work"), writable: true }],
-            kind: Kind {
-                sandbox: Confinement::Require,
-                net: false,
-                host_socket: true,
-                probe: false,
-                without: Without::default(),
-            },
-            bounds: Bounds {
-                wall_clock: Duration::from_millis(1500),
-                memory: 1 << 30,
-                processes: 7,
-            },
-        }
-    }
-
-    fn parts(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let prefix = frame[..PREFIX].try_into().expect("eight bytes");
-        let (header, strings) = Plan::lengths(prefix).expect("short enough");
-        let body = &frame[PREFIX..];
-        assert_eq!(body.len(), header + strings);
-        (body[..header].to_vec(), body[header..].to_vec())
-    }
-
-    #[test]
-    fn a_plan_arrives_as_it_was_sent() {
-        let (header, strings) = parts(&plan().encode().expect("encodes"));
-        assert_eq!(Plan::decode(&header, &strings).expect("decodes"), plan());
-    }
-
-    #[test]
-    fn malformed_plans_are_refused() {
-        let (header, strings) = parts(&plan().encode().expect("encodes"));
-        let text = String::from_utf8(header.clone()).expect("JSON");
-        let refused = |header: &[u8], strings: &[u8]| {
-            assert!(
-                Plan::decode(header, strings).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(header)
-            );
-        };
-        refused(&header, &strings[..strings.len() - 1]);
-        refused(&header, &[&strings[..], b"more\0"].concat());
-        refused(
-            &header,
-            &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
-        );
-        refused(&header, &[&strings[..strings.len() - "/work\0".len()], b"work\0"].concat());
-        refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0/w\0");
-        refused(text.replace("Require", "Of").as_bytes(), &strings);
-        refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);
-        refused(b"{", &strings);
-        refused(&header, b"");
-        assert!(Plan::lengths([0xff; PREFIX]).is_err());
-    }
 
     #[test]
     fn what_no_program_can_be_given_is_refused() {

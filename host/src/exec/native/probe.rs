@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::helper::Helper;
-use super::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 use super::{Machine, Supervisor};
-use crate::exec::level::{Layer, Level};
+use ikigai_supervisor::level::{Layer, Level};
+use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 
 /// Far more than it takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
 async fn ask(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut helper = Helper::start(&supervisor.path, ends[DESCRIPTORS - 1].as_fd())?;
+    let mut helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
     helper.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
     let report = helper.report().await?;
@@ -156,7 +156,7 @@ fn remedy(layer: &Layer) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::level::Hold;
+    use ikigai_supervisor::level::Hold;
 
     #[test]
     fn what_is_there_needs_no_advice() {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::plan::Step;
+use ikigai_supervisor::plan::Step;
 
 /// The largest `#!` line that the kernel looks at.
 const LINE: usize = 256;

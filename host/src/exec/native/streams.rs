@@ -13,9 +13,9 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::DESCRIPTORS;
 use crate::exec::Stdin;
 use crate::exec::output::{Pipe, PipeError, Sink};
+use ikigai_supervisor::plan::DESCRIPTORS;
 
 /// How much is read at a time: what a pipe holds.
 const CHUNK: usize = 64 << 10;

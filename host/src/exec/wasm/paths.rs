@@ -22,7 +22,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::state::State;
-use crate::exec::filesystems;
+use ikigai_supervisor::filesystems;
 
 /// How many symbolic links are followed before the path counts as a loop: what
 /// Linux itself follows.

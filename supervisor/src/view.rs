@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use super::installation;
 use super::mounts::{self, HARMLESS};
 use super::root::OWN;
-use crate::exec::filesystems::is_ordinary;
-use crate::exec::native::plan::{Plan, Step};
+use crate::filesystems::is_ordinary;
+use crate::plan::{Plan, Step};
 
 /// Where programs and their libraries are; and whatever in `/` begins with `lib`.
 const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];

@@ -20,9 +20,9 @@ use super::launch::{self, Restrictions};
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
-use crate::exec::level::{Layer, Level};
-use crate::exec::native::descent;
-use crate::exec::native::plan::{Bounds, Cause, End, Report};
+use crate::descent;
+use crate::level::{Layer, Level};
+use crate::plan::{Bounds, Cause, End, Report};
 
 /// When memory and processes are first looked at: most calls have ended by then,
 /// and pay nothing.

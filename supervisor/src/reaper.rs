@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use rustix::process::Pid;
 
-use crate::exec::native::plan::End;
+use crate::plan::End;
 
 /// A child that has ended.
 pub(super) struct Ended {

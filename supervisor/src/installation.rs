@@ -14,7 +14,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::view::{View, path_of, variable};
-use crate::exec::native::plan::Plan;
+use crate::plan::Plan;
 
 /// The largest `#!` line that the kernel looks at.
 const LINE: u64 = 256;

@@ -83,7 +83,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// # Errors
 ///
 /// It cannot be told, which callers take for a no.
-pub(crate) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
+pub fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     // The type of the field depends on the processor, the number has 32 bits.
     let magic = fstatfs(open.as_fd())?.f_type as u32;
     if ORDINARY.contains(&magic) {
@@ -102,7 +102,7 @@ pub(crate) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
 /// # Errors
 ///
 /// It cannot be told, which callers take for a yes.
-pub(crate) fn is_device(open: impl AsFd) -> io::Result<bool> {
+pub fn is_device(open: impl AsFd) -> io::Result<bool> {
     let kind = FileType::from_raw_mode(fstat(open)?.st_mode);
     Ok(matches!(kind, FileType::BlockDevice | FileType::CharacterDevice))
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 use super::cgroup::Cgroups;
 use super::request::Request;
 use super::signals;
-use crate::exec::native::plan::{DESCRIPTORS, HOST_SOCKET, Step};
+use crate::plan::{DESCRIPTORS, HOST_SOCKET, Step};
 use seccompiler::BpfProgram;
 
 /// How often an executable that is still open for writing is tried, and how

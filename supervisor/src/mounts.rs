@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use crate::exec::filesystems::is_ordinary;
+use crate::filesystems::is_ordinary;
 
 /// No device, and no program with setuid, is one in what a tool sees.
 pub(super) const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;

@@ -23,9 +23,9 @@ use super::namespace::{self, Made};
 use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
 use super::{domain, privileges, root};
-use crate::exec::level::{Hold, Level};
-use crate::exec::native::descent;
-use crate::exec::native::plan::{Confinement, End, Kind, Plan};
+use crate::descent;
+use crate::level::{Hold, Level};
+use crate::plan::{Confinement, End, Kind, Plan};
 
 /// The first kernel that counts the processes of a user namespace apart.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::getpid;
 
 use super::mounts::{self, Mount};
-use crate::exec::native::plan::Bounds;
+use crate::plan::Bounds;
 
 /// The groups of a call begin with it.
 const NAME: &str = "ikigai-";

@@ -11,7 +11,7 @@ use rustix::net::{
     recvmsg, sockopt,
 };
 
-use crate::exec::native::plan::{DESCRIPTORS, PREFIX, Plan};
+use crate::plan::{DESCRIPTORS, PREFIX, Plan};
 
 /// What the host asks for.
 pub(super) struct Request {

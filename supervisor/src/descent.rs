@@ -17,14 +17,14 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, pi
 /// by its state and alive by the others; a whole corpse counts as one thread until it is
 /// reaped, as it does for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub struct Process {
     /// Its number, in the namespace of `/proc`.
-    pub(super) pid: Pid,
+    pub pid: Pid,
     parent: i32,
     group: i32,
     state: u8,
     /// Its threads.
-    pub(super) threads: u64,
+    pub threads: u64,
     /// When it began, in clock ticks: together with the number, its identity.
     started: u64,
     /// Its resident set, in pages, shared ones included. Not told where the first thread
@@ -36,13 +36,13 @@ pub(super) struct Process {
 const ENDED: [u8; 2] = [b'Z', b'X'];
 
 /// The root that stands for the calling process, in whatever namespace `/proc` is.
-pub(super) fn own_pid() -> io::Result<Pid> {
+pub fn own_pid() -> io::Result<Pid> {
     let link = rustix::fs::readlink("/proc/self", Vec::new())?;
     parse(link.as_bytes()).and_then(Pid::from_raw).ok_or_else(|| malformed("/proc/self"))
 }
 
 /// Every process that descends from `root`, by way of parents that live.
-pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
+pub fn of(root: Pid) -> io::Result<Vec<Process>> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     each(|_, process| children.entry(process.parent).or_default().push(process))?;
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn of(root: Pid) -> io::Result<Vec<Process>> {
 
 /// Returns the number of threads and corpses of a user, as RLIMIT_NPROC counts them.
 /// Those that another user may not see are not among them.
-pub(super) fn tasks_of(user: Uid) -> io::Result<u64> {
+pub fn tasks_of(user: Uid) -> io::Result<u64> {
     let mut tasks = 0;
     each(|dir, process| {
         if fstat(dir).is_ok_and(|stat| stat.st_uid == user.as_raw()) {
@@ -92,7 +92,7 @@ fn each(mut look: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
 /// The sum of resident sets counts shared pages once for each process: enough
 /// to see that all is well. Only beyond `limit` is the proportional share read,
 /// which costs a walk through the page tables.
-pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
+pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
     let resident: u64 = processes.iter().map(|process| process.shown_pages() * page).sum();
     if resident <= limit {
@@ -112,7 +112,7 @@ pub(super) fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
 /// A group is killed at one stroke, which ends most fork bombs: no member can fork any
 /// more once the signal is on its way. Each is killed once: a signal to a group costs as
 /// much as it has members, corpses included, of which a bomb leaves thousands.
-pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
+pub fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
     let mut groups = HashSet::new();
     let mut refused = None;
     for process in processes.iter().filter(|process| !process.has_ended()) {
@@ -125,7 +125,7 @@ pub(super) fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error
 
 impl Process {
     /// Returns whether it is a whole corpse: nothing of it runs, and it waits to be reaped.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         ENDED.contains(&self.state) && self.threads < 2
     }
 

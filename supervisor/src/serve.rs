@@ -1,58 +1,21 @@
-//! The helper process that every native call has: a second start of the host's
-//! own executable, which starts the tool, watches it, and leaves nothing of it.
-//!
-//! ```text
-//! host ── control socket ── supervisor ── [init of a PID namespace] ── tool ── …
-//! ```
-//!
-//! Owns the order in which the helper prepares itself. The order matters: what
-//! the tool inherits (session, signals, limits, namespaces) is set up before it
-//! is started, and what only the tool may have is set in the tool's own process,
-//! between its clone and its exec ([`launch`]).
-//!
-//! Invariant: this process has one thread. Forking, and PDEATHSIG (which follows
-//! the *thread* that forked, not the process), are sound only because of that.
-//! The host is multi-threaded and spawns from pools, so its own end is seen as the
-//! end of the control socket, never by PDEATHSIG.
-
-mod achieved;
-mod cgroup;
-mod domain;
-mod filter;
-mod identity;
-mod installation;
-mod launch;
-mod mounts;
-mod namespace;
-mod privileges;
-mod reaper;
-mod request;
-mod root;
-mod sandbox;
-mod signals;
-mod view;
-mod watch;
+//! One call, from the plan to the exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, setsid};
 
-use crate::exec::native::plan::Confinement;
-use achieved::Limits;
-use cgroup::Cgroups;
-use launch::Restrictions;
-use namespace::Made;
-use watch::{Prepared, Watch};
-
-/// The argument that makes the host's executable a supervisor. Not a command
-/// for people: it answers only over the socket that is its stdin.
-pub const ARGUMENT: &str = "__sandbox";
+use super::achieved::{self, Limits};
+use super::cgroup::Cgroups;
+use super::launch::Restrictions;
+use super::namespace::{self, Made};
+use super::plan::Confinement;
+use super::watch::{Prepared, Watch};
+use super::{request, sandbox, signals};
 
 /// Serves one call, and exits.
 ///
-/// To be called before anything else in `main`, where [`ARGUMENT`] is the first
-/// argument: no thread may have been started.
+/// To be called before anything else in `main`: no thread may have been started.
 #[must_use]
 pub fn main() -> ExitCode {
     match serve() {
