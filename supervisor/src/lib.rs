@@ -38,6 +38,8 @@ mod installation;
 mod launch;
 pub mod level;
 #[cfg(target_os = "linux")]
+mod locks;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 
 use super::cgroup::Cgroups;
 use super::launch::{self, Restrictions};
+use super::locks::Locks;
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
@@ -247,11 +248,13 @@ struct Looks {
     tree: bool,
     /// Whether the kernel may count this process among the tool's.
     counted: bool,
+    locks: Locks,
 }
 
 impl Looks {
     fn new(started: Instant, tree: bool, counted: bool) -> Self {
-        Self { next: started + FIRST_LOOK, interval: FIRST_LOOK, tree, counted }
+        let (next, locks) = (started + FIRST_LOOK, Locks::default());
+        Self { next, interval: FIRST_LOOK, tree, counted, locks }
     }
 
     /// The bound that is passed, if one is. A bound that can suddenly not be looked after
@@ -274,12 +277,16 @@ impl Looks {
     }
 
     fn passed(
-        &self,
+        &mut self,
         bounds: Bounds,
         cgroups: &Cgroups,
     ) -> Result<Option<Cause>, (Cause, io::Error)> {
         if let Some(cause) = refused(cgroups)? {
             return Ok(Some(cause));
+        }
+        let locks = |error| (Cause::Memory, error);
+        if self.tree && self.locks.take_more_than(bounds.memory).map_err(locks)? {
+            return Ok(Some(Cause::Memory));
         }
         let (processes, memory) =
             (cgroups.bounds_processes().is_err(), cgroups.bounds_memory().is_err());

@@ -10,6 +10,7 @@
 use std::env;
 use std::ffi::CString;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::ptr;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["sockets", wanted] => take(wanted, sockets),
         ["queues", wanted] => take(wanted, queue),
         ["files", wanted] => take(wanted, file),
+        ["locks", wanted] => take(wanted, locks),
         ["blind", pid, wanted] => blind(pid).and_then(|()| take(wanted, headless_heap)),
         _ => Err(io::Error::other(format!("no way is called {words:?}"))),
     };
@@ -168,6 +170,29 @@ fn shared(wanted: &str) -> io::Result<()> {
 }
 
 /// A mebibyte in a pair of sockets that nobody reads from.
+/// As many records of locks as the host takes for a MiB, in four files, since the kernel
+/// looks through those of a file for each new one.
+fn locks() -> io::Result<()> {
+    for _ in 0..4 {
+        let file = std::mem::ManuallyDrop::new(tempfile::tempfile_in(".")?);
+        for record in 0..1024 {
+            // Every other byte: neighbours would become one.
+            let lock = libc::flock {
+                l_type: libc::F_WRLCK as libc::c_short,
+                l_whence: libc::SEEK_SET as libc::c_short,
+                l_start: record * 2,
+                l_len: 1,
+                l_pid: 0,
+            };
+            // SAFETY: a system call on a descriptor that is open, and on a place that lives.
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
 fn sockets() -> io::Result<()> {
     let mut held = 0;
     while held < MIB {

@@ -183,6 +183,16 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
     });
 }
 
+/// No control group is charged for them.
+#[test]
+fn locks_on_files_count_into_the_memory() {
+    each_rung(|rung, rig| {
+        let outcome = attack(rig, "locks 200", 200, 64);
+        let said = format!("{rung}, root: {}, {outcome:?}", rig.is_root());
+        assert_eq!(outcome.limit, Some(Limit::Memory), "{said}");
+    });
+}
+
 #[test]
 fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
     each_rung(|rung, rig| {
