@@ -1,15 +1,16 @@
 //! The kernel's memory for locks on files, which no control group is charged for.
 //!
 //! Each is small, and there is no bound on their number: `RLIMIT_LOCKS` has had no effect
-//! since Linux 2.4. So they are counted. To list them stops everybody who locks a file, so
-//! that is done only after the kernel's own memory has grown. Owns that look; ends nothing.
+//! since Linux 2.4. Nor can they be counted: to list a hundred thousand takes the kernel
+//! seconds, in which nobody on the machine can lock a file. So the kernel's own memory is
+//! looked at, and where that has grown too much, whether the call has many locks. Owns that
+//! look; ends nothing.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 
-/// A record of a lock, and what the allocator adds: `struct file_lock` of linux/filelock.h
-/// has about 200 bytes.
-const SIZE: u64 = 256;
+/// More locks than a program has a use for at once: databases hold a few for each file.
+const MANY: usize = 1000;
 
 /// Looks at what locks take, as long as one call lasts.
 #[derive(Default)]
@@ -19,24 +20,23 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Returns whether the locks that this process can see take more than `limit` bytes.
+    /// Returns whether the kernel's own memory has grown by more than `limit` bytes, and this
+    /// process can see many locks.
     pub(super) fn take_more_than(&mut self, limit: u64) -> io::Result<bool> {
         let now = kernels_own(&fs::read_to_string("/proc/meminfo")?);
         let least = *self.least.insert(self.least.unwrap_or(now).min(now));
-        if now - least < limit / 2 {
+        if now - least <= limit {
             return Ok(false);
         }
-        let most = limit / SIZE;
         // In a namespace those of others are left out, but for locks of open descriptions,
         // which belong to no process.
         let lines = BufReader::new(File::open("/proc/locks")?).split(b'\n');
-        for (count, line) in (0..).zip(lines) {
+        let mut seen = 0;
+        for line in lines.take(MANY) {
             line?;
-            if count > most {
-                return Ok(true);
-            }
+            seen += 1;
         }
-        Ok(false)
+        Ok(seen == MANY)
     }
 }
 

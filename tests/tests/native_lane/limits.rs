@@ -187,6 +187,10 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
 #[test]
 fn locks_on_files_count_into_the_memory() {
     each_rung(|rung, rig| {
+        // The same look on all, and each takes seconds to pass the limit.
+        if !matches!(rung, "everything" | "no namespace") {
+            return;
+        }
         let outcome = attack(rig, "locks 200", 200, 64);
         let said = format!("{rung}, root: {}, {outcome:?}", rig.is_root());
         assert_eq!(outcome.limit, Some(Limit::Memory), "{said}");
