@@ -21,6 +21,10 @@ pub(super) fn explain(
     let error = io::Error::from_raw_os_error(errno);
     let name = program.display();
     match step {
+        // What the kernel keeps of the sandbox is charged to the call as well.
+        Step::Exec | Step::Landlock | Step::Filter if errno == libc::ENOMEM => {
+            format!("`{name}` needs more memory to start than its limit allows")
+        }
         Step::Exec => match errno {
             libc::ENOENT => not_found(program, sandboxed),
             libc::EACCES => format!(
@@ -38,7 +42,6 @@ pub(super) fn explain(
             libc::ELOOP => {
                 format!("`{name}` is a symbolic link, or has an interpreter, that leads to itself")
             }
-            libc::ENOMEM => format!("`{name}` needs more memory to start than its limit allows"),
             _ => format!("`{name}` could not be executed: {error}"),
         },
         Step::Directory => {
@@ -147,5 +150,9 @@ mod tests {
         let absent =
             explain(&dir.path().join("absent"), dir.path(), Step::Exec, libc::ENOENT, false);
         assert!(absent.ends_with("does not exist"), "{absent}");
+        for step in [Step::Exec, Step::Landlock, Step::Filter] {
+            let text = explain(dir.path(), dir.path(), step, libc::ENOMEM, true);
+            assert!(text.contains("more memory to start"), "{text}");
+        }
     }
 }
