@@ -37,6 +37,8 @@ pub(super) struct Limits {
     pub(super) memory_cgroup: Result<(), Missing>,
     /// Looks at the tree.
     pub(super) watched: Result<(), Missing>,
+    /// Set for a tool that may have connections.
+    pub(super) network: bool,
 }
 
 impl Limits {
@@ -77,7 +79,14 @@ impl Limits {
     }
 
     fn memory(&self) -> Hold {
-        let Err(none) = &self.memory_cgroup else { return Hold::Enforced };
+        let Err(none) = &self.memory_cgroup else {
+            return match self.network {
+                // A bound on what TCP keeps is one on what a socket may take beyond its
+                // minimum, and a datagram that is being put together counts for nobody.
+                true => Hold::Partial("what sockets hold is bounded by their number".into()),
+                false => Hold::Enforced,
+            };
+        };
         let tree = match &self.watched {
             Ok(()) => "the tree by looks at it, which do not see all that is shared".to_owned(),
             Err(why) => format!("the tree by nothing (no `/proc`: {why})"),
@@ -94,7 +103,7 @@ impl Achieved {
             fs: self.fs(),
             net: self.net(),
             processes: self.processes(),
-            memory: self.limits.memory(),
+            memory: self.memory(),
             kill_tree: self.kill_tree(),
             privileges: self.privileges(),
             kept_by: self.limits.kept_by(),
@@ -154,6 +163,16 @@ impl Achieved {
                     ),
                 }
             }
+        }
+    }
+
+    fn memory(&self) -> Hold {
+        match (self.limits.memory(), &self.seccomp) {
+            (Hold::Enforced, Err(why)) => Hold::Partial(
+                format!("no seccomp ({why}): some memory of the kernel is charged to no cgroup")
+                    .into(),
+            ),
+            (hold, _) => hold,
         }
     }
 

@@ -40,6 +40,9 @@ const OWN_ARCHITECTURE: u32 = {
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
+/// Since Linux 5.17, the same number on every architecture.
+const SET_MEMPOLICY_HOME_NODE: c_long = 450;
+
 /// Calls that are refused whatever their arguments.
 #[rustfmt::skip]
 const REFUSED: &[c_long] = &[
@@ -62,7 +65,9 @@ const REFUSED: &[c_long] = &[
     // Programs in the kernel, and looks into it.
     libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie, libc::SYS_syslog,
-    // Memory that belongs to no process, where only a cgroup would count it.
+    // Memory that belongs to no process, where only a cgroup would count it, and records of
+    // the kernel that no cgroup is charged for.
+    libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup,
     libc::SYS_shmget, libc::SYS_memfd_create, libc::SYS_memfd_secret,
     // The machine itself.
     libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_init_module,
@@ -99,7 +104,7 @@ const TCP_KEYS: [u64; 7] = [14, 32, 38, 39, 40, 41, 42];
 /// Calls that set an extended attribute. Lists of access rights in memory are counted by no
 /// cgroup, and none of a length that people write is longer.
 const SET_ATTRIBUTE: [c_long; 3] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr];
-const LONGEST_ATTRIBUTE: u64 = 1024;
+const LONGEST_ATTRIBUTE: u64 = 256;
 
 /// `setxattrat`, whose length is in memory, where a filter cannot look: Linux 6.13.
 const SETXATTRAT: u32 = 463;
@@ -111,10 +116,9 @@ const BUFFERS: &[i32] =
 /// The reach of a tool, as far as the filter depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
-    /// It has the host's network.
+    /// It has the host's network, and may make sockets of the internet's families; of any
+    /// other none can be made.
     pub(super) net: bool,
-    /// It may make sockets of the internet's families; of any other none can be made.
-    pub(super) internet: bool,
     /// It holds a socket of a network that is not its own, and so can ask no socket about
     /// its network.
     pub(super) host_socket: bool,
@@ -192,7 +196,7 @@ pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
 }
 
 fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let Reach { net, internet, host_socket, own_processes } = reach;
+    let Reach { net, host_socket, own_processes } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
@@ -202,7 +206,18 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let bit = |argument, bit: u64| only(argument, Op::MaskedEq(bit), bit);
 
     let makes_namespace = NAMESPACES.iter().map(|flag| bit(0, u64::from(flag.cast_unsigned())));
-    rules.insert(libc::SYS_clone, makes_namespace.collect::<Result<_, _>>()?);
+    let mut cloned: Vec<SeccompRule> = makes_namespace.collect::<Result<_, _>>()?;
+    // A process that has its descriptors in common with another leaves locks behind that
+    // `/proc/locks` does not tell of.
+    let [files, thread] = [libc::CLONE_FILES, libc::CLONE_THREAD].map(i64::from);
+    let [files, thread] = [files.cast_unsigned(), thread.cast_unsigned()];
+    let shares = SeccompCondition::new(0, Length::Dword, Op::MaskedEq(files), files)?;
+    let is_process = SeccompCondition::new(0, Length::Dword, Op::MaskedEq(thread), 0)?;
+    cloned.push(SeccompRule::new(vec![shares, is_process])?);
+    rules.insert(libc::SYS_clone, cloned);
+    // Huge pages are charged to nobody, and the machine sets few apart.
+    let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
+    rules.insert(libc::SYS_mmap, vec![bit(3, huge)?]);
     let types = TERMINAL.iter().map(|request| only(1, Op::Eq, *request));
     // The host's network would answer with its interfaces.
     let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| host_socket);
@@ -261,7 +276,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     }
 
     // Every family that is none of these, local sockets above all.
-    let families: &[i32] = if internet { &[libc::AF_INET, libc::AF_INET6] } else { &[] };
+    let families: &[i32] = if net { &[libc::AF_INET, libc::AF_INET6] } else { &[] };
     let others = families.iter().map(|family| {
         SeccompCondition::new(0, Length::Dword, Op::Ne, u64::from(family.cast_unsigned()))
     });
@@ -376,8 +391,8 @@ mod tests {
         }
     }
 
-    fn own(internet: bool, number: c_long, arguments: [u64; 6]) -> u32 {
-        own_with(Reach { internet, ..Reach::default() }, number, arguments)
+    fn own(net: bool, number: c_long, arguments: [u64; 6]) -> u32 {
+        own_with(Reach { net, ..Reach::default() }, number, arguments)
     }
 
     fn own_with(reach: Reach, number: c_long, arguments: [u64; 6]) -> u32 {
@@ -385,8 +400,7 @@ mod tests {
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
 
-    const ONLINE: Reach =
-        Reach { net: true, internet: true, host_socket: false, own_processes: true };
+    const ONLINE: Reach = Reach { net: true, host_socket: false, own_processes: true };
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
@@ -507,9 +521,26 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_no_cgroup_is_charged_for_is_refused() {
+        let flags = |flags: i32| [0, 4096, 3, u64::from(flags.cast_unsigned()), 0, 0];
+        let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        assert_eq!(own(true, libc::SYS_mmap, flags(plain)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_mmap, flags(plain | libc::MAP_HUGETLB)), REFUSAL);
+        for call in [libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup] {
+            assert_eq!(own(true, call, [0; 6]), REFUSAL, "{call}");
+        }
+        // Threads share their descriptors, processes do not.
+        let first = |flags: i32| [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0];
+        let thread = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_THREAD;
+        assert_eq!(own(true, libc::SYS_clone, first(thread)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_VM | libc::SIGCHLD)), ALLOWED);
+        assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_FILES)), REFUSAL);
+    }
+
+    #[test]
     fn a_long_attribute_is_refused() {
         for (length, judgement) in
-            [(0, ALLOWED), (1024, ALLOWED), (1025, REFUSAL), (1 << 32, REFUSAL)]
+            [(0, ALLOWED), (256, ALLOWED), (257, REFUSAL), (1 << 32, REFUSAL)]
         {
             for call in SET_ATTRIBUTE {
                 assert_eq!(own(true, call, [0, 0, 0, length, 0, 0]), judgement, "{length}");

@@ -1,7 +1,7 @@
 //! The user that a sandboxed tool is for the kernel.
 //!
 //! A tool of a host that is root is not: its user namespace maps the root that it sees to
-//! a user without rights, so that whatever it finds of the host's it meets as a stranger.
+//! a user without rights and without a name, so that whatever it finds of the host's it meets as a stranger.
 //! Directories that it is granted are shown to it through an id-mapped mount, by which
 //! root's files are that user's, and the other way round.
 //!
@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr;
 
@@ -20,15 +21,12 @@ use rustix::process::{
 
 use super::launch::{Stack, clone};
 
-/// The user and the group that own nothing, by the numbers that Linux gives to what it
-/// cannot name (`/proc/sys/kernel/overflowuid`).
-const NOBODY: u32 = 65534;
+/// Numbers of users and groups that no system gives to anybody: "Users, Groups, UIDs and
+/// GIDs on systemd systems" (systemd.io/UIDS-GIDS), the range marked as unused.
+const UNUSED: Range<u32> = 1_879_048_192..2_147_483_648;
 
 /// The file system of pipes without a name, linux/magic.h.
 const PIPEFS_MAGIC: u32 = 0x5049_5045;
-
-/// Ranges of numbers that root may give to its namespaces: subuid(5), subgid(5).
-const SUBORDINATE: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 
 /// A user and its group, as they are inside and outside of a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +50,19 @@ impl Identity {
         Self { inside: own, outside: own, root: own.user == 0 && root_is_root() }
     }
 
-    /// Root inside, and outside the first of the numbers that root may give away, or a
-    /// user that owns nothing.
-    pub(super) fn mapped_root() -> Self {
-        let [user, group] = SUBORDINATE.map(|path| {
-            let text = fs::read_to_string(path).unwrap_or_default();
-            first_of_root(&text).unwrap_or(NOBODY)
-        });
-        let (inside, outside) = (Ids { user: 0, group: 0 }, Ids { user, group });
-        Self { inside, outside, root: false }
+    /// Root inside, and outside a user and a group of this call's own. Whoever had the same
+    /// number outside would have power over the call: it would own its user namespace, and
+    /// could look into its processes.
+    pub(super) fn mapped_root() -> io::Result<Self> {
+        let mut bytes = [0; 4];
+        // SAFETY: a system call on a place that lives, with its size.
+        let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        if usize::try_from(filled).ok() != Some(bytes.len()) {
+            return Err(io::Error::last_os_error());
+        }
+        let own = UNUSED.start + u32::from_ne_bytes(bytes) % (UNUSED.end - UNUSED.start);
+        let (inside, outside) = (Ids { user: 0, group: 0 }, Ids { user: own, group: own });
+        Ok(Self { inside, outside, root: false })
     }
 
     /// Returns whether it is another one than that of the calling process.
@@ -146,18 +148,6 @@ fn swapped(number: u32) -> String {
     format!("0 {number} 1\n1 1 {}\n{above} {above} {}\n", number - 1, u32::MAX - above)
 }
 
-/// The first number of the first range that is root's, of `NAME:FIRST:COUNT` lines.
-fn first_of_root(text: &str) -> Option<u32> {
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let is_root = fields.next().is_some_and(|name| name == "root" || name == "0");
-        let (first, count): (u32, u32) =
-            (fields.next()?.parse().ok()?, fields.next()?.trim().parse().ok()?);
-        // A number within reach of people and services would be somebody.
-        (is_root && count > 0 && (NOBODY..u32::MAX - 1).contains(&first)).then_some(first)
-    })
-}
-
 /// A process that does nothing but keep a new user namespace, and ends with this value.
 struct Member(Pid);
 
@@ -221,17 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_range_of_root_is_found_and_no_person_is_taken_for_one() {
-        let text = "user:100000:65536\nroot:165536:65536\nroot:1:5\n";
-        assert_eq!(first_of_root(text), Some(165_536));
-        assert_eq!(first_of_root("0:200000:1\n"), Some(200_000));
-        for text in ["", "user:100000:65536\n", "root:1000:1\n", "root:x:1\n", "root:200000:0\n"] {
-            assert_eq!(first_of_root(text), None, "{text:?}");
-        }
-    }
-
-    #[test]
     fn root_and_the_user_without_rights_change_places_and_nobody_else_moves() {
-        assert_eq!(swapped(NOBODY), "0 65534 1\n1 1 65533\n65535 65535 4294901760\n");
+        assert_eq!(swapped(65534), "0 65534 1\n1 1 65533\n65535 65535 4294901760\n");
     }
 }

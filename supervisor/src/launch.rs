@@ -27,10 +27,9 @@ const BUSY_WAIT: libc::c_long = 5_000_000;
 /// Descriptors that a sandboxed tool may open without asking for more.
 const OPEN_FILES: u64 = 1024;
 
-/// Those that it may ask for: enough for what watches a source tree. Where no cgroup
-/// counts what the kernel keeps behind each, fewer.
-const MOST_OPEN_FILES: u64 = 65536;
-const MOST_UNCOUNTED_FILES: u64 = 4096;
+/// Those that it may ask for. What waits for many at once takes memory of the kernel for each
+/// that no cgroup is charged for.
+const MOST_OPEN_FILES: u64 = 4096;
 
 /// `clone3` makes the child in a cgroup: linux/sched.h. The C library's type is too narrow.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -167,8 +166,8 @@ fn limits(
     }
     if restrictions.sandboxed {
         let counted = cgroups.bounds_memory().is_ok();
-        let most = if counted { MOST_OPEN_FILES } else { MOST_UNCOUNTED_FILES };
-        limits.push((libc::RLIMIT_NOFILE, limit(Resource::Nofile, OPEN_FILES, most)));
+        let files = limit(Resource::Nofile, OPEN_FILES, MOST_OPEN_FILES);
+        limits.push((libc::RLIMIT_NOFILE, files));
         if !counted {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             limits.push((libc::RLIMIT_MSGQUEUE, none));

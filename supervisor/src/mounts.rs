@@ -21,21 +21,16 @@ use crate::filesystems::is_ordinary;
 /// No device, and no program with setuid, is one in what a tool sees.
 pub(super) const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
-/// A copy of the mount at a place, attached nowhere yet, without what is mounted in it.
+/// A copy of the mounts at a place, attached nowhere yet.
+///
+/// With all that is mounted there: a copy of the mount alone would show what lies under the
+/// others, which may be mounted to hide it.
 pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
-    copy(place, OpenTreeFlags::empty())
-}
-
-/// A copy of the mount at a place, attached nowhere yet, with all that is mounted in it.
-pub(super) fn copy_of_all(place: impl AsFd) -> io::Result<OwnedFd> {
-    copy(place, OpenTreeFlags::AT_RECURSIVE)
-}
-
-fn copy(place: impl AsFd, flags: OpenTreeFlags) -> io::Result<OwnedFd> {
-    let copy = OpenTreeFlags::OPEN_TREE_CLONE
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    Ok(open_tree(place, c"", copy | flags)?)
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(place, c"", flags)?)
 }
 
 pub(super) fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
@@ -50,9 +45,11 @@ pub(super) fn read_only(so: bool) -> u64 {
     if so { libc::MOUNT_ATTR_RDONLY } else { 0 }
 }
 
-/// Adds `attributes` to the mount `tree`, and to all that are mounted on it.
+/// Adds `attributes` to the mount `tree`, and to all that are mounted on it, and parts them
+/// from what they were copied of: a copy of a shared mount is its peer, so that whatever is
+/// mounted in one of them appears in the other.
 pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    change(tree.as_fd(), attributes, 0, recursive)
+    change(tree.as_fd(), attributes, libc::MS_PRIVATE, 0, recursive)
 }
 
 /// Shows the files of a copy through the map of the user namespace `owners`, and those of
@@ -66,7 +63,7 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 /// The file system of the copy itself has no such maps, or this process is not root.
 pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) -> io::Result<()> {
     let owners = u64::try_from(owners.as_raw_fd()).map_err(io::Error::other)?;
-    let map = |mount: BorrowedFd<'_>| change(mount, libc::MOUNT_ATTR_IDMAP, owners, false);
+    let map = |mount: BorrowedFd<'_>| change(mount, libc::MOUNT_ATTR_IDMAP, 0, owners, false);
     map(tree.as_fd())?;
     for point in points {
         if let Ok(mount) = beneath_of(tree, point)
@@ -88,7 +85,7 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
 const TURNS: usize = 200;
 
 /// Has `cover` hide every mount of `tree` that is no ordinary file system, those that hold
-/// others first. Places that are `known` are left alone.
+/// others first. The mounts of the identities `known` are left alone.
 ///
 /// # Errors
 ///
@@ -96,12 +93,13 @@ const TURNS: usize = 200;
 /// knows what it shows.
 pub(super) fn cover_odd(
     tree: &OwnedFd,
-    known: impl Fn(&Path) -> bool,
+    known: &HashSet<u64>,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = identity(tree)?;
     // The mounts that were reached, and judged or covered: by what they are, not by where.
-    let mut settled = HashSet::from([root]);
+    let mut settled = known.clone();
+    settled.insert(root);
     let mut missed = None;
     for _ in 0..TURNS {
         let mut mounts = mounts()?;
@@ -111,8 +109,7 @@ pub(super) fn cover_odd(
         }
         mounts.sort_by(|a, b| a.point.cmp(&b.point));
         for mount in mounts {
-            if known(&mount.point) || settled.contains(&mount.id) {
-                settled.insert(mount.id);
+            if settled.contains(&mount.id) {
                 continue;
             }
             let place = match beneath_of(tree, &mount.point) {
@@ -184,7 +181,7 @@ fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> b
 }
 
 /// The number of the mount that an open place is in, as mountinfo has it.
-fn identity(place: &OwnedFd) -> io::Result<u64> {
+pub(super) fn identity(place: &OwnedFd) -> io::Result<u64> {
     let told = statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(MNT_ID))?;
     Ok(told.stx_mnt_id)
 }
@@ -254,9 +251,15 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     text
 }
 
-fn change(mount: BorrowedFd<'_>, set: u64, owners: u64, recursive: bool) -> io::Result<()> {
+fn change(
+    mount: BorrowedFd<'_>,
+    set: u64,
+    propagation: u64,
+    owners: u64,
+    recursive: bool,
+) -> io::Result<()> {
     let attributes =
-        libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: owners };
+        libc::mount_attr { attr_set: set, attr_clr: 0, propagation, userns_fd: owners };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: a system call on a descriptor, an empty C string and a structure that is read,
     // with its size.

@@ -5,6 +5,8 @@
 //! its name meanwhile. The new tree is mounted over `/`, where this process does
 //! not see it until it pivots; then the host's tree is let go of.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +23,7 @@ use rustix::mount::{
 use rustix::process::{fchdir, pivot_root, umask};
 
 use super::domain::DEVICES;
-use super::mounts::{HARMLESS, attach, beneath_of, copy_of, cover_odd, restrict};
+use super::mounts::{HARMLESS, attach, beneath_of, copy_of, cover_odd, identity, restrict};
 use super::view::{Shown, View};
 
 /// Directories of the tool's own that it may write to, in a file system in memory
@@ -87,6 +89,8 @@ struct Root {
     tree: OwnedFd,
     /// The file system in memory: the tree itself, unless `/` is granted.
     memory: OwnedFd,
+    /// The mounts that were attached, each judged before; not what came along in them.
+    attached: RefCell<HashSet<u64>>,
 }
 
 impl Root {
@@ -103,7 +107,7 @@ impl Root {
             }
             None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
         };
-        Ok(Self { tree, memory })
+        Ok(Self { tree, memory, attached: RefCell::default() })
     }
 
     fn is_own(&self, view: &View) -> bool {
@@ -137,9 +141,7 @@ impl Root {
         if let Some(empty) = &view.empty {
             self.directory(empty)?;
         }
-        if view.has_mounts() {
-            self.cover_odd()?;
-        }
+        self.cover_odd()?;
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
@@ -154,9 +156,7 @@ impl Root {
     /// Hides what is mounted in the shown places and holds no files: a procfs or sysfs
     /// there is the host's, and what is written to it is an order to the host's kernel.
     fn cover_odd(&self) -> io::Result<()> {
-        // These nodes are what is shown of a file system of devices.
-        let known = |path: &Path| DEVICES.iter().any(|device| path == Path::new(device));
-        cover_odd(&self.tree, known, |path, place| {
+        cover_odd(&self.tree, &self.attached.borrow(), |path, place| {
             let nothing = in_memory(0)?;
             let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
             if kind == FileType::Directory {
@@ -237,7 +237,9 @@ impl Root {
     fn mount(&self, tree: &OwnedFd, path: &Path, directory: bool) -> io::Result<()> {
         let target =
             if directory { self.directory(path) } else { self.file(path) }.map_err(at(path))?;
-        attach(tree, &target, c"").map_err(at(path))
+        attach(tree, &target, c"").map_err(at(path))?;
+        self.attached.borrow_mut().insert(identity(tree)?);
+        Ok(())
     }
 
     /// The directory at `path` of the tree, made if it is not there.

@@ -63,23 +63,23 @@ impl Rung {
 }
 
 /// The rungs that this process may try, the best first.
-fn rungs(plan: &Plan) -> Vec<Rung> {
+fn rungs(plan: &Plan) -> io::Result<Vec<Rung>> {
     let without = plan.kind.without;
     if without.namespaces {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let (own, root) = (Identity::own(), privileges::may_make_namespaces());
     let mapped = root && own.is_root() && !without.id_maps;
-    let user = mapped.then(Identity::mapped_root).into_iter().chain([own]);
+    let user = mapped.then(Identity::mapped_root).transpose()?.into_iter().chain([own]);
     let user = user.filter(|_| !without.user_namespace).map(Rung::User);
-    user.chain(root.then_some(Rung::Root)).collect()
+    Ok(user.chain(root.then_some(Rung::Root)).collect())
 }
 
 /// Serves the call of a sandboxed tool.
 pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    for rung in rungs(&watch.request.plan) {
+    for rung in rungs(&watch.request.plan)? {
         match climb(watch, rung, groups.clone(), &missing) {
             Ok(Made::Ended(Ok(code))) => return Ok(code),
             Ok(Made::Killed) => return Ok(ExitCode::FAILURE),
@@ -113,7 +113,6 @@ fn climb(
         None => None,
         Some(identity) => match view_of(watch) {
             Ok(mut view) => {
-                view.look_for_mounts()?;
                 view.hand_over(&identity.map_for_mounts()?)?;
                 identity.own_pipes(&watch.request.streams)?;
                 Some(view)
@@ -167,15 +166,9 @@ fn inside(
         Rung::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
-    let view = match view {
-        Some(view) => view,
-        None => match view_of(watch) {
-            Ok(mut view) => {
-                view.look_for_mounts()?;
-                view
-            }
-            Err(refusal) => return Ok(refuse(watch, refusal)),
-        },
+    let view = match view.map_or_else(|| view_of(watch), Ok) {
+        Ok(view) => view,
+        Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
         // Another way to have namespaces would not reach it either.
@@ -236,8 +229,6 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    // Without a network of its own, only layers that may be missing keep it from the host's.
-    watch.cgroups.bound_network(watch.request.plan.bounds);
     let root = Identity::own().is_root();
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
@@ -278,8 +269,6 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     };
     let reach = Reach {
         net: kind.net,
-        // A network namespace has nothing to connect to; without one, there must be no way to.
-        internet: kind.net || namespaces.is_ok(),
         host_socket: kind.host_socket && !kind.net,
         own_processes: namespaces.is_ok(),
     };
@@ -302,6 +291,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
         memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
         watched: proc.clone(),
+        network: kind.net,
     };
     // The init is counted too: it is the same user in the same namespace.
     let processes = match process_limit {

@@ -63,6 +63,7 @@ fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
         memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
         watched: Ok(()),
+        network: true,
     };
     let prepared = |namespaced: Result<(), &str>, notes, limits: Limits| Prepared {
         level: achieved::unconfined(namespaced, &limits),

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,8 +53,6 @@ pub(super) struct Shown {
     pub(super) writable: bool,
     /// Whether it is the system's own, which is everybody's to read.
     system: bool,
-    /// Where something is mounted in it, relative to it.
-    points: Vec<PathBuf>,
     /// A copy of the mounts there, where one was made before the tool's namespaces.
     tree: Option<OwnedFd>,
 }
@@ -62,8 +60,7 @@ pub(super) struct Shown {
 impl Shown {
     fn new(path: PathBuf, source: OwnedFd, writable: bool) -> Self {
         let directory = is_directory(&source);
-        let points = Vec::new();
-        Self { path, source, directory, writable, system: false, points, tree: None }
+        Self { path, source, directory, writable, system: false, tree: None }
     }
 
     /// A copy of the mounts at the place, with no more rights than it is shown with.
@@ -75,11 +72,8 @@ impl Shown {
     }
 
     fn copy(&self) -> io::Result<OwnedFd> {
-        // Most places hold no mounts, and a copy of one alone has none to be looked through.
-        let all = !self.points.is_empty();
-        let copy = if all { mounts::copy_of_all } else { mounts::copy_of };
-        let tree = copy(self.source.as_fd())?;
-        mounts::restrict(&tree, HARMLESS | mounts::read_only(!self.writable), all)?;
+        let tree = mounts::copy_of(&self.source)?;
+        mounts::restrict(&tree, HARMLESS | mounts::read_only(!self.writable), true)?;
         Ok(tree)
     }
 }
@@ -134,29 +128,16 @@ impl View {
         Ok(view)
     }
 
-    /// Finds out what is mounted in the places, without which copies of them hold nothing
-    /// that is.
-    pub(super) fn look_for_mounts(&mut self) -> io::Result<()> {
-        let mounts = mounts::mounts()?;
-        for place in &mut self.shown {
-            place.points = mounts::points_beneath(&place.source, &mounts)?;
-        }
-        Ok(())
-    }
-
-    /// Returns whether something is mounted in a shown place.
-    pub(super) fn has_mounts(&self) -> bool {
-        self.shown.iter().any(|place| !place.points.is_empty())
-    }
-
     /// Copies the mounts of each place, and shows the files of those that are not the
     /// system's through the map of `owners`. For a root that goes into namespaces where
     /// it is none; each place can be opened by it alone.
     pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
+        let mounts = mounts::mounts()?;
         for place in &mut self.shown {
             let tree = place.copy()?;
             if !place.system {
-                mounts::hand_over(&tree, &place.points, owners).map_err(|error| {
+                let points = mounts::points_beneath(&place.source, &mounts)?;
+                mounts::hand_over(&tree, &points, owners).map_err(|error| {
                     let path = place.path.display();
                     io::Error::new(
                         error.kind(),

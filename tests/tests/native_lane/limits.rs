@@ -183,6 +183,18 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
     });
 }
 
+#[test]
+fn the_memory_of_a_tool_with_a_network_is_not_called_enforced() {
+    each_user(Sandbox::Prefer, |rig| {
+        let outcome = rig.run(&rig.script("exit 0"), |call| {
+            let mut grant = (*call.grant).clone();
+            grant.net.any = true;
+            call.grant = grant.into();
+        });
+        assert!(level(&outcome).memory.reason().is_some(), "{outcome:?}");
+    });
+}
+
 /// No control group is charged for them.
 #[test]
 fn locks_on_files_count_into_the_memory() {
@@ -299,6 +311,52 @@ impl Drop for Mounted {
     }
 }
 
+/// As service managers make every mount: what is mounted in it appears in its copies.
+fn shared(at: &Path) -> Mounted {
+    let bound = Command::new("mount").arg("--bind").arg(at).arg(at).status();
+    assert!(bound.expect("mount is there").success(), "{}", at.display());
+    let mounted = Mounted(at.to_owned());
+    let made = Command::new("mount").arg("--make-rshared").arg(at).status();
+    assert!(made.expect("mount is there").success(), "{}", at.display());
+    mounted
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
+fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
+    if !rig::started_as_root() {
+        eprintln!("left out: only root can mount");
+        return;
+    }
+    for (name, layers) in ladder().into_iter().filter(|(_, layers)| !layers.namespaces) {
+        each_user(Sandbox::Prefer, |rig| {
+            if layers.user_namespace && !rig.is_root() {
+                return;
+            }
+            let rig = rig.lacking(layers);
+            let _shared = shared(rig.workspace());
+            let before = Mounted::new("proc", &rig.path("before"));
+            let later = rig.path("later");
+            fs::create_dir(&later).expect("made");
+            let fifo = rig.fifo();
+            let tool = rig.script(
+                "exec 9>alive; echo >&9; until [ -e go ]; do sleep 0.01; done; ls later before",
+            );
+            let mut mounted = None;
+            let outcome = rig.run_until(&tool, fifo.first_byte(), |_| {
+                mounted = Some(Mounted::new("proc", &later));
+                fs::write(rig.path("go"), "").expect("written");
+            });
+            let said = text(&outcome.stdout);
+            assert_eq!(said, "before:\n\nlater:\n", "{name}, root: {}", rig.is_root());
+            for path in ["before/self", "later/self"] {
+                assert!(rig.path(path).exists(), "{name}, root: {}: {path}", rig.is_root());
+            }
+            drop((mounted, before));
+        });
+    }
+}
+
 #[test]
 #[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
@@ -405,8 +463,11 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
         let (head, tail) = said.split_once('\n').expect("lines");
         let (outer, tail) = tail.split_once('\n').expect("lines");
         assert_eq!((head, tail), ("0", "of root\n0\n65534\nsaid\nrefused\n"), "{outcome:?}");
+        // Another number each time, which nobody outside has.
         let outer: u32 = outer.parse().expect("a number");
-        assert!(outer >= NOBODY, "{outcome:?}");
+        assert!((0x7000_0000..0x8000_0000).contains(&outer), "{outcome:?}");
+        let again = rig.run(&rig.script("awk '{print $2}' /proc/self/uid_map"), |_| {});
+        assert_ne!(text(&again.stdout).trim(), outer.to_string(), "{again:?}");
         use std::os::unix::fs::MetadataExt;
         for name in ["private", "new"] {
             let metadata = fs::metadata(rig.path(name)).expect("there");
