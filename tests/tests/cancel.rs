@@ -6,6 +6,7 @@ use ikigai_tests::component::{Ending, heavy, printing};
 use ikigai_tests::host::{Host, schema};
 use ikigai_tests::leftovers;
 use rustix::process::Signal;
+use serde_json::json;
 
 /// What is interrupted ends within this on the busiest machine; by itself it
 /// would take a minute, or for ever.
@@ -43,6 +44,20 @@ fn an_interrupted_call_ends_with_all_that_it_started() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_command_printed_before_it_was_ended_is_in_the_answer() {
+    let host = Host::new();
+    // More than a pipe holds: where it goes on, the first of it was read and handed on.
+    let command = "head -c 300000 /dev/zero | tr '\\0' x; touch began; sleep 1000";
+    let arguments = json!({ "command": command }).to_string();
+    let mut running = host.start(["tool", "call", "--backend", "native", "bash", &arguments]);
+    running.wait_for(&host.workspace().join("began"));
+    running.signal(Signal::INT);
+    let ran = running.wait().expect_code(130);
+    let stdout = ran.json()["stdout"].as_str().map(ToOwned::to_owned).expect("what was printed");
+    assert!(stdout.starts_with(r#"{"output":"xxx"#), "{ran}");
 }
 
 #[test]

@@ -268,6 +268,8 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
     host.program("floods", "#!/bin/sh\nexec yes\n");
     host.program("floods_stderr", "#!/bin/sh\nexec yes >&2\n");
     host.program("waits", "#!/bin/sh\ncat >/dev/null; exit 9\n");
+    let says = "#!/bin/sh\necho one >&2; echo no such module >&2; exit 7\n";
+    host.program("says", says);
     host.program("dies", "#!/bin/sh\nkill -SEGV $$\n");
     for (name, ending) in [
         ("hangs_c", Ending::Spin),
@@ -287,6 +289,7 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
         // stdin is at its end: what reads it goes on.
         ("waits", "exited with 9"),
         ("dies", "exited with 139"),
+        ("says", "exited with 7: one / no such module"),
         ("hangs_c.wasm", "timeout"),
         ("floods_c.wasm", "over 1048576 bytes"),
         ("fails_c.wasm", "exited with 1"),

@@ -3,12 +3,12 @@
 //! Nothing here blocks: what could is opened without waiting and judged by its
 //! kind afterwards.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::{FileTypeExt as _, OpenOptions, OpenOptionsExt as _};
 use ikigai_protocol::{Access, DirsError};
@@ -125,7 +125,12 @@ impl Files for NativeFiles {
             let stat = fs::statat(CWD, OsStr::from_bytes(path), flags).map_err(meaning)?;
             return Ok(kind_of(FileType::from_raw_mode(stat.st_mode)));
         };
-        let place = grants.place(path)?;
+        let place = match grants.place(path) {
+            Err(FsError::Outside) if grants.names_above(path).is_some() => {
+                return Ok(Kind::Directory);
+            }
+            place => place?,
+        };
         let metadata = match follow {
             true => place.dir.metadata(&place.path),
             false => place.dir.symlink_metadata(&place.path),
@@ -146,15 +151,23 @@ impl Files for NativeFiles {
             None => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let fd = fs::open(OsStr::from_bytes(path), flags, Mode::empty());
-                fd.map(NativeDir).map_err(meaning)
+                fd.map(NativeDir::Open).map_err(meaning)
             }
             Some(grants) => {
-                let place = grants.place(path)?;
-                // `open_dir` gives a handle that cannot be listed.
+                let place = match grants.place(path) {
+                    Err(FsError::Outside) => {
+                        let names = grants.names_above(path).ok_or(FsError::Outside)?;
+                        return Ok(NativeDir::Above(names));
+                    }
+                    place => place?,
+                };
+                // `open_dir` gives a handle that cannot be listed, and so does a slash at the
+                // end where the kernel does not resolve the path as a whole, in the sandbox.
                 let mut options = OpenOptions::new();
                 options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
-                let dir = place.dir.open_with(&place.path, &options);
-                Ok(NativeDir(dir.map_err(|error| meaning_of(&error))?.into_std().into()))
+                let path: PathBuf = place.path.components().collect();
+                let dir = place.dir.open_with(&path, &options);
+                Ok(NativeDir::Open(dir.map_err(|error| meaning_of(&error))?.into_std().into()))
             }
         }
     }
@@ -178,15 +191,27 @@ fn kind_of(found: FileType) -> Kind {
     }
 }
 
-/// An open directory.
+/// A directory.
 #[derive(Debug)]
-pub struct NativeDir(OwnedFd);
+pub enum NativeDir {
+    /// One that is open.
+    Open(OwnedFd),
+    /// One that is not granted, with the names in it that lead to granted ones.
+    Above(Vec<OsString>),
+}
 
 impl Directory for NativeDir {
     type File = File;
 
     fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
-        for entry in fs::Dir::read_from(&self.0).map_err(meaning)? {
+        let open = match self {
+            Self::Open(open) => open,
+            Self::Above(names) => {
+                names.iter().for_each(|name| visit(name.as_bytes(), Kind::Directory));
+                return Ok(());
+            }
+        };
+        for entry in fs::Dir::read_from(open).map_err(meaning)? {
             let entry = entry.map_err(meaning)?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
@@ -194,7 +219,7 @@ impl Directory for NativeDir {
             }
             let found = match entry.file_type() {
                 // Some file systems do not tell in the listing.
-                FileType::Unknown => match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                FileType::Unknown => match fs::statat(open, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                     Err(_) => continue,
                 },
@@ -207,12 +232,13 @@ impl Directory for NativeDir {
 
     /// A single name, not followed if it is a link, cannot lead out of the handle.
     fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
+        let Self::Open(open) = self else { return Err(FsError::Outside) };
         if name.contains(&b'/') || name == b".." {
             return Err(FsError::Outside);
         }
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty())
+        fs::openat(open, OsStr::from_bytes(name), flags, Mode::empty())
             .map(File::from)
             .map_err(meaning)
     }

@@ -3,15 +3,16 @@
 //! Only the choice of a directory looks at names. That a path stays beneath it,
 //! through `..` and symbolic links, is held by its handle.
 
-use std::ffi::OsStr;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ikigai_protocol::{Access, DirsError, decode_dirs};
-use ikigai_tools::beneath;
 use ikigai_tools::ports::FsError;
+use ikigai_tools::{beneath, names_above};
 
 use crate::errno::meaning_of;
 
@@ -60,14 +61,26 @@ impl Grants {
 
     /// The granted directory with the longest name that `path` is beneath.
     pub(crate) fn place(&self, path: &[u8]) -> Result<Place<'_>, FsError> {
+        self.absolute(&self.joined(path))
+    }
+
+    /// The names in a directory that no grant covers, by which granted ones are reached;
+    /// nothing where there are none.
+    pub(crate) fn names_above(&self, path: &[u8]) -> Option<Vec<OsString>> {
+        let names = self.dirs.iter().flat_map(|dir| &dir.names);
+        let names = names.map(|name| name.as_os_str().as_bytes());
+        let above = names_above(&self.joined(path), names);
+        let above: Vec<_> = above.into_iter().map(|it| OsStr::from_bytes(it).to_owned()).collect();
+        (!above.is_empty()).then_some(above)
+    }
+
+    /// An absolute path. `..` in it is for the handle to judge, not for the comparison of
+    /// names.
+    fn joined<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if path.first() == Some(&b'/') {
-            return self.absolute(path);
+            return Cow::Borrowed(path);
         }
-        // The current directory's own place first: `..` after it is for the
-        // handle to judge, not for the comparison of names.
-        let mut place = self.absolute(self.current_dir.as_os_str().as_bytes())?;
-        place.path.push(OsStr::from_bytes(path));
-        Ok(place)
+        Cow::Owned([self.current_dir.as_os_str().as_bytes(), b"/", path].concat())
     }
 
     fn absolute(&self, path: &[u8]) -> Result<Place<'_>, FsError> {

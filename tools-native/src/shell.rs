@@ -1,4 +1,5 @@
-//! The shell port: `/bin/sh` with both outputs on one pipe.
+//! The shell port: the machine's bash, or its `sh` where there is none, with both outputs on
+//! one pipe.
 //!
 //! The call ends with the shell, not with the pipe: a background process that
 //! still holds the other end is left to run, and what it writes later is not
@@ -6,14 +7,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use ikigai_protocol::shell::SHELLS;
 use ikigai_tools::ports::Shell;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
-
-const SHELL: &str = "/bin/sh";
 
 /// The kernel takes no argument of 128 KiB (MAX_ARG_STRLEN) or more, but many of
 /// them. Pieces are counted in bytes and cut between characters.
@@ -22,7 +23,7 @@ const MAX_ARGUMENT_BYTES: usize = 100 << 10;
 /// Read at once, in bytes: what a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// `/bin/sh` on this machine.
+/// The shell of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeShell;
 
@@ -40,8 +41,9 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
     let (child_ended, ends_with_waiter) = io::pipe()?;
     let child = {
         // Dropped with this block, so that no write end stays with this process.
-        let mut shell = Command::new(SHELL);
-        shell.arg0(SHELL).args(arguments(command)).stdin(Stdio::null());
+        let program = program();
+        let mut shell = Command::new(program);
+        shell.args(arguments(program, command)).stdin(Stdio::null());
         shell.stdout(writer.try_clone()?).stderr(writer);
         shell.spawn()?
     };
@@ -54,6 +56,13 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
     .map(exit_code)
 }
 
+/// The first of the shells that this process may run.
+fn program() -> &'static str {
+    let is_there = |path: &&&str| access(**path, Access::EXEC_OK).is_ok();
+    // Where there is none, the attempt tells why.
+    SHELLS.iter().find(is_there).unwrap_or(&"/bin/sh")
+}
+
 /// Waits for the shell; dropping the pipe's end tells the reader.
 fn wait(mut child: Child, end: io::PipeWriter) -> io::Result<ExitStatus> {
     let status = child.wait();
@@ -63,7 +72,7 @@ fn wait(mut child: Child, end: io::PipeWriter) -> io::Result<ExitStatus> {
 
 /// `-c COMMAND`, or, for a long command, its pieces and a line that puts them
 /// together. The line first clears the parameters, so the command sees none.
-fn arguments(command: &str) -> Vec<OsString> {
+fn arguments(program: &str, command: &str) -> Vec<OsString> {
     if command.len() <= MAX_ARGUMENT_BYTES {
         // A command may begin with a hyphen.
         return ["-c", "--", command].map(OsString::from).to_vec();
@@ -71,7 +80,7 @@ fn arguments(command: &str) -> Vec<OsString> {
     let pieces = pieces(command);
     let parameters: String = (1..=pieces.len()).map(|number| format!("${{{number}}}")).collect();
     let line = format!("eval \"set --;{parameters}\"");
-    let mut arguments = ["-c", "--", &line, SHELL].map(OsString::from).to_vec();
+    let mut arguments = ["-c", "--", &line, program].map(OsString::from).to_vec();
     arguments.extend(pieces.into_iter().map(OsString::from));
     arguments
 }
@@ -152,7 +161,7 @@ mod tests {
     fn outputs_share_a_pipe_in_order() {
         assert_eq!(ran("echo a; echo b >&2; echo c; exit 7"), ("a\nb\nc\n".to_owned(), 7));
         assert_eq!(ran("-x").1, 127);
-        assert_eq!(ran("echo $0 $#"), ("/bin/sh 0\n".to_owned(), 0));
+        assert_eq!(ran("echo $0 $#"), (format!("{} 0\n", program()), 0));
     }
 
     #[test]
@@ -173,9 +182,10 @@ mod tests {
     #[test]
     fn a_long_command_is_run_whole() {
         let long = "é".repeat(300_000);
+        let printed = format!("{} 0 {long}\n", program());
         assert_eq!(
             ran(&format!("echo $0 $# '{long}' | wc -c")).0.trim(),
-            (long.len() + 11).to_string()
+            printed.len().to_string()
         );
         let (_, code) = ran(&format!("exit 4 # '{long}"));
         assert_eq!(code, 4);

@@ -4,10 +4,11 @@
 //! paths only. Opening a pipe would block the host, so what is to be opened is
 //! asked for its kind first.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use ikigai_tools::beneath;
 use ikigai_tools::ports::{self, Files, FsError, Kind, Opened, WriteFailure};
+use ikigai_tools::{beneath, names_above};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
@@ -16,8 +17,11 @@ use wasip2::filesystem::types::{
 use crate::bindings::ikigai::tool::workspace;
 use crate::error_code::{io_error, meaning};
 
-/// The name under which the host preopens the workspace a second time.
-const WORKSPACE: &str = ".";
+/// The variable that names the workspace, to which relative paths are relative.
+const WORKSPACE: &str = "PWD";
+
+/// The name under which a host that does not set it preopens the workspace.
+const NAMELESS_WORKSPACE: &str = ".";
 
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
@@ -30,39 +34,67 @@ const PROBE_BYTES: usize = 4 << 10;
 #[derive(Debug)]
 pub struct WasiFiles {
     preopens: Vec<(Descriptor, String)>,
+    /// Absolute, where the host tells it.
+    workspace: Option<String>,
 }
 
 impl WasiFiles {
     /// Takes the preopened directories.
     #[must_use]
     pub fn preopened() -> Self {
-        Self { preopens: get_directories() }
+        let workspace = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
+        Self { preopens: get_directories(), workspace }
+    }
+
+    fn absolute(&self) -> impl Iterator<Item = &(Descriptor, String)> {
+        self.preopens.iter().filter(|(_, name)| name.starts_with('/'))
+    }
+
+    /// The names in a directory that no grant covers, by which granted ones are reached;
+    /// nothing where there are none.
+    fn names_above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let path = self.joined(path)?;
+        let above = names_above(&path, self.absolute().map(|(_, name)| name.as_bytes()));
+        (!above.is_empty()).then(|| above.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// An absolute path, where that can be told.
+    fn joined<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+        if path.first() == Some(&b'/') {
+            return Some(Cow::Borrowed(path));
+        }
+        let workspace = self.workspace.as_ref()?;
+        Some(Cow::Owned([workspace.as_bytes(), b"/", path].concat()))
     }
 
     /// The directory that `path` is beneath, and the path from there.
-    fn place<'s>(&'s self, path: &'s [u8]) -> Result<(&'s Descriptor, &'s str), FsError> {
+    fn place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
         // WASI has no name for what is not UTF-8.
-        let text = |path: &'s [u8]| std::str::from_utf8(path).map_err(|_| FsError::NotFound);
-        if path.first() != Some(&b'/') {
-            let workspace = self.preopens.iter().find(|(_, name)| name == WORKSPACE);
+        let text = |path: &[u8]| match std::str::from_utf8(path) {
+            Ok("") => Ok(".".to_owned()),
+            Ok(path) => Ok(path.to_owned()),
+            Err(_) => Err(FsError::NotFound),
+        };
+        let Some(path) = self.joined(path) else {
+            let workspace = self.preopens.iter().find(|(_, name)| name == NAMELESS_WORKSPACE);
             let (dir, _) = workspace.ok_or(FsError::Outside)?;
             return Ok((dir, text(path)?));
-        }
-        let absolute = self.preopens.iter().filter(|(_, name)| name.starts_with('/'));
-        let within = absolute
-            .filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), path)?)));
+        };
+        let within = self
+            .absolute()
+            .filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), &path)?)));
         let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
-        Ok((dir, if rest.is_empty() { "." } else { text(rest)? }))
+        Ok((dir, text(rest)?))
     }
 
     /// The same for a change, which a directory granted for reading refuses.
-    fn writable_place<'s>(&'s self, path: &'s [u8]) -> Result<(&'s Descriptor, &'s str), FsError> {
+    fn writable_place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
         let (dir, rest) = self.place(path)?;
         let flags = dir.get_flags().map_err(meaning)?;
         if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) {
             return Ok((dir, rest));
         }
-        match dir.stat_at(PathFlags::SYMLINK_FOLLOW, rest) {
+        match dir.stat_at(PathFlags::SYMLINK_FOLLOW, &rest) {
             Err(ErrorCode::NotPermitted) => Err(FsError::Outside),
             _ => Err(FsError::ReadOnlyGrant),
         }
@@ -75,25 +107,30 @@ impl Files for WasiFiles {
 
     fn open(&self, path: &[u8]) -> Result<Opened<File>, FsError> {
         let (dir, path) = self.place(path)?;
-        let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path).map_err(meaning)?;
+        let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, &path).map_err(meaning)?;
         let kind = kind_of(&stat);
         if matches!(kind, Kind::Pipe | Kind::Directory) {
             // The kind is enough for the tool to refuse it.
             return Ok(Opened { file: File::closed(), kind, size: 0 });
         }
-        let opened =
-            dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
+        let opened = dir.open_at(
+            PathFlags::SYMLINK_FOLLOW,
+            &path,
+            OpenFlags::empty(),
+            DescriptorFlags::READ,
+        );
         Ok(Opened { file: File::new(opened.map_err(meaning)?), kind, size: stat.size })
     }
 
     fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
         let (dir, path) = self.writable_place(path).map_err(WriteFailure::Open)?;
-        let existing = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path);
+        let existing = dir.stat_at(PathFlags::SYMLINK_FOLLOW, &path);
         if existing.is_ok_and(|stat| kind_of(&stat) == Kind::Pipe) {
             return Err(WriteFailure::Open(FsError::NotRegular));
         }
         let creating = OpenFlags::CREATE | OpenFlags::TRUNCATE;
-        let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, creating, DescriptorFlags::WRITE);
+        let opened =
+            dir.open_at(PathFlags::SYMLINK_FOLLOW, &path, creating, DescriptorFlags::WRITE);
         let file = opened.map_err(|code| WriteFailure::Open(meaning(code)))?;
         let failed = |error| WriteFailure::Write(error);
         let mut offset = 0;
@@ -113,27 +150,38 @@ impl Files for WasiFiles {
 
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
         let (dir, path) = self.writable_place(path)?;
-        workspace::replace(dir, path, contents).map_err(|code| match code {
+        workspace::replace(dir, &path, contents).map_err(|code| match code {
             ErrorCode::Invalid => FsError::NotRegular,
             other => meaning(other),
         })
     }
 
     fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
-        let (dir, path) = self.place(path)?;
+        let (dir, path) = match self.place(path) {
+            Err(FsError::Outside) if self.names_above(path).is_some() => {
+                return Ok(Kind::Directory);
+            }
+            place => place?,
+        };
         let flags = if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() };
-        dir.stat_at(flags, path).map(|stat| kind_of(&stat)).map_err(meaning)
+        dir.stat_at(flags, &path).map(|stat| kind_of(&stat)).map_err(meaning)
     }
 
     fn open_dir(&self, path: &[u8]) -> Result<Directory, FsError> {
-        let (dir, path) = self.place(path)?;
+        let (dir, path) = match self.place(path) {
+            Err(FsError::Outside) => {
+                let names = self.names_above(path).ok_or(FsError::Outside)?;
+                return Ok(Directory::Above(names));
+            }
+            place => place?,
+        };
         let opened = dir.open_at(
             PathFlags::SYMLINK_FOLLOW,
-            path,
+            &path,
             OpenFlags::DIRECTORY,
             DescriptorFlags::READ,
         );
-        opened.map(Directory).map_err(meaning)
+        opened.map(Directory::Open).map_err(meaning)
     }
 }
 
@@ -204,15 +252,27 @@ impl Seek for File {
     }
 }
 
-/// An open directory.
+/// A directory.
 #[derive(Debug)]
-pub struct Directory(Descriptor);
+pub enum Directory {
+    /// One that is open.
+    Open(Descriptor),
+    /// One that is not granted, with the names in it that lead to granted ones.
+    Above(Vec<Vec<u8>>),
+}
 
 impl ports::Directory for Directory {
     type File = File;
 
     fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
-        let entries = self.0.read_directory().map_err(meaning)?;
+        let open = match self {
+            Self::Open(open) => open,
+            Self::Above(names) => {
+                names.iter().for_each(|name| visit(name, Kind::Directory));
+                return Ok(());
+            }
+        };
+        let entries = open.read_directory().map_err(meaning)?;
         loop {
             match entries.read_directory_entry() {
                 Ok(Some(entry)) => visit(entry.name.as_bytes(), named_kind(entry.type_)),
@@ -225,9 +285,10 @@ impl ports::Directory for Directory {
     }
 
     fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
+        let Self::Open(open) = self else { return Err(FsError::Outside) };
         let name = std::str::from_utf8(name).map_err(|_| FsError::NotFound)?;
         let opened =
-            self.0.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
+            open.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
         opened.map(File::new).map_err(meaning)
     }
 }

@@ -5,12 +5,13 @@
 //! port's.
 
 use std::collections::VecDeque;
+use std::io::Write;
 
 use ikigai_protocol::ToolCode;
 
 use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
-use crate::json;
+use crate::json::{self, Escaper};
 use crate::ports::Shell;
 
 /// "Command not found", and what the shell itself could not do.
@@ -23,8 +24,12 @@ const TAIL_BYTES: usize = 1 << 20;
 /// Kept from the beginning, leaving room for the note on what was cut.
 const HEAD_BYTES: usize = OUTPUT_CAP - TAIL_BYTES - 256;
 
-/// Answers one call.
-pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>) -> Outcome {
+/// The most bytes that one byte becomes when it is escaped: `\u0001`.
+const MOST_ESCAPED: usize = 6;
+
+/// Answers one call. The beginning of the answer is written to `stdout` while the command
+/// runs, so that it is there if the call is ended; what is returned is the rest.
+pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write) -> Outcome {
     let command = args.string("command")?;
     if command.contains('\0') {
         let message = "`command` holds a NUL byte, which no shell command can";
@@ -33,7 +38,7 @@ pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>) -> Outcome {
     if command.is_empty() {
         return Ok(Answer::counted(b"", "exit_code", EXIT_NOT_FOUND as u64));
     }
-    let mut output = Output::default();
+    let mut output = Output::new(stdout);
     let exit_code = match shell.run(command, &mut |piece| output.push(piece)) {
         Ok(code) => code,
         Err(reason) => {
@@ -41,77 +46,107 @@ pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>) -> Outcome {
             EXIT_NOT_FOUND
         }
     };
-    let mut answer = Answer::begin();
-    output.finish(answer.text());
-    Ok(answer.end_with("exit_code", exit_code))
+    Ok(output.finish().end_with("exit_code", exit_code))
 }
 
-/// Collects an output of any size in bounded memory: its beginning and its end.
+/// Takes an output of any size: writes its beginning at once, and keeps its end.
+struct Output<'a> {
+    stdout: &'a mut dyn Write,
+    /// Cleared of what was written.
+    answer: Answer,
+    escaper: Escaper,
+    /// The newline that came last, and does not belong to the answer if nothing follows.
+    newline: bool,
+    /// Escaped bytes of the beginning.
+    head: usize,
+    /// Set once no more belongs to the beginning.
+    end: Option<End>,
+}
+
+/// The end of an output that is too large.
 #[derive(Debug, Default)]
-struct Output {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
+struct End {
+    kept: VecDeque<u8>,
     dropped: u64,
 }
 
-impl Output {
+impl<'a> Output<'a> {
+    fn new(stdout: &'a mut dyn Write) -> Self {
+        let (answer, escaper) = (Answer::begin(), Escaper::default());
+        Self { stdout, answer, escaper, newline: false, head: 0, end: None }
+    }
+
     fn push(&mut self, piece: &[u8]) {
-        let room = HEAD_BYTES - self.head.len();
-        let (head, tail) = piece.split_at(piece.len().min(room));
-        self.head.extend_from_slice(head);
-        self.tail.extend(tail);
-        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
-        self.tail.drain(..excess);
+        for piece in piece.chunks(PIECE_BYTES) {
+            match &mut self.end {
+                Some(end) => end.push(piece),
+                None => self.push_to_head(piece),
+            }
+        }
+        // What cannot be written now cannot be either when the answer is whole, and is told then.
+        let text = self.answer.text();
+        if self.stdout.write_all(text).and_then(|()| self.stdout.flush()).is_ok() {
+            text.clear();
+        }
+    }
+
+    fn push_to_head(&mut self, piece: &[u8]) {
+        // A character that was cut in two waits in the escaper.
+        if self.head + (piece.len() + 4) * MOST_ESCAPED > HEAD_BYTES {
+            let mut end = End::default();
+            end.push(&self.escaper.take());
+            end.push(if self.newline { b"\n" } else { b"" });
+            end.push(piece);
+            self.end = Some(end);
+            return;
+        }
+        let text = self.answer.text();
+        let before = text.len();
+        if self.newline {
+            self.escaper.push(b"\n", text);
+        }
+        let shown = piece.strip_suffix(b"\n");
+        self.newline = shown.is_some();
+        self.escaper.push(shown.unwrap_or(piece), text);
+        self.head += text.len() - before;
+    }
+
+    /// The rest of the answer, without the one newline at the end of the output.
+    fn finish(self) -> Answer {
+        let Self { mut answer, mut escaper, end, .. } = self;
+        escaper.finish(answer.text());
+        if let Some(end) = end {
+            end.finish(answer.text());
+        }
+        answer
+    }
+}
+
+impl End {
+    fn push(&mut self, piece: &[u8]) {
+        self.kept.extend(piece);
+        let excess = self.kept.len().saturating_sub(TAIL_BYTES);
+        self.kept.drain(..excess);
         self.dropped += excess as u64;
     }
 
-    /// Appends what was kept, without the one newline at its end.
     fn finish(mut self, out: &mut Vec<u8>) {
-        let last = if self.tail.is_empty() { self.head.last() } else { self.tail.back() };
-        if last == Some(&b'\n') && self.tail.pop_back().is_none() {
-            self.head.pop();
+        if self.kept.back() == Some(&b'\n') {
+            self.kept.pop_back();
         }
-        let begin = out.len();
-        if self.dropped == 0 {
-            self.head.extend(self.tail.drain(..));
-            json::escape(&self.head, out);
-            if out.len() - begin <= HEAD_BYTES + TAIL_BYTES {
-                return;
-            }
-            // Escaped, it is too large after all: cut it as below.
-            out.truncate(begin);
-            let cut = self.head.len().saturating_sub(TAIL_BYTES);
-            self.tail = self.head.split_off(cut).into();
-        }
-        let shown = escape_prefix(&self.head, HEAD_BYTES, out);
-        self.dropped += (self.head.len() - shown) as u64;
         let mut end = Vec::new();
-        let skipped = escape_suffix(self.tail.make_contiguous(), TAIL_BYTES, &mut end);
-        self.dropped += skipped as u64;
-        let note = format!("\n[... {} bytes of output were cut here ...]\n", self.dropped);
-        json::escape(note.as_bytes(), out);
+        let skipped = escape_suffix(self.kept.make_contiguous(), TAIL_BYTES, &mut end);
+        let dropped = self.dropped + skipped as u64;
+        if dropped > 0 {
+            let note = format!("\n[... {dropped} bytes of output were cut here ...]\n");
+            json::escape(note.as_bytes(), out);
+        }
         out.extend_from_slice(&end);
     }
 }
 
-/// Escaped at once where the result must fit, in bytes.
+/// Escaped at once, in bytes.
 const PIECE_BYTES: usize = 4096;
-
-/// Appends as many pieces from the start as fit into `room`; returns their bytes.
-fn escape_prefix(bytes: &[u8], room: usize, out: &mut Vec<u8>) -> usize {
-    let limit = out.len() + room;
-    let mut shown = 0;
-    for piece in bytes.chunks(PIECE_BYTES) {
-        let before = out.len();
-        json::escape(piece, out);
-        if out.len() > limit {
-            out.truncate(before);
-            break;
-        }
-        shown += piece.len();
-    }
-    shown
-}
 
 /// Appends as many pieces from the end as fit into `room`; returns the bytes left out.
 fn escape_suffix(bytes: &[u8], room: usize, out: &mut Vec<u8>) -> usize {
@@ -136,12 +171,34 @@ mod tests {
     use super::*;
 
     fn collected(pieces: &[&[u8]]) -> String {
-        let mut output = Output::default();
-        pieces.iter().for_each(|piece| output.push(piece));
         let mut out = Vec::new();
-        output.finish(&mut out);
-        assert!(out.len() <= OUTPUT_CAP, "{}", out.len());
-        String::from_utf8(out).expect("UTF-8")
+        let mut output = Output::new(&mut out);
+        pieces.iter().for_each(|piece| output.push(piece));
+        let rest = output.finish().end();
+        out.extend_from_slice(rest.as_bytes());
+        assert!(out.len() <= OUTPUT_CAP + 64, "{}", out.len());
+        let text = String::from_utf8(out).expect("UTF-8");
+        let inside = text.strip_prefix(r#"{"output":""#).expect("the beginning");
+        inside.strip_suffix(r#""}"#).expect("the end").to_owned()
+    }
+
+    #[test]
+    fn what_came_is_written_before_the_command_has_ended() {
+        let mut out = Vec::new();
+        let mut output = Output::new(&mut out);
+        output.push("one\ntw\u{f6}\n".as_bytes());
+        drop(output);
+        assert_eq!(String::from_utf8_lossy(&out), "{\"output\":\"one\\ntw\u{f6}");
+    }
+
+    #[test]
+    fn characters_and_newlines_that_are_cut_in_two_are_put_together() {
+        let text = "\u{20ac}\n\n\u{f6}\n".as_bytes();
+        for at in 0..=text.len() {
+            let (a, b) = text.split_at(at);
+            assert_eq!(collected(&[a, b]), "\u{20ac}\\n\\n\u{f6}", "cut at {at}");
+        }
+        assert_eq!(collected(&[b"a\xff", b"\xe2\x82"]), "a\u{fffd}\u{fffd}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ const EXIT_USAGE: u8 = 2;
 
 /// Runs `bash`. The port is opened only for a call, not for `--schema`.
 pub fn run_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode {
-    run(schemas::BASH, shell, bash::call)
+    run(schemas::BASH, shell, |shell, args| bash::call(shell, args, &mut io::stdout().lock()))
 }
 
 /// Runs `file_read`.
@@ -76,7 +76,7 @@ pub fn answer<F: Files, D: Documents>(
 fn run<P>(
     schema: &str,
     port: impl FnOnce() -> Result<P, String>,
-    call: fn(&P, &Args<'_>) -> Outcome,
+    call: impl FnOnce(&P, &Args<'_>) -> Outcome,
 ) -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match (args.next(), args.next()) {

@@ -4,10 +4,31 @@
 //! the handle to ask. That a path does not climb out of it again is enforced by
 //! the handle.
 
+use std::collections::BTreeSet;
+
 /// The part of the absolute `path` beneath the absolute directory `dir`: empty
-/// if it is `dir` itself, `None` if it lies elsewhere. A slash at the end stays.
+/// if it is `dir` itself, `None` if it lies elsewhere or leaves it again by its words. A
+/// slash at the end stays.
 #[must_use]
 pub fn beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    words_beneath(dir, path).filter(|rest| !climbs(rest))
+}
+
+/// Returns whether a relative path leads above where it starts, links aside.
+fn climbs(path: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    for component in path.split(|byte| *byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." if depth == 0 => return true,
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
+fn words_beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     let mut rest = path;
     let mut wanted = dir;
     loop {
@@ -23,6 +44,18 @@ pub fn beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
         wanted = &wanted[component.len()..];
         rest = &rest[component.len()..];
     }
+}
+
+/// The names in the absolute directory `dir` that lead to granted directories, where it is
+/// only above some of `names` and not in one: all of it that a tool can see. Empty where it
+/// leads to none.
+#[must_use]
+pub fn names_above<'n>(
+    dir: &[u8],
+    names: impl IntoIterator<Item = &'n [u8]>,
+) -> BTreeSet<&'n [u8]> {
+    let beneath = names.into_iter().filter_map(|name| beneath(dir, name));
+    beneath.map(first_component).filter(|name| !name.is_empty()).collect()
 }
 
 fn first_component(path: &[u8]) -> &[u8] {
@@ -46,13 +79,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_above_granted_ones_shows_the_ways_to_them() {
+        let names = ["/w/docs", "/w/src/a", "/w/src/b", "/other"].map(str::as_bytes);
+        let above = |dir: &str| -> Vec<_> {
+            let found = names_above(dir.as_bytes(), names);
+            found.into_iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        assert_eq!(above("/w"), ["docs", "src"]);
+        assert_eq!(above("/w/src/"), ["a", "b"]);
+        assert_eq!(above("/"), ["other", "w"]);
+        assert_eq!(above("/w/docs"), [""; 0]);
+        assert_eq!(above("/elsewhere"), [""; 0]);
+    }
+
+    #[test]
     fn whole_components_only() {
-        let cases: [(&str, &str, Option<&str>); 9] = [
+        let cases: [(&str, &str, Option<&str>); 12] = [
             ("/work", "/work/a", Some("a")),
             ("/work/", "/work", Some("")),
             ("/work", "/workshop/a", None),
             ("/work", "//./work//./a/", Some("a/")),
-            ("/work", "/work/../etc", Some("../etc")),
+            ("/work", "/work/../etc", None),
+            ("/work", "/work/a/../../etc", None),
+            ("/work", "/work/a/../b", Some("a/../b")),
+            ("/", "/work/../etc", Some("work/../etc")),
             ("/work", "/etc", None),
             ("/", "/etc/x", Some("etc/x")),
             ("/work", "/work/.hid", Some(".hid")),

@@ -70,6 +70,11 @@ impl Escaper {
         self.pending.extend_from_slice(&piece[piece.len() - tail..]);
     }
 
+    /// Takes what was held back, as it came.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
+    }
+
     /// Appends what was held back.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         escape(&self.pending, out);

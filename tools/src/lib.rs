@@ -26,4 +26,4 @@ mod target;
 #[cfg(feature = "fake")]
 pub use command::answer;
 pub use command::{run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep};
-pub use grants::beneath;
+pub use grants::{beneath, names_above};

@@ -5,15 +5,23 @@
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
 //! this the base names no time and no date; a model that needs one asks a tool.
 
+use std::path::Path;
+
 use ikigai_assets::{Document, thousands};
+use ikigai_protocol::shell::SHELLS;
 
 use super::{SLASH_COMMAND, Session};
+use crate::policy::{Backend, Decision, Origin};
+use crate::registry::Snapshot;
 
 impl Session {
     /// The system blocks of the next request, each not empty, and what a person should know
     /// of what is not among them.
-    pub(super) async fn system_blocks(&self, has_tools: bool) -> (Vec<String>, Option<String>) {
-        let mut blocks = vec![self.base(has_tools)];
+    pub(super) async fn system_blocks(
+        &self,
+        snapshot: Option<&Snapshot>,
+    ) -> (Vec<String>, Option<String>) {
+        let mut blocks = vec![self.base(snapshot)];
         blocks.extend(self.system.clone());
         match self.pinned().await {
             Ok(pinned) => {
@@ -35,26 +43,59 @@ impl Session {
         documents.store.open().await?.pinned(&documents.agent).await
     }
 
-    fn base(&self, has_tools: bool) -> String {
+    fn base(&self, snapshot: Option<&Snapshot>) -> String {
         let workspace = self.workspace.display();
         let mut text = format!(
             "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \
              relative paths start there. Answer in Markdown, briefly."
         );
-        if !has_tools {
-            return text;
-        }
+        let Some(snapshot) = snapshot else { return text };
         text.push_str(
             "\n\nTools answer in JSON. `tool_success: false` means that the call itself failed; \
              read `error` and do something else. Where a tool says that something must be set up \
              first, pass its steps on to the user. Calls that do not depend on each other may be \
              made at once.",
         );
+        let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
+        if let Some(tool) = shell
+            && let Ok(decision) = self.host.decide(tool.into())
+        {
+            text.push_str(&shell_told(tool.build.backend(), &decision));
+        }
         if let Some(documents) = &self.documents {
             text.push_str(&documents_told(documents.budget));
         }
         text
     }
+}
+
+/// The shell that `bash` is, and what a model would look for there in vain.
+fn shell_told(backend: Backend, decision: &Decision) -> String {
+    let time = humantime::format_duration(decision.limits.wall_clock);
+    let ended = format!("A command is ended after {time}; what it printed until then is kept.");
+    if backend == Backend::Wasm {
+        return format!(
+            "\n\nbash is a shell inside WebAssembly: the syntax of GNU bash, with the usual \
+             commands for files and text built in. It runs no program of this machine, and has no \
+             network. {ended}"
+        );
+    }
+    let is_there = |path: &&&str| Path::new(path).exists();
+    let shell = match SHELLS.iter().find(is_there) {
+        Some(path) if path.ends_with("/bash") => "GNU bash",
+        _ => "the `sh` of this machine, which may lack arrays, `[[` and process substitution",
+    };
+    if decision.is_unconfined(backend) {
+        return format!("\n\nbash runs commands in {shell}. {ended}");
+    }
+    let network = if decision.grant.net.any { "" } else { "There is no network. " };
+    format!(
+        "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
+         the directories that it was granted; `/tmp` and the home directory are empty and end with \
+         the call, so that programs, keys and settings of the user's home are not there. {network}\
+         Where a command needs more, say so: the user can allow it with `ikigai policy grant bash`. \
+         {ended}"
+    )
 }
 
 /// How documents are used, for a model.

@@ -202,7 +202,7 @@ impl Session {
     ) -> Result<Answer, NotAnswered> {
         let provider = self.model.as_ref().ok_or(NotAnswered::NoModel)?.client.provider();
         let (tools, mut warnings) = self.tools_for(provider, snapshot);
-        let (system, trouble) = self.system_blocks(snapshot.is_some()).await;
+        let (system, trouble) = self.system_blocks(snapshot.map(|it| &**it)).await;
         warnings.extend(trouble);
         for warning in &warnings {
             tell(Event::Warning(warning));

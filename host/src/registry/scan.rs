@@ -23,7 +23,7 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin};
+use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin, Sandbox};
 
 /// Candidates asked at once, for each core: most of them wait for their process.
 const ASKED_PER_CORE: usize = 4;
@@ -176,9 +176,18 @@ impl Scan {
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         };
         let grant = self.authority.for_schema(&build.path, build.backend());
+        let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let outcome = program.run(self.schema_call(grant)).await;
+        let by_itself = confined && matches!(outcome.exit, Exit::Code(code) if code != 0);
         Ok(match check_answer(outcome) {
             Ok(schema) => Answer::Schema(schema.to_value()),
+            Err(reason) if by_itself => {
+                let path = build.path.display();
+                Answer::Refused(format!(
+                    "{reason}. It was asked in a sandbox without your home and the workspace; \
+                     `{path} --schema` asks it without one"
+                ))
+            }
             Err(reason) => Answer::Refused(reason),
         })
     }
@@ -216,7 +225,8 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
         exit => {
             let code = envelope::exit_code(exit).unwrap_or_default();
-            return Err(format!("exited with {code}"));
+            let said = last_words(&outcome.stderr.bytes);
+            return Err(format!("exited with {code}{said}"));
         }
     }
     let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
@@ -225,6 +235,20 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     jsonschema::validator_for(&schema.parameters)
         .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
     Ok(schema)
+}
+
+/// The last of what a tool complained, after a colon; nothing where it said nothing.
+fn last_words(stderr: &[u8]) -> String {
+    /// Enough for the message of an interpreter, which stands below where it went wrong.
+    const LINES: usize = 3;
+    const CHARACTERS: usize = 300;
+
+    let text = String::from_utf8_lossy(stderr);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join(" / ");
+    let skipped = last.chars().count().saturating_sub(CHARACTERS);
+    let shown: String = last.chars().skip(skipped).collect();
+    if shown.is_empty() { shown } else { format!(": {shown}") }
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {

@@ -20,6 +20,9 @@ use super::granted::Granted;
 /// The name under which the host preopens the workspace a second time.
 const WORKSPACE: &str = ".";
 
+/// The variable in which the host tells the workspace's name.
+const CURRENT_DIR: &str = "PWD";
+
 /// The workspace's name where the host gives it no other.
 const NAMELESS_WORKSPACE: &str = "/workspace";
 
@@ -70,13 +73,11 @@ pub(super) struct World {
 impl World {
     /// Takes the preopened directories.
     pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
-        let (dots, named): (Vec<_>, Vec<_>) =
-            preopens.into_iter().partition(|(_, name)| name == WORKSPACE);
-        let dot = dots.into_iter().next().map(|(dir, _)| dir);
-        let same = |(dir, _): &&(Descriptor, String)| {
-            dot.as_ref().is_some_and(|dot| dot.is_same_object(dir))
-        };
-        let mut workspace = named.iter().find(same).map(|(_, name)| clean(name));
+        let told = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
+        let mut workspace = told.map(|path| clean(&path));
+        let (named, relative): (Vec<_>, Vec<_>) =
+            preopens.into_iter().partition(|(_, name)| name.starts_with('/'));
+        let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
         if let (None, Some(dot)) = (&workspace, dot) {
@@ -94,7 +95,8 @@ impl World {
 
     /// Where the shell starts.
     pub(super) fn workspace(&self) -> &str {
-        self.workspace.as_deref().unwrap_or("/")
+        let is_there = |path: &&str| !matches!(self.place(Path::new(path)), Place::Outside);
+        self.workspace.as_deref().filter(is_there).unwrap_or("/")
     }
 
     fn place(&self, path: &Path) -> Place<'_> {

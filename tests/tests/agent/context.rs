@@ -97,6 +97,21 @@ fn pinned_documents_are_blocks_of_their_own_in_the_order_of_pinning() {
 }
 
 #[test]
+fn a_model_is_told_which_shell_it_has_and_what_is_not_there() {
+    for (backend, told) in [
+        ("wasm", &["shell inside WebAssembly", "no program of this machine", "no network"][..]),
+        ("native", &["in a sandbox", "the home directory are empty", "There is no network"]),
+    ] {
+        let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
+        rig.ask(&["--backend", backend, "hello"]).expect_code(0);
+        let request = rig.request(0);
+        for told in told {
+            assert!(request.contains(told), "{backend}: {told}: {request}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_made_where_nothing_is_kept() {
     let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
     rig.ask(&["hello"]).expect_code(0);

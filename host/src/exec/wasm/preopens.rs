@@ -15,16 +15,33 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 use super::paths;
 
-/// Preopens a directory under its own path, and as `.` if it is the workspace.
+/// Preopens the granted directories, and the workspace where it lies in one of them: a
+/// component finds it under its own name then, and relative paths mean it.
 ///
 /// # Errors
 ///
-/// What is wrong with the directory, and what to do.
-pub(super) fn add(
+/// What is wrong with a directory, and what to do.
+pub(super) fn add_all(
     wasi: &mut WasiCtxBuilder,
-    dir: &GrantedDir,
+    dirs: &[GrantedDir],
     workspace: &Path,
 ) -> Result<(), String> {
+    for dir in dirs {
+        add(wasi, dir, workspace)?;
+    }
+    let around = dirs.iter().filter(|dir| workspace.starts_with(&dir.path));
+    match around.max_by_key(|dir| dir.path.as_os_str().len()) {
+        Some(dir) if *dir.path != *workspace => {
+            let dir = GrantedDir { access: dir.access, path: workspace.to_owned() };
+            add(wasi, &dir, workspace)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Preopens a directory under its own path, and, if it lies in the workspace, under its path
+/// from there.
+fn add(wasi: &mut WasiCtxBuilder, dir: &GrantedDir, workspace: &Path) -> Result<(), String> {
     let perms = match dir.access {
         Access::ReadOnly => FsPerms::ReadOnly,
         Access::ReadWrite => FsPerms::ReadWrite,
@@ -43,9 +60,10 @@ pub(super) fn add(
     let failed =
         |error: wasmtime::Error| format!("cannot open the granted directory `{name}`: {error:#}");
     wasi.preopened_dir(handle.path(), name, perms).map_err(failed)?;
-    // Components from Python and others resolve relative paths against `.`.
-    if *dir.path == *workspace {
-        wasi.preopened_dir(handle.path(), ".", perms).map_err(failed)?;
+    // The C library of components looks for a relative path among relative names alone.
+    if let Ok(beneath) = dir.path.strip_prefix(workspace) {
+        let relative = beneath.to_str().filter(|path| !path.is_empty()).unwrap_or(".");
+        wasi.preopened_dir(handle.path(), relative, perms).map_err(failed)?;
     }
     Ok(())
 }
@@ -118,7 +136,7 @@ mod tests {
     /// Preopens `path`, and says what is wrong if that fails.
     fn preopen(path: &Path) -> Result<(), String> {
         let dir = GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
-        add(&mut WasiCtxBuilder::new(), &dir, Path::new("/nowhere"))
+        add_all(&mut WasiCtxBuilder::new(), &[dir], Path::new("/nowhere"))
     }
 
     #[test]

@@ -1,0 +1,88 @@
+//! Relative paths mean the workspace, whatever of it and around it is granted, and a call
+//! agrees with what `policy test` says of it.
+
+use ikigai_tests::host::{Host, Ran};
+use serde_json::{Value, json};
+
+const TOOLS: [&str; 4] = ["file_read", "glob", "grep", "bash"];
+
+/// A workspace with `a.txt`, `docs/b.txt` and, beside it, `beside/c.txt`, of which each tool
+/// may read what lies in `granted`.
+fn host(granted: &str) -> Host {
+    let host = Host::new();
+    for path in ["workspace/a.txt", "workspace/docs/b.txt", "beside/c.txt"] {
+        host.write(path, "needle\n", 0o644);
+    }
+    for tool in TOOLS {
+        host.run(["policy", "grant", tool, "--read", granted]).expect_code(0);
+    }
+    host
+}
+
+fn call(host: &Host, backend: &str, tool: &str, arguments: &Value) -> Ran {
+    let arguments = arguments.to_string();
+    host.run(["tool", "call", "--backend", backend, tool, &arguments])
+}
+
+#[test]
+fn they_lead_where_policy_says() {
+    for granted in ["docs", ".", "..", "/"] {
+        let host = host(granted);
+        for backend in ["native", "wasm"] {
+            for path in ["a.txt", "docs/b.txt", "./docs/./b.txt", "../beside/c.txt"] {
+                let said = format!("{granted} is granted, {backend}, {path}");
+                let allowed = host.run(["policy", "test", "file_read", "--read", path]);
+                let allowed = allowed.code() == Some(0);
+                let ran = call(&host, backend, "file_read", &json!({ "file_path": path }));
+                let read = ran.json()["result"]["output"] == "needle\n";
+                assert_eq!(read, allowed, "{said}: {ran}");
+                let command = format!("cat {path}");
+                let ran = call(&host, backend, "bash", &json!({ "command": command }));
+                let read = ran.json()["result"]["output"] == "needle";
+                assert_eq!(read, allowed, "{said}, bash: {ran}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_search_of_the_workspace_finds_what_is_granted_of_it() {
+    for (granted, found) in [
+        ("docs", &["docs/b.txt"][..]),
+        (".", &["a.txt", "docs/b.txt"]),
+        ("..", &["a.txt", "docs/b.txt"]),
+        ("/", &["a.txt", "docs/b.txt"]),
+    ] {
+        let host = host(granted);
+        for backend in ["native", "wasm"] {
+            let ran = call(&host, backend, "glob", &json!({ "pattern": "**/*.txt" }));
+            let mut names = lines(&ran);
+            names.sort_unstable();
+            assert_eq!(names, found, "{granted} is granted, {backend}: {ran}");
+            let ran =
+                call(&host, backend, "grep", &json!({ "pattern": "needle", "glob": "**/*.txt" }));
+            assert_eq!(lines(&ran).len(), found.len(), "{granted}, {backend}: {ran}");
+            let ran = call(&host, backend, "grep", &json!({ "pattern": "needle", "path": "docs" }));
+            assert_eq!(lines(&ran).len(), 1, "{granted} is granted, {backend}: {ran}");
+        }
+    }
+}
+
+#[test]
+fn a_shell_starts_in_the_workspace() {
+    for granted in ["docs", ".", "..", "/"] {
+        let host = host(granted);
+        for backend in ["native", "wasm"] {
+            let ran = call(&host, backend, "bash", &json!({ "command": "pwd; ls docs" }));
+            let pwd = host.workspace().canonicalize().expect("a path");
+            let expected = [pwd.to_str().expect("UTF-8"), "b.txt"];
+            assert_eq!(lines(&ran), expected, "{granted} is granted, {backend}: {ran}");
+        }
+    }
+}
+
+fn lines(ran: &Ran) -> Vec<String> {
+    let json = ran.json();
+    let output = json["result"]["output"].as_str().unwrap_or_else(|| panic!("{ran}"));
+    output.lines().map(ToOwned::to_owned).collect()
+}
