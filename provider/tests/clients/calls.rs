@@ -237,3 +237,32 @@ async fn results_may_be_errors_empty_or_no_json() {
         }
     }
 }
+
+/// JSON allows the escape of half a character, and no vendor takes it. In a text it is escaped
+/// once more, so that it harms nothing there.
+#[tokio::test]
+async fn half_a_character_does_not_spoil_the_conversation() {
+    let arguments = r#"{"path":"\ud83d","limit":1}"#;
+    let part = format!(r#"{{"functionCall":{{"id":"g","name":"bash","args":{arguments}}}}}"#);
+    let event = format!(r#"data: {{"candidates":[{{"content":{{"parts":[{part}]}}}}]}}"#);
+    for vendor in Vendor::ALL {
+        let reply = match vendor {
+            Vendor::Google => Reply::answer().bytes(format!("{event}\r\n\r\n").as_bytes()),
+            _ => Reply::answer().call_raw("bash", arguments),
+        };
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("I see.")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        assert_eq!(asked.calls()[0].arguments, arguments, "{vendor}: the tool gets it as it was");
+        let mut conversation = answered(question(), asked.answer());
+        let Some(Part::Result(result)) = &mut conversation.last_mut().expect("results").parts.pop()
+        else {
+            panic!("{vendor}: no result")
+        };
+        result.content = r#"{"tool_success":true,"result":{"name":"\ude00.txt"}}"#.to_owned();
+        conversation.last_mut().expect("results").parts.push(Part::Result(result.clone()));
+        let asked = send(&client, &conversation).await;
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+        assert_eq!(asked.text(), "I see.", "{vendor}");
+    }
+}
