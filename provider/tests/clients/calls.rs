@@ -266,3 +266,24 @@ async fn half_a_character_does_not_spoil_the_conversation() {
         assert_eq!(asked.text(), "I see.", "{vendor}");
     }
 }
+
+/// As OpenAI's own library reads a stream: under one number texts are put together.
+#[tokio::test]
+async fn a_name_in_pieces_is_one_call() {
+    let piece = |function: Value| {
+        let call = json!({ "index": 0, "id": null, "function": function });
+        json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] })
+    };
+    let mut first = piece(json!({ "name": "file", "arguments": "" }));
+    first["choices"][0]["delta"]["tool_calls"][0]["id"] = json!("call_1");
+    let reply = Reply::answer()
+        .event(first)
+        .event(piece(json!({ "name": "_read" })))
+        .event(piece(json!({ "arguments": r#"{"path":"# })))
+        .event(piece(json!({ "arguments": r#""a"}"# })))
+        .ending_with("tool_calls");
+    let asked = ask(Vendor::OpenAiChat, [reply]).await;
+    let [call] = asked.calls()[..] else { panic!("{asked:?}") };
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("file_read", r#"{"path":"a"}"#));
+    assert_eq!(asked.told, ["call file_read"]);
+}

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use ikigai_provider::{Effect, Inexpressible, Loss, Provider, Reason, translate, translate_all};
 use serde_json::{Value, json};
 
-use crate::tool;
+use crate::{checker, tool};
 
 fn sent(provider: Provider, parameters: &Value) -> (Value, Vec<Loss>) {
     let translation = translate(provider, &tool("t", parameters)).expect("translates");
@@ -319,6 +319,38 @@ fn older_drafts_are_brought_to_the_newest() {
     );
     let places: Vec<&str> = losses.iter().map(|loss| loss.at.as_str()).collect();
     assert_eq!(places, ["/properties/t/items", "/properties/n/exclusiveMinimum"]);
+}
+
+/// Generators leave `$schema` out as a rule.
+#[test]
+fn an_older_draft_is_known_without_its_name() {
+    let parameters = json!({ "type": "object", "properties": {
+        "t": { "type": "array", "items": [{ "type": "string" }, { "type": "integer" }] },
+        "n": { "type": "number", "minimum": 1, "exclusiveMinimum": true } } });
+    for provider in Provider::ALL {
+        let (value, _) = sent(provider, &parameters);
+        assert_eq!(checker::entry(provider, &value), [""; 0], "{provider}: {value:#}");
+        let text = value.to_string();
+        assert!(text.contains("prefixItems") && !text.contains(r#""exclusiveMinimum":true"#));
+    }
+}
+
+#[test]
+fn a_property_that_accepts_anything_is_offered() {
+    for property in [json!({}), json!(true), json!({ "description": "any value" })] {
+        let parameters = json!({ "type": "object", "properties": { "p": property } });
+        let expected = if property == json!(true) { json!({}) } else { property };
+        for (provider, place) in [
+            (Provider::OpenAi, "/parameters/properties/p"),
+            (Provider::OpenAiChat, "/function/parameters/properties/p"),
+            (Provider::Anthropic, "/input_schema/properties/p"),
+            (Provider::Google, "/parametersJsonSchema/properties/p"),
+        ] {
+            let (value, _) = sent(provider, &parameters);
+            assert_eq!(value.pointer(place), Some(&expected), "{provider}: {value:#}");
+            assert_eq!(checker::entry(provider, &value), [""; 0], "{provider}: {value:#}");
+        }
+    }
 }
 
 #[test]
