@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use ikigai_provider::{CallResult, Message, Part, Role, Stop};
+use ikigai_provider::{CallResult, Message, Part, Request, Role, Stop};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
-use crate::asking::{answered, ask, calls, client, question, says, send};
+use crate::asking::{
+    answered, ask, calls, client, provider, question, says, send, send_request, tools_called,
+};
 
 #[tokio::test]
 async fn calls_are_told_of_and_given() {
@@ -264,6 +266,25 @@ async fn half_a_character_does_not_spoil_the_conversation() {
         let asked = send(&client, &conversation).await;
         assert_eq!(server.violations(), [""; 0], "{vendor}");
         assert_eq!(asked.text(), "I see.", "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn more_tools_than_a_vendor_takes_do_not_spoil_a_request() {
+    let names: Vec<String> = (0..600).map(|at| format!("tool_{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(vendor, [Reply::answer().text("done")]);
+        let tools = tools_called(provider(vendor), &names);
+        let request = Request {
+            model: "a-model",
+            system: &[],
+            messages: &question(),
+            tools: &tools.value,
+            max_output: None,
+        };
+        let asked = send_request(&client(&server), &request).await;
+        assert_eq!((asked.text().as_str(), server.violations()), ("done", vec![]), "{vendor}");
     }
 }
 

@@ -60,7 +60,12 @@ fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, R
     Err(Refusal::invalid(message).param(param))
 }
 
+/// How many functions there may be, with either interface:
+/// <https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>.
+const TOOLS: usize = 128;
+
 fn tools(tools: &[Value]) -> Result<(), Refusal> {
+    too_many(tools)?;
     for (at, tool) in tools.iter().enumerate() {
         let (name, place) = (text(&tool["name"]), format!("tools[{at}]"));
         if tool["type"] != "function" {
@@ -85,6 +90,20 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
         Some(name) => fault(format!("Duplicate function name: {name}"), "tools"),
         None => Ok(()),
     }
+}
+
+/// Refuses more tools than fit.
+pub(super) fn too_many(tools: &[Value]) -> Result<(), Refusal> {
+    if tools.len() <= TOOLS {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!(
+        "Invalid 'tools': array too long. Expected an array with maximum length {TOOLS}, but got \
+         an array with length {} instead.",
+        tools.len()
+    ))
+    .param("tools")
+    .code("array_above_max_length"))
 }
 
 fn input(items: &[Value], body: &Value, issued: &Issued) -> Result<(), Refusal> {
