@@ -3,6 +3,7 @@
 
 mod checker;
 mod generator;
+mod offers;
 mod real;
 mod repair;
 mod rules;
