@@ -30,9 +30,11 @@ use ikigai_provider::{Client, Failure, Message, Usage};
 
 pub use calls::Called;
 pub use excerpt::SHOWN_CHARACTERS;
+pub use request::{crowded_out, offered};
 pub use turn::{End, NoModel, Prompt, Turn};
 
 use crate::assets::AssetStore;
+use crate::config::provider::Offer;
 use crate::host::Host;
 use crate::policy;
 use request::ToolsOnce;
@@ -55,6 +57,8 @@ pub struct Model {
     /// The most tokens of an answer, where the person sets a bound; else the model's own
     /// holds, and 32,000 with Anthropic, which wants one to be named.
     pub max_tokens: Option<u32>,
+    /// Which tools it is offered.
+    pub offer: Offer,
 }
 
 /// The documents of a conversation, and who reads and writes them.

@@ -13,6 +13,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
 use rustix::fs::OFlags;
 use toml::de::DeValue;
@@ -37,6 +38,8 @@ enum Kind {
     Path,
     Number,
     Switch,
+    /// A list of names of tools.
+    Tools,
 }
 
 /// The keys of the shared flags and of the agent's, by the names of the flags.
@@ -71,6 +74,9 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
     ("key_command", Kind::Text),
     ("model", Kind::Text),
     ("max_tokens", Kind::Number),
+    ("max_tools", Kind::Number),
+    ("max_description", Kind::Number),
+    ("first_tools", Kind::Tools),
     ("connect_timeout", Kind::Text),
     ("silence_timeout", Kind::Text),
 ];
@@ -78,7 +84,7 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// As a flag would say it.
+    /// As a flag would say it; names of a list with a space between them.
     pub value: String,
     /// The file.
     pub path: PathBuf,
@@ -194,12 +200,14 @@ fn setting(
             .and_then(|it| i64::from_str_radix(it.as_str(), it.radix()).ok())
             .map(|it| it.to_string()),
         Kind::Switch => value.as_bool().map(|it| it.to_string()),
+        Kind::Tools => names(file, value)?,
     };
     let text = text.ok_or_else(|| {
         let form = match kind {
             Kind::Text | Kind::Path => "a string",
             Kind::Number => "a whole number",
             Kind::Switch => "`true` or `false`",
+            Kind::Tools => "an array of names",
         };
         let what = format!("`{key}` is {} where {form} belongs", kind_of(item));
         let error = file.fail(&span, what);
@@ -228,6 +236,21 @@ fn setting(
         _ => text,
     };
     Ok(Setting { value: text, path: file.path().to_owned(), spot: file.spot(&span) })
+}
+
+/// The names of tools in a list; nothing where it is no list of texts.
+fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, FileError> {
+    let Some(list) = list.as_array() else { return Ok(None) };
+    let mut names = Vec::new();
+    for item in list {
+        let Some(name) = item.get_ref().as_str() else { return Ok(None) };
+        if !is_tool_name(name) {
+            let error = file.fail(&item.span(), format!("no tool can be called `{name}`"));
+            return Err(error.hint("`ikigai tool list` names the tools"));
+        }
+        names.push(name);
+    }
+    Ok(Some(names.join(" ")))
 }
 
 /// The text of a file; nothing where there is none.
@@ -360,6 +383,11 @@ mod tests {
         assert!(refused("workspace = \"src\"").contains("depend on where ikigai is started"));
         assert!(refused("model = \"\"").contains("`model` is empty"));
         assert!(refused("[providers.google]\nsilence_timeout = \"soon\"").starts_with("2:19 "));
+        let wrong = refused("[providers.google]\nfirst_tools = [\"a b\"]");
+        assert!(wrong.starts_with("2:16 no tool can be called `a b`; "), "{wrong}");
+        let wrong = refused("[providers.google]\nfirst_tools = [3]");
+        assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
+        assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is no bound"));
         assert!(refused("providers = 3").contains("where a table belongs"));
         assert!(refused("timeout = ").starts_with("1:"));
     }

@@ -11,6 +11,7 @@ mod documents;
 mod error_code;
 pub mod host_socket;
 mod schema;
+pub mod shell;
 mod unseen;
 
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};

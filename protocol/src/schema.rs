@@ -166,9 +166,16 @@ fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, property) in parameters {
+        let place = || format!("parameters.{name}");
         let Value::Object(mut property) = property else {
-            return Err(member(&format!("parameters.{name}"), "an object"));
+            return Err(member(&place(), "an object"));
         };
+        // In JSON Schema's own form a property may accept anything. Here a member without a
+        // meaning is a sign that the whole is meant otherwise: `{"properties": {…}}` without
+        // `type` is no tool with a parameter called `properties`.
+        if !has_meaning(&property) {
+            return Err(member(&place(), PROPERTY));
+        }
         // Only the shorthand's own boolean is lifted; an array is JSON Schema's
         // `required` of a nested object and stays where it is.
         if let Some(flag) = property.get("required").and_then(Value::as_bool) {
@@ -188,29 +195,39 @@ fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>
     Ok(expanded)
 }
 
+/// A property is any JSON Schema: also one that accepts anything, `{}` or `true`.
 fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> {
     let Some(Value::Object(properties)) = parameters.get("properties") else {
         return Err(member("parameters.properties", "an object"));
     };
     for (name, property) in properties {
         let place = || format!("parameters.properties.{name}");
-        let Value::Object(property) = property else {
-            return Err(member(&place(), "an object"));
-        };
-        if !is_typed(property) {
-            let expected = "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
-            return Err(member(&place(), expected));
+        match property {
+            Value::Bool(_) => {}
+            Value::Object(property) if property.get("type").is_none_or(is_type) => {}
+            Value::Object(_) => return Err(member(&place(), PROPERTY)),
+            _ => return Err(member(&place(), "an object or a boolean")),
         }
     }
     Ok(())
 }
 
-fn is_typed(property: &Map<String, Value>) -> bool {
-    let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+/// What is expected of a property that is refused.
+const PROPERTY: &str =
+    "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
+
+fn has_meaning(property: &Map<String, Value>) -> bool {
     match property.get("type") {
-        Some(Value::Array(types)) => !types.is_empty() && types.iter().all(known),
-        Some(value) => known(value),
+        Some(value) => is_type(value),
         None => TYPE_ALTERNATIVES.iter().any(|keyword| property.contains_key(*keyword)),
+    }
+}
+
+fn is_type(value: &Value) -> bool {
+    let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match value {
+        Value::Array(types) => !types.is_empty() && types.iter().all(known),
+        single => known(single),
     }
 }
 
@@ -297,6 +314,16 @@ mod tests {
     }
 
     #[test]
+    fn a_property_may_accept_anything() {
+        for property in [json!({}), json!(true), json!(false), json!({"description": "any value"})]
+        {
+            let parameters = json!({"type": "object", "properties": {"p": property}});
+            let value = json!({"name": "x", "description": "", "parameters": parameters});
+            assert_eq!(parse(&value).expect("parses").to_value(), value);
+        }
+    }
+
+    #[test]
     fn bad_schemas_are_refused_with_the_place() {
         let with =
             |parameters: Value| json!({"name": "x", "description": "", "parameters": parameters});
@@ -312,9 +339,15 @@ mod tests {
             (with(json!({"type": "object"})), "`parameters.properties` must be an object"),
             (with(json!({"type": "array"})), "`parameters.type` must be an object"),
             (
-                with(json!({"type": "object", "properties": {"p": {}}})),
-                "`parameters.properties.p` must be",
+                with(json!({"type": "object", "properties": {"p": "string"}})),
+                "`parameters.properties.p` must be an object or a boolean",
             ),
+            // The forms of JSON Schema without `type: "object"`, which are no shorthand.
+            (
+                with(json!({"properties": {"p": {"type": "string"}}})),
+                "`parameters.properties` must be",
+            ),
+            (with(json!({"p": {}})), "`parameters.p` must be a JSON Schema with"),
             (
                 with(json!({"type": "object", "properties": {"p": {"type": "text"}}})),
                 "`parameters.properties.p` must be",

@@ -94,6 +94,9 @@ impl Failure {
             FailureKind::Network { .. } => {
                 format!("check the network, and {base_url} if it is set")
             }
+            FailureKind::NoServer { .. } => {
+                format!("start the server, or check {base_url}: its host and port")
+            }
             FailureKind::Tls { .. } => {
                 format!("{certificates}; for a server without TLS write http:// in {base_url}")
             }
@@ -130,6 +133,8 @@ impl Failure {
             | FailureKind::Server { .. }
             | FailureKind::Network { .. }
             | FailureKind::Cut => 4,
+            // A server that is started anew is back in a moment, or is not.
+            FailureKind::NoServer { .. } => 1,
             // Each took its time already.
             FailureKind::ConnectTimeout(_)
             | FailureKind::Silence(_)
@@ -149,6 +154,18 @@ struct Said<'a>(&'a str);
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+/// The status of a server that failed; within a stream it was the one of success.
+struct Server(u16);
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            200 => f.write_str("in the middle of its answer"),
+            status => write!(f, "({status})"),
+        }
     }
 }
 
@@ -192,7 +209,7 @@ pub enum FailureKind {
     #[error("the provider is overloaded")]
     Overloaded,
     /// Other 5xx, 408, and errors in the stream.
-    #[error("the provider failed ({status})")]
+    #[error("the provider failed {}", Server(*status))]
     Server {
         /// The HTTP status; 200 where the error came in the stream.
         status: u16,
@@ -201,6 +218,12 @@ pub enum FailureKind {
     #[error("no connection to {host}")]
     Network {
         /// Whom it was to.
+        host: String,
+    },
+    /// The machine refuses connections to the port: nothing listens there.
+    #[error("nothing listens at {host}")]
+    NoServer {
+        /// Whom the connection was to.
         host: String,
     },
     /// The certificate or the handshake.
@@ -259,6 +282,8 @@ mod tests {
             FailureKind::RateLimited,
             FailureKind::Overloaded,
             FailureKind::Server { status: 500 },
+            FailureKind::Server { status: 200 },
+            FailureKind::NoServer { host: host() },
             FailureKind::Network { host: host() },
             FailureKind::Tls { host: host() },
             FailureKind::Proxy { proxy: "http://proxy.test:3128/".to_owned() },

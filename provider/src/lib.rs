@@ -29,7 +29,9 @@ pub use conversation::{
 pub use failure::{Failure, FailureKind};
 pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
-pub use translate::{LeftOut, Tools, Translation, limits, translate, translate_all};
+pub use translate::{
+    Bounds, LeftOut, SAFE_DESCRIPTION, Tools, Translation, limits, translate, translate_all,
+};
 
 /// A vendor's interface, named as the configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,7 +10,8 @@ use thiserror::Error;
 /// One thing that a provider's form of a schema does not say as the tool said it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where in the tool's `parameters`, as a JSON pointer; empty for the whole.
+    /// Where in the tool's `parameters`, as a JSON pointer; empty for the whole. `description`
+    /// and `returns`, without a slash, are the members of the schema that are called so.
     pub at: String,
     /// What became of it.
     pub effect: Effect,
@@ -29,6 +30,8 @@ pub enum Effect {
     Removed,
     /// The keyword is not sent; the description says it in words.
     Described,
+    /// The text is sent up to its limit.
+    Cut,
     /// The same meaning, in the words of JSON Schema 2020-12.
     Rewritten,
     /// The model passes `null` where it would leave the argument out, and the tool sees it.
@@ -98,6 +101,12 @@ pub enum Inexpressible {
         /// The name of both.
         name: String,
     },
+    /// The provider takes so many tools, and others came before.
+    #[error("a request has room for {limit} tools, and others come before it")]
+    TooMany {
+        /// How many it takes.
+        limit: usize,
+    },
     /// A name of a property that the provider refuses.
     #[error("the property `{name}` does not match {pattern}, the provider's pattern for keys")]
     PropertyName {
@@ -116,6 +125,14 @@ pub enum Inexpressible {
     },
 }
 
+impl Inexpressible {
+    /// Whether the tool itself could be offered, and others took all the room.
+    #[must_use]
+    pub fn is_want_of_room(&self) -> bool {
+        matches!(self, Self::TooMany { .. })
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = if self.at.is_empty() { "/" } else { &self.at };
@@ -129,6 +146,7 @@ impl fmt::Display for Effect {
             Self::NotStrict => "sent with `strict: false`",
             Self::AsJsonSchema => "sent as `parametersJsonSchema`",
             Self::Removed => "not sent",
+            Self::Cut => "cut",
             Self::Described => "sent in the description",
             Self::Rewritten => "sent in the words of JSON Schema 2020-12",
             Self::NullForAbsent => "null is passed where the argument is left out",

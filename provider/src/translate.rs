@@ -3,17 +3,23 @@
 //! Owns the shapes around a schema and the rules on names. What the schema itself becomes is
 //! decided in the modules below, one for each form.
 
+mod bounds;
+mod description;
 pub(crate) mod dialect;
 mod google;
 pub mod limits;
 pub(crate) mod reference;
 pub(crate) mod strict;
 
+use std::collections::BTreeMap;
+
 use ikigai_protocol::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use crate::Provider;
 use crate::loss::{Effect, Inexpressible, Loss, Reason};
+
+pub use bounds::{Bounds, SAFE_DESCRIPTION};
 
 /// What OpenAI and Anthropic take for a name: the reference of `FunctionObject.name`, and
 /// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>.
@@ -57,15 +63,20 @@ pub struct LeftOut {
     pub reason: Inexpressible,
 }
 
-/// The entry that tells `provider` of one tool.
+/// The entry that tells `provider` of one tool, within these bounds.
 ///
 /// # Errors
 ///
 /// [`Inexpressible`] where the provider would refuse any entry, and with it the request.
-pub fn translate(provider: Provider, schema: &ToolSchema) -> Result<Translation, Inexpressible> {
+pub fn translate(
+    provider: Provider,
+    bounds: Bounds,
+    schema: &ToolSchema,
+) -> Result<Translation, Inexpressible> {
     check_name(provider, &schema.name)?;
     let dialect::Modern { schema: parameters, mut losses } = dialect::modern(&schema.parameters)?;
-    let (name, description) = (&schema.name, &schema.description);
+    let name = &schema.name;
+    let description = description::description(schema, bounds.description, &mut losses);
     let value = match provider {
         Provider::OpenAi => {
             let (parameters, strict) = openai_parameters(parameters, &mut losses)?;
@@ -97,33 +108,45 @@ pub fn translate(provider: Provider, schema: &ToolSchema) -> Result<Translation,
     Ok(Translation { value, losses })
 }
 
-/// The `tools` of a request, sorted by name: a list that does not change between requests can
-/// be cached by the provider. Of two tools with one name, the first is offered.
+/// The `tools` of a request, within these bounds and sorted by name: a list that does not change
+/// between requests can be cached by the provider. `schemas` come in the order of their
+/// importance: where there are more than the provider takes, the first are offered, and of two
+/// tools with one name the first is.
 pub fn translate_all<'a>(
     provider: Provider,
+    bounds: Bounds,
     schemas: impl IntoIterator<Item = &'a ToolSchema>,
 ) -> Tools {
-    let mut schemas: Vec<&ToolSchema> = schemas.into_iter().collect();
-    schemas.sort_by(|one, other| one.name.cmp(&other.name));
-    let (mut entries, mut losses, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-    let mut offered = None;
+    let (mut entries, mut losses, mut left_out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for schema in schemas {
-        let tool = schema.name.clone();
-        let translation = if offered == Some(&schema.name) {
+        let tool = &schema.name;
+        let translation = if entries.contains_key(tool) {
             Err(Inexpressible::Duplicate { name: tool.clone() })
         } else {
-            translate(provider, schema)
+            translate(provider, bounds, schema)
         };
+        let translation = translation.and_then(|translation| match bounds.tools {
+            Some(limit) if entries.len() >= limit => Err(Inexpressible::TooMany { limit }),
+            _ => Ok(translation),
+        });
         match translation {
             Ok(translation) => {
-                offered = Some(&schema.name);
-                entries.push(translation.value);
-                losses.extend(translation.losses.into_iter().map(|loss| (tool.clone(), loss)));
+                entries.insert(tool, translation.value);
+                losses.insert(tool, translation.losses);
             }
-            Err(reason) => left_out.push(LeftOut { tool, reason }),
+            Err(reason) => left_out.push(LeftOut { tool: tool.clone(), reason }),
         }
     }
-    Tools { value: list(provider, entries), losses, left_out }
+    left_out.sort_by(|one, other| one.tool.cmp(&other.tool));
+    let of_tool = |(tool, losses): (&String, Vec<Loss>)| {
+        let tool = tool.clone();
+        losses.into_iter().map(move |loss| (tool.clone(), loss))
+    };
+    Tools {
+        value: list(provider, entries.into_values().collect()),
+        losses: losses.into_iter().flat_map(of_tool).collect(),
+        left_out,
+    }
 }
 
 fn list(provider: Provider, mut entries: Vec<Value>) -> Value {

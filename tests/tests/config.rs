@@ -159,6 +159,38 @@ fn a_provider_is_shown_exactly_what_it_is_sent() {
 }
 
 #[test]
+fn a_long_description_is_told_of_and_cut_where_the_configuration_says_so() {
+    let (host, _) = configured("[providers.openai-chat]\nmax_description = 1024");
+    let parameters = r#"{"type":"object","properties":{}}"#;
+    let description = "d".repeat(9000);
+    let own =
+        format!(r#"{{"name":"long","description":"{description}","parameters":{parameters}}}"#);
+    host.program("long", format!("#!/bin/sh\n[ \"$1\" = --schema ] && echo '{own}'\ntrue\n"));
+    let path = host.user_tools().join("long").display().to_string();
+    let report = host.run(["tool", "check", "--json", &path]).json();
+    let finding = |check: &str| {
+        let findings = report["findings"].as_array().expect("findings");
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.unwrap_or_else(|| panic!("nothing of `{check}`: {report:#}")).clone()
+    };
+    assert_eq!(finding("description")["verdict"], "warn");
+    let text = finding("description")["text"].as_str().expect("a text").to_owned();
+    assert!(text.contains("9000 characters") && text.contains("1024"), "{text}");
+    assert_eq!(finding("openai")["text"], "told as it is");
+    let text = finding("openai-chat")["text"].as_str().expect("a text").to_owned();
+    assert!(text.starts_with("`description`: cut: 9000 characters"), "{text}");
+    let ran = host.run(["tool", "schema", "--provider", "openai-chat"]).expect_code(0);
+    let sent: Value = serde_json::from_str(&ran.stdout()).expect("JSON");
+    let sent = sent[0]["function"]["description"].as_str().expect("a text");
+    assert_eq!(sent.chars().count(), 1024);
+
+    let found = shown(&host, &[]);
+    assert_eq!(from(&found, "providers.openai-chat.max_description").0, "1024");
+    let own = pair("128", "default");
+    assert_eq!(from(&found, "providers.openai-chat.max_tools"), own);
+}
+
+#[test]
 fn a_home_that_cannot_be_entered_has_no_configuration() {
     use std::os::unix::fs::PermissionsExt as _;
     let (host, file) = configured("fuel = 1");

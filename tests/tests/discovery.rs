@@ -221,8 +221,11 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
         ("long", schema(&"x".repeat(65)), "does not match"),
         ("reserved", schema("slash-command"), "reserved"),
         (
-            "untyped",
-            with_parameters("untyped", json!({"type": "object", "properties": {"p": {}}})),
+            "mistyped",
+            with_parameters(
+                "mistyped",
+                json!({"type": "object", "properties": {"p": {"type": "text"}}}),
+            ),
             "parameters.properties.p",
         ),
         ("unset", r#"{"name":"unset","description":"d"}"#.into(), "`parameters` must be an object"),
@@ -257,6 +260,29 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
         }
     }
     host.assert_nothing_left();
+}
+
+#[test]
+fn schemas_of_every_draft_make_tools_and_reach_every_provider() {
+    let host = Host::without_system_tools();
+    let properties = [
+        ("anything", json!({})),
+        ("always", json!(true)),
+        ("tuple", json!({"type": "array", "items": [{"type": "string"}, {"type": "number"}]})),
+        ("bound", json!({"type": "number", "minimum": 0, "exclusiveMinimum": true})),
+    ];
+    for (name, property) in &properties {
+        let text = with_parameters(name, json!({"type": "object", "properties": {"p": property}}));
+        host.program(name, format!("#!/bin/sh\nexec echo '{text}'\n"));
+    }
+    let ran = list(&host);
+    assert_eq!(names(&ran), ["always", "anything", "bound", "tuple"], "{ran}");
+    for provider in ["openai", "openai-chat", "anthropic", "google"] {
+        let ran = host.run(["tool", "schema", "--provider", provider]).expect_code(0);
+        for (name, _) in &properties {
+            assert!(ran.stdout().contains(&format!("\"name\": \"{name}\"")), "{provider}: {ran}");
+        }
+    }
 }
 
 #[test]

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use ikigai_provider::{Message, Part, Provider, Role, Tools, translate_all};
+use ikigai_provider::{Effect, Message, Part, Provider, Role, Tools, translate_all};
 use serde_json::{Value, json};
 
-use super::{Session, slash};
-use crate::registry::Snapshot;
+use super::{Model, Session, slash};
+use crate::config::provider::Offer;
+use crate::policy::Origin;
+use crate::registry::{Snapshot, Tool};
 
 /// The tools of the last request, translated once for a snapshot and a provider.
 #[derive(Default)]
@@ -18,38 +20,83 @@ pub(super) struct ToolsOnce(Option<(Arc<Snapshot>, Provider, Value)>);
 /// The tools that a model is offered: those of the snapshot, and with `commands` the host's
 /// own. Without a snapshot there are none. Sorted by name, so that equal tools are equal
 /// text.
-pub(super) fn tools(provider: Provider, snapshot: Option<&Snapshot>, commands: bool) -> Tools {
+///
+/// Where the provider takes fewer than there are, the host's own comes first, then those that the
+/// offer names, then the system's, and last the user's; each of these groups by name.
+#[must_use]
+pub fn offered(
+    provider: Provider,
+    offer: &Offer,
+    snapshot: Option<&Snapshot>,
+    commands: bool,
+) -> Tools {
     let Some(snapshot) = snapshot else {
         return Tools { value: json!([]), losses: Vec::new(), left_out: Vec::new() };
     };
     let own = commands.then(slash::schema);
-    translate_all(provider, snapshot.tools().map(|tool| &*tool.schema).chain(own.as_ref()))
+    let mut tools: Vec<&Tool> = snapshot.tools().collect();
+    let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
+    tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == Origin::User));
+    let schemas = own.as_ref().into_iter().chain(tools.into_iter().map(|tool| &*tool.schema));
+    translate_all(provider, offer.bounds, schemas)
+}
+
+/// The names that one line of a warning has at most.
+const NAMED: usize = 20;
+
+/// What a provider is not told of these tools, a sentence for each tool, and one for all those for
+/// which there is no room.
+fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
+    let left_out = tools.left_out.iter().filter(|left| !left.reason.is_want_of_room());
+    let left_out = left_out
+        .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
+    let cut = tools.losses.iter().filter(|(_, loss)| loss.effect == Effect::Cut);
+    let cut = cut.map(|(tool, loss)| {
+        format!("the description of `{tool}` is cut for {provider}: {}", loss.reason)
+    });
+    left_out.chain(cut).chain(crowded_out(provider, offer, tools)).collect()
+}
+
+/// The tools for which a request has no room, in one line; nothing is returned where all fit.
+#[must_use]
+pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<String> {
+    let left_out = tools.left_out.iter().filter(|left| left.reason.is_want_of_room());
+    let names: Vec<&str> = left_out.map(|left| left.tool.as_str()).collect();
+    let room = offer.bounds.tools.filter(|_| !names.is_empty())?;
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more, which `ikigai doctor` names"),
+    };
+    Some(format!(
+        "{} tools are not offered to {provider}, which takes {room} (`max_tools`): {}{more}. Name \
+         those that you need in `first_tools` under `[providers.{provider}]`",
+        names.len(),
+        names[..names.len().min(NAMED)].join(", "),
+    ))
 }
 
 impl Session {
-    /// The tools for requests to `provider`, with a warning for each that it cannot be
-    /// offered, the first time that it is not.
+    /// The tools for requests to the model, with a warning for each that it cannot be
+    /// offered, the first time that it is not. Nothing is returned without a model.
     pub(super) fn tools_for(
         &mut self,
-        provider: Provider,
         snapshot: Option<&Arc<Snapshot>>,
-    ) -> (Value, Vec<String>) {
+    ) -> Option<(Value, Vec<String>)> {
+        let Model { client, offer, .. } = self.model.as_ref()?;
+        let provider = client.provider();
         let Some(snapshot) = snapshot else {
-            return (tools(provider, None, false).value, Vec::new());
+            return Some((offered(provider, offer, None, false).value, Vec::new()));
         };
         if let Some((known, of, value)) = &self.tools.0
             && Arc::ptr_eq(known, snapshot)
             && *of == provider
         {
-            return (value.clone(), Vec::new());
+            return Some((value.clone(), Vec::new()));
         }
-        let translated = tools(provider, Some(snapshot), self.documents.is_some());
-        let warning = |left: &ikigai_provider::LeftOut| {
-            format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason)
-        };
-        let warnings = translated.left_out.iter().map(warning).collect();
+        let translated = offered(provider, offer, Some(snapshot), self.documents.is_some());
+        let warnings = untold(provider, offer, &translated);
         self.tools.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
-        (translated.value, warnings)
+        Some((translated.value, warnings))
     }
 
     /// Adds to what the user's side said last, or begins a new message of it: sides
@@ -80,22 +127,49 @@ pub(super) fn is_silent(parts: &[Part]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ikigai_provider::{Inexpressible, LeftOut};
+
     use super::*;
 
     #[test]
     fn without_a_snapshot_nothing_is_offered() {
         for provider in Provider::ALL {
-            assert_eq!(tools(provider, None, true).value, json!([]), "{provider}");
-            assert_eq!(tools(provider, Some(&Snapshot::default()), false).value, json!([]));
+            let tools = |snapshot, commands| {
+                offered(provider, &Offer::of(provider), snapshot, commands).value
+            };
+            assert_eq!(tools(None, true), json!([]), "{provider}");
+            assert_eq!(tools(Some(&Snapshot::default()), false), json!([]));
         }
     }
 
     #[test]
     fn the_hosts_own_tool_is_offered_to_every_provider() {
         for provider in Provider::ALL {
-            let tools = tools(provider, Some(&Snapshot::default()), true);
+            let offer = Offer::of(provider);
+            let tools = offered(provider, &offer, Some(&Snapshot::default()), true);
             assert_eq!(tools.left_out, []);
             assert!(tools.value.to_string().contains("slash_command"), "{provider}");
         }
+    }
+
+    #[test]
+    fn what_has_no_room_is_named_in_one_line() {
+        let left = |at: usize| LeftOut {
+            tool: format!("t{at:02}"),
+            reason: Inexpressible::TooMany { limit: 128 },
+        };
+        let of = |count| Tools {
+            value: json!([]),
+            losses: Vec::new(),
+            left_out: (0..count).map(left).collect(),
+        };
+        let untold = |tools| untold(Provider::OpenAi, &Offer::of(Provider::OpenAi), &tools);
+        let said = untold(of(2));
+        let expected = "2 tools are not offered to openai, which takes 128 (`max_tools`): t00, \
+                        t01. Name those that you need in `first_tools` under `[providers.openai]`";
+        assert_eq!(said, [expected]);
+        let said = untold(of(25));
+        assert!(said[0].contains("t19 and 5 more, which `ikigai doctor` names."), "{said:?}");
+        assert_eq!(untold(of(0)), [""; 0]);
     }
 }

@@ -200,14 +200,14 @@ impl Session {
         said: &mut String,
         tell: Tell<'_>,
     ) -> Result<Answer, NotAnswered> {
-        let provider = self.model.as_ref().ok_or(NotAnswered::NoModel)?.client.provider();
-        let (tools, mut warnings) = self.tools_for(provider, snapshot);
+        let (tools, mut warnings) = self.tools_for(snapshot).ok_or(NotAnswered::NoModel)?;
         let (system, trouble) = self.system_blocks(snapshot.map(|it| &**it)).await;
         warnings.extend(trouble);
         for warning in &warnings {
             tell(Event::Warning(warning));
         }
-        let Model { client, name, max_tokens } = self.model.as_ref().ok_or(NotAnswered::NoModel)?;
+        let Model { client, name, max_tokens, .. } =
+            self.model.as_ref().ok_or(NotAnswered::NoModel)?;
         let request = Request {
             model: name,
             system: &system,

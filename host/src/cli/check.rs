@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use clap::Args;
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{Loss, Provider, translate};
+use ikigai_provider::{Loss, Provider, SAFE_DESCRIPTION, translate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +14,7 @@ use super::error::{self, CliError};
 use super::options::Options;
 use super::{print, print_json};
 use crate::audit::Via;
+use crate::config::Config;
 use crate::exec::envelope::Envelope;
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
@@ -60,7 +61,7 @@ impl Verdict {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let findings = check(host, &arguments.path).await;
+    let findings = check(host, &options.config, &arguments.path).await;
     let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     if arguments.json {
         print_json(&as_json(&arguments.path, &findings, good))?;
@@ -70,7 +71,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-async fn check(host: &Host, path: &Path) -> Vec<Finding> {
+async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let build = match host.registry.build_at(path) {
         Ok(build) => build,
@@ -94,14 +95,14 @@ async fn check(host: &Host, path: &Path) -> Vec<Finding> {
         }
     }
     match host.registry.tool_at(path, Depth::Everything).await {
-        Ok(tool) => check_schema(&mut findings, path, &tool),
+        Ok(tool) => check_schema(&mut findings, config, path, &tool),
         Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
     }
     findings.push(malformed_call(host, &build).await);
     findings
 }
 
-fn check_schema(findings: &mut Vec<Finding>, path: &Path, tool: &Tool) {
+fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool: &Tool) {
     let name = tool.name();
     findings.push(finding("schema", Verdict::Good, format!("valid, of a tool called `{name}`")));
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
@@ -111,10 +112,7 @@ fn check_schema(findings: &mut Vec<Finding>, path: &Path, tool: &Tool) {
         let text = format!("the file is called `{stem}`; people will look for `{name}`");
         finding("name", Verdict::Doubtful, text)
     });
-    if tool.schema.description.trim().is_empty() {
-        let text = "the description is empty: a model cannot know when to use the tool";
-        findings.push(finding("description", Verdict::Doubtful, text));
-    }
+    findings.extend(description(&tool.schema.description));
     let silent = undescribed(&tool.schema.parameters);
     findings.push(if silent.is_empty() {
         finding("parameters", Verdict::Good, "each has a description")
@@ -122,12 +120,29 @@ fn check_schema(findings: &mut Vec<Finding>, path: &Path, tool: &Tool) {
         let text = format!("no description: {}", silent.join(", "));
         finding("parameters", Verdict::Doubtful, text)
     });
-    findings.extend(Provider::ALL.map(|provider| offered(provider, &tool.schema)));
+    findings.extend(Provider::ALL.map(|provider| offered(config, provider, &tool.schema)));
+}
+
+/// What is doubtful about a description.
+fn description(text: &str) -> Option<Finding> {
+    let characters = text.chars().count();
+    let doubt = if text.trim().is_empty() {
+        "the description is empty: a model cannot know when to use the tool".to_owned()
+    } else if characters > SAFE_DESCRIPTION {
+        format!(
+            "the description has {characters} characters, which are sent with each request; some \
+             servers that speak as OpenAI does take {SAFE_DESCRIPTION} (`max_description` in \
+             config.toml cuts it for them)"
+        )
+    } else {
+        return None;
+    };
+    Some(finding("description", Verdict::Doubtful, doubt))
 }
 
 /// What a provider is told of a tool otherwise than the tool says it.
-fn offered(provider: Provider, schema: &ToolSchema) -> Finding {
-    match translate(provider, schema) {
+fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding {
+    match translate(provider, config.offer(provider).bounds, schema) {
         Err(reason) => {
             let text = format!("cannot be offered: {reason}");
             finding(provider.as_str(), Verdict::Doubtful, text)

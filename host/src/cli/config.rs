@@ -91,6 +91,9 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
             Said::Nowhere => None,
         };
         rows.push(Row::new(format!("providers.{provider}.key"), value, key.to_string()));
+        for (key, value, from) in config.bounds(provider) {
+            rows.push(Row::new(format!("providers.{provider}.{key}"), value, from));
+        }
         for (key, value, from) in config.further(provider) {
             rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), from));
         }

@@ -3,6 +3,7 @@
 
 mod documents;
 mod machine;
+mod offers;
 mod places;
 mod policy;
 mod runtime;
@@ -85,6 +86,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(tools::checks(host, &snapshot));
     checks.extend(places::checks(host.registry.places()));
     checks.extend(documents::checks(options).await?);
+    checks.extend(offers::checks(&options.config, &snapshot));
     checks.extend(keys(host, &snapshot));
     let good = checks.iter().all(|check| check.status != Status::Fail);
     if arguments.json {

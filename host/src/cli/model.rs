@@ -133,7 +133,12 @@ impl Chosen {
             let hint = failure.hint();
             hint.into_iter().fold(CliError::usage(failure), CliError::hint)
         })?;
-        Ok(Model { client, name: name.to_owned(), max_tokens: config.max_tokens(provider) })
+        Ok(Model {
+            client,
+            name: name.to_owned(),
+            max_tokens: config.max_tokens(provider),
+            offer: config.offer(provider),
+        })
     }
 
     /// The provider and the model.

@@ -11,7 +11,8 @@ use super::call::{not_found_hints, say_hints};
 use super::error::{self, CliError};
 use super::options::Options;
 use super::{list, print_json, say};
-use crate::registry::Depth;
+use crate::agent;
+use crate::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -59,6 +60,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         snapshot = host.registry.scan(Depth::Failed).await;
     }
     list::tell_warnings(&snapshot);
+    if let Some(provider) = arguments.provider.provider().filter(|_| arguments.names.is_empty()) {
+        return all_for(provider, &snapshot, options);
+    }
     let mut missing = false;
     let mut schemas: Vec<&ToolSchema> = Vec::new();
     if arguments.names.is_empty() {
@@ -77,7 +81,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let shown = match arguments.provider.provider() {
         None => schemas.into_iter().map(ToolSchema::canonical).collect::<Value>(),
         Some(provider) => {
-            let tools = translate_all(provider, schemas);
+            let bounds = options.config.offer(provider).bounds;
+            let tools = translate_all(provider, bounds, schemas);
             missing |= !tools.left_out.is_empty();
             tell(provider, &tools, options.verbose);
             tools.value
@@ -85,6 +90,26 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     };
     print_json(&shown)?;
     Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
+}
+
+/// All tools as a conversation offers them to a provider, but for the host's own.
+fn all_for(
+    provider: Provider,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<ExitCode, CliError> {
+    let offer = options.config.offer(provider);
+    let mut beside_own = offer.clone();
+    beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
+    let mut tools = agent::offered(provider, &beside_own, Some(snapshot), false);
+    if let Some(crowded_out) = agent::crowded_out(provider, &offer, &tools) {
+        say(&format!("warning: {crowded_out}\n"));
+    }
+    // That there is no room for all is the rule at work, and no failure.
+    tools.left_out.retain(|left| !left.reason.is_want_of_room());
+    tell(provider, &tools, options.verbose);
+    print_json(&tools.value)?;
+    Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
 }
 
 /// What a provider is not told, on stderr: tools that are left out, and with `-v` every loss.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::process::{Command, Stdio};
 
-use ikigai_provider::{Endpoint, Key, Provider};
+use ikigai_provider::{Bounds, Endpoint, Key, Provider};
 use thiserror::Error;
 
 use super::{Config, Setting};
@@ -31,6 +31,23 @@ impl fmt::Display for Said<'_> {
             Self::File(setting) => f.write_str(&setting.place()),
             Self::Nowhere => f.write_str("default"),
         }
+    }
+}
+
+/// Which tools a provider is offered where it takes fewer than there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// How many tools, and how long their descriptions may be.
+    pub bounds: Bounds,
+    /// The names of those that come before all others.
+    pub first: Vec<String>,
+}
+
+impl Offer {
+    /// What holds where nobody says otherwise.
+    #[must_use]
+    pub fn of(provider: Provider) -> Self {
+        Self { bounds: Bounds::of(provider), first: Vec::new() }
     }
 }
 
@@ -95,7 +112,7 @@ impl Config {
     /// What else a file says of a provider, and where: key, value, place.
     #[must_use]
     pub fn further(&self, provider: Provider) -> Vec<(&'static str, String, String)> {
-        let keys = ["model", "max_tokens", "connect_timeout", "silence_timeout"];
+        let keys = ["model", "max_tokens", "first_tools", "connect_timeout", "silence_timeout"];
         let of = |key| Some((key, self.of_provider(provider, key)?));
         let set = keys.into_iter().filter_map(of);
         set.map(|(key, setting)| (key, setting.value.clone(), setting.place())).collect()
@@ -106,6 +123,34 @@ impl Config {
     pub fn max_tokens(&self, provider: Provider) -> Option<u32> {
         // Checked when the file was read.
         self.of_provider(provider, "max_tokens")?.value.parse().ok()
+    }
+
+    /// What a provider is offered of the tools.
+    #[must_use]
+    pub fn offer(&self, provider: Provider) -> Offer {
+        let said = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
+        // Both were checked when the file was read.
+        let number = |key| said(key).and_then(|value| value.parse().ok());
+        let own = Bounds::of(provider);
+        let bounds = Bounds {
+            tools: number("max_tools").or(own.tools),
+            description: number("max_description").or(own.description),
+        };
+        let first = said("first_tools").unwrap_or_default().split_whitespace();
+        Offer { bounds, first: first.map(str::to_owned).collect() }
+    }
+
+    /// The bounds on what a provider is offered, and where each was said: key, value, place.
+    #[must_use]
+    pub fn bounds(&self, provider: Provider) -> [(&'static str, Option<String>, String); 2] {
+        let bounds = self.offer(provider).bounds;
+        [("max_tools", bounds.tools), ("max_description", bounds.description)].map(
+            |(key, value)| {
+                let setting = self.of_provider(provider, key);
+                let place = setting.map_or_else(|| Said::Nowhere.to_string(), Setting::place);
+                (key, value.map(|value| value.to_string()), place)
+            },
+        )
     }
 
     /// Where the key of a provider is from; nothing is run for it.
@@ -169,6 +214,10 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
             _ => Err(format!("`{value}` is no number of tokens: 1 to {} is expected", u32::MAX)),
+        },
+        "max_tools" | "max_description" => match value.parse::<usize>() {
+            Ok(1..) => Ok(()),
+            _ => Err(format!("`{value}` is no bound: a whole number from 1 on is expected")),
         },
         "base_url" => {
             // What an address is depends on no provider.
@@ -240,6 +289,25 @@ mod tests {
         let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
         assert_eq!(url.as_deref(), Some("http://file"));
         assert!(said.to_string().ends_with("config.toml:2"), "{said}");
+    }
+
+    #[test]
+    fn what_is_offered_is_the_vendors_bound_unless_a_file_sets_another() {
+        for provider in Provider::ALL {
+            assert_eq!(config("").offer(provider), Offer::of(provider));
+        }
+        let config = config(
+            "[providers.openai-chat]\nmax_tools = 20\nmax_description = 1_024\n\
+             first_tools = [\"grep\", \"db_query\"]",
+        );
+        let bounds = Bounds { tools: Some(20), description: Some(1024) };
+        let first = vec!["grep".to_owned(), "db_query".to_owned()];
+        assert_eq!(config.offer(Provider::OpenAiChat), Offer { bounds, first });
+        assert_eq!(config.offer(Provider::OpenAi), Offer::of(Provider::OpenAi));
+        let [(_, tools, place), _] = config.bounds(Provider::OpenAiChat);
+        assert!(tools.as_deref() == Some("20") && place.ends_with(":2"), "{tools:?} {place}");
+        let [_, (_, description, place)] = config.bounds(Provider::Google);
+        assert_eq!((description, place.as_str()), (None, "default"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ikigai_protocol::ToolSchema;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -230,9 +231,7 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         }
     }
     let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
-    // Only references within the document: no resolver that opens files or
-    // connections is compiled in.
-    jsonschema::validator_for(&schema.parameters)
+    check_compiles(&schema.parameters)
         .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
     Ok(schema)
 }
@@ -249,6 +248,20 @@ fn last_words(stderr: &[u8]) -> String {
     let skipped = last.chars().count().saturating_sub(CHARACTERS);
     let shown: String = last.chars().skip(skipped).collect();
     if shown.is_empty() { shown } else { format!(": {shown}") }
+}
+
+/// Checks that parameters are JSON Schema, of the draft that `$schema` names. Where it names
+/// none they are 2020-12, or an older draft: generators write the tuples of draft 7 and the
+/// bounds of draft 4 without saying so, and every provider is told the same in the words of
+/// 2020-12.
+fn check_compiles(parameters: &Value) -> Result<(), jsonschema::ValidationError<'static>> {
+    // Only references within the document: no resolver that opens files or
+    // connections is compiled in.
+    let Err(error) = jsonschema::validator_for(parameters) else { return Ok(()) };
+    let is_of_older_draft = parameters.get("$schema").is_none()
+        && (jsonschema::draft7::new(parameters).is_ok()
+            || jsonschema::draft4::new(parameters).is_ok());
+    if is_of_older_draft { Ok(()) } else { Err(error) }
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
@@ -394,4 +407,35 @@ async fn choose(
 
 fn unreadable(dir: &Path, error: &io::Error) -> String {
     format!("the tool directory `{}` cannot be read: {error}", dir.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn parameters_of_every_draft_compile_and_no_others() {
+        let with = |property: Value| json!({ "type": "object", "properties": { "p": property } });
+        let tuple = json!({ "type": "array", "items": [{ "type": "string" }] });
+        let bound = json!({ "type": "number", "minimum": 0, "exclusiveMinimum": true });
+        for property in
+            [json!({}), json!(true), json!({ "prefixItems": [{}] }), tuple, bound.clone()]
+        {
+            assert!(check_compiles(&with(property.clone())).is_ok(), "{property}");
+        }
+        for property in [
+            json!({ "type": "string", "minLength": "many" }),
+            json!({ "type": "array", "items": 3 }),
+            json!({ "$ref": "https://example.com/schema" }),
+        ] {
+            assert!(check_compiles(&with(property.clone())).is_err(), "{property}");
+        }
+        // A draft that is named is the one that holds.
+        let mut named = with(bound);
+        named["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+        assert!(check_compiles(&named).is_err());
+        named["$schema"] = json!("http://json-schema.org/draft-04/schema#");
+        assert!(check_compiles(&named).is_ok());
+    }
 }

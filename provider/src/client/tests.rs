@@ -91,8 +91,8 @@ async fn a_port_where_nobody_listens() {
     let client =
         Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
     let (failure, retries) = failure(&client.expect("a client")).await;
-    assert_eq!(failure.kind, FailureKind::Network { host: address.to_string() });
-    assert_eq!(retries, 4);
+    assert_eq!(failure.kind, FailureKind::NoServer { host: address.to_string() });
+    assert_eq!(retries, 1);
 }
 
 #[tokio::test]

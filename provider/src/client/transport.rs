@@ -222,6 +222,8 @@ impl Transport {
             _ if error.is_timeout() => {
                 self.failure(FailureKind::ConnectTimeout(self.connect_timeout))
             }
+            // The message of the system would say the same once more.
+            _ if is_refused(error) => self.failure(FailureKind::NoServer { host }),
             _ => self.failure(FailureKind::Network { host }).saying(root(error)),
         }
     }
@@ -310,6 +312,20 @@ fn is_no_http(error: &reqwest::Error) -> bool {
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<hyper::Error>() {
             return error.is_parse();
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// Whether the machine refused the connection, of whatever address was tried last.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
+            return true;
         }
         next = error.source();
     }

@@ -109,6 +109,7 @@ impl Reader<'_> {
         match keyword {
             "items" if value.is_array() => self.schemas(value, at),
             _ if ONE_SCHEMA.contains(&keyword) => self.schema(value, at),
+            "properties" => Ok(with_objects(self.named_schemas(value, at)?)),
             _ if NAMED_SCHEMAS.contains(&keyword) => self.named_schemas(value, at),
             _ if LISTED_SCHEMAS.contains(&keyword) => self.schemas(value, at),
             "dependencies" => self.dependencies(value, at),
@@ -199,6 +200,17 @@ impl Reader<'_> {
         let at = step(at, keyword);
         self.losses.push(Loss { at, effect: Effect::Rewritten, reason: Reason::Draft });
     }
+}
+
+/// Properties with `{}` for `true`, which means the same: whatever reads them one by one, such as
+/// the template of a local model, looks for members.
+fn with_objects(mut properties: Value) -> Value {
+    for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if *property == Value::Bool(true) {
+            *property = Value::Object(Map::new());
+        }
+    }
+    properties
 }
 
 /// The keywords that hold no schema.

@@ -1,6 +1,8 @@
 //! The arguments of a call on their way back to a provider that wants an object where the
 //! model may have written anything.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -8,7 +10,8 @@ use serde_json::value::RawValue;
 const UNREADABLE: &str = "unreadable_arguments";
 
 /// A JSON object, as it was written wherever that is possible: numbers keep their digits, and
-/// members their order.
+/// members their order. Its strings are text: an escape of half a character, which the grammar of
+/// JSON allows and every vendor refuses, is U+FFFD.
 #[derive(Debug)]
 pub(super) struct Object(Box<RawValue>);
 
@@ -22,7 +25,10 @@ impl Object {
         if trimmed.starts_with('{')
             && let Ok(object) = serde_json::from_str::<Box<RawValue>>(trimmed)
         {
-            return Self(object);
+            return match well_formed(object.get()) {
+                Cow::Borrowed(_) => Self(object),
+                Cow::Owned(text) => Self(RawValue::from_string(text).expect(AS_VALID)),
+            };
         }
         let wrapped = serde_json::json!({ member: text });
         let raw = serde_json::value::to_raw_value(&wrapped);
@@ -40,6 +46,43 @@ impl Object {
     }
 }
 
+const AS_VALID: &str = "one escape in place of another leaves JSON valid";
+
+/// Valid JSON with `\\ufffd` for each escape of a surrogate without its pair.
+///
+/// `RFC 8259` calls a string with one unpredictable (section 8.2). Anthropic answers it with 400 ("The
+/// request body is not valid JSON: no low surrogate in string",
+/// <https://github.com/anthropics/claude-code/issues/2108>), and Google's strings are UTF-8, which
+/// has no code for one.
+fn well_formed(json: &str) -> Cow<'_, str> {
+    // In valid JSON a backslash stands in strings only and begins an escape.
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let (mut text, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = memchr::memchr(b'\\', &json.as_bytes()[at..]) {
+        at += found;
+        let is_paired = || unit(at + 6).is_some_and(|next| (0xDC00..0xE000).contains(&next));
+        match unit(at) {
+            Some(0xD800..0xDC00) if is_paired() => at += 12,
+            Some(0xD800..0xE000) => {
+                text.push_str(&json[copied..at]);
+                text.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            // Two characters of every escape are ASCII.
+            _ => at += 2,
+        }
+    }
+    if copied == 0 {
+        return json.into();
+    }
+    text.push_str(&json[copied..]);
+    text.into()
+}
+
 impl Serialize for Object {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
@@ -54,6 +97,23 @@ mod tests {
     fn an_object_stays_as_it_was_written() {
         let text = r#" {"b":1.0, "a":12345678901234567890123, "a":2} "#;
         assert_eq!(Object::of_arguments(text).get(), text.trim());
+    }
+
+    #[test]
+    fn half_a_character_is_replaced_and_nothing_else() {
+        let sent = |text: &str| Object::of_arguments(text).get().to_owned();
+        for (text, expected) in [
+            (r#"{"a":"\ud83d"}"#, r#"{"a":"\ufffd"}"#),
+            (r#"{"a":"\uDE00 b"}"#, r#"{"a":"\ufffd b"}"#),
+            (r#"{"a":"\ud83d\ud83d\ude00"}"#, r#"{"a":"\ufffd\ud83d\ude00"}"#),
+            (r#"{"\ud83d\n":["\ud83d\\\ude00"]}"#, r#"{"\ufffd\n":["\ufffd\\\ufffd"]}"#),
+        ] {
+            assert_eq!(sent(text), expected);
+            serde_json::from_str::<serde_json::Value>(expected).expect("text in every string");
+        }
+        for whole in [r#"{"a":"\ud83d\ude00 \\ud83d \u00e9"}"#, r#"{"C:\\users":"\\\\ud83d é"}"#] {
+            assert_eq!(sent(whole), whole);
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use ikigai_protocol::ToolSchema;
 use serde_json::{Value, json};
 
 use super::outgoing;
-use crate::{Blob, Call, CallResult, Message, Part, Provider, Request, Role, translate_all};
+use crate::{
+    Blob, Bounds, Call, CallResult, Message, Part, Provider, Request, Role, translate_all,
+};
 
 /// The model that is asked, and that wrote what is in the conversations.
 const MODEL: &str = "the-model";
@@ -29,7 +31,7 @@ fn tools(provider: Provider) -> Value {
             "required": ["path"] }),
         returns: None,
     };
-    translate_all(provider, &[schema("read"), schema("list")]).value
+    translate_all(provider, Bounds::of(provider), &[schema("read"), schema("list")]).value
 }
 
 /// The path, the query and the body of a request.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{
-    Answer, Call, CallResult, Client, Endpoint, Event, Failure, FailureKind, Key, Message, Part,
-    Provider, Request, Role, translate_all,
+    Answer, Bounds, Call, CallResult, Client, Endpoint, Event, Failure, FailureKind, Key, Message,
+    Part, Provider, Request, Role, Tools, translate_all,
 };
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
@@ -167,7 +167,14 @@ pub(crate) fn result(call: &Call) -> Part {
 
 /// Two tools, as they are sent.
 pub(crate) fn tools(provider: Provider) -> Value {
-    let schema = |name: &str| {
+    let tools = tools_called(provider, &["file_read", "bash"]);
+    assert_eq!(tools.left_out, [], "{provider}");
+    tools.value
+}
+
+/// Tools of these names.
+pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> Tools {
+    let schema = |name: &&str| {
         let schema = json!({
             "name": name,
             "description": "Does what it is called.",
@@ -179,11 +186,10 @@ pub(crate) fn tools(provider: Provider) -> Value {
                 },
                 "required": ["path"],
             },
+            "returns": { "type": "object", "properties": { "of": { "type": "string" } } },
         });
         ToolSchema::parse(schema.to_string().as_bytes()).expect("a schema")
     };
-    let schemas = ["file_read", "bash"].map(schema);
-    let tools = translate_all(provider, &schemas);
-    assert_eq!(tools.left_out, [], "{provider}");
-    tools.value
+    let schemas: Vec<ToolSchema> = names.iter().map(schema).collect();
+    translate_all(provider, Bounds::of(provider), &schemas)
 }

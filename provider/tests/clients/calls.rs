@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use ikigai_provider::{CallResult, Message, Part, Role, Stop};
+use ikigai_provider::{CallResult, Message, Part, Request, Role, Stop};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
-use crate::asking::{answered, ask, calls, client, question, says, send};
+use crate::asking::{
+    answered, ask, calls, client, provider, question, says, send, send_request, tools_called,
+};
 
 #[tokio::test]
 async fn calls_are_told_of_and_given() {
@@ -236,4 +238,73 @@ async fn results_may_be_errors_empty_or_no_json() {
             assert!(results.iter().all(|result| result["is_error"] == true), "{results:?}");
         }
     }
+}
+
+/// JSON allows the escape of half a character, and no vendor takes it. In a text it is escaped
+/// once more, so that it harms nothing there.
+#[tokio::test]
+async fn half_a_character_does_not_spoil_the_conversation() {
+    let arguments = r#"{"path":"\ud83d","limit":1}"#;
+    let part = format!(r#"{{"functionCall":{{"id":"g","name":"bash","args":{arguments}}}}}"#);
+    let event = format!(r#"data: {{"candidates":[{{"content":{{"parts":[{part}]}}}}]}}"#);
+    for vendor in Vendor::ALL {
+        let reply = match vendor {
+            Vendor::Google => Reply::answer().bytes(format!("{event}\r\n\r\n").as_bytes()),
+            _ => Reply::answer().call_raw("bash", arguments),
+        };
+        let server = FakeServer::start(vendor, [reply, Reply::answer().text("I see.")]);
+        let client = client(&server);
+        let asked = send(&client, &question()).await;
+        assert_eq!(asked.calls()[0].arguments, arguments, "{vendor}: the tool gets it as it was");
+        let mut conversation = answered(question(), asked.answer());
+        let Some(Part::Result(result)) = &mut conversation.last_mut().expect("results").parts.pop()
+        else {
+            panic!("{vendor}: no result")
+        };
+        result.content = r#"{"tool_success":true,"result":{"name":"\ude00.txt"}}"#.to_owned();
+        conversation.last_mut().expect("results").parts.push(Part::Result(result.clone()));
+        let asked = send(&client, &conversation).await;
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+        assert_eq!(asked.text(), "I see.", "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn more_tools_than_a_vendor_takes_do_not_spoil_a_request() {
+    let names: Vec<String> = (0..600).map(|at| format!("tool_{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(vendor, [Reply::answer().text("done")]);
+        let tools = tools_called(provider(vendor), &names);
+        let request = Request {
+            model: "a-model",
+            system: &[],
+            messages: &question(),
+            tools: &tools.value,
+            max_output: None,
+        };
+        let asked = send_request(&client(&server), &request).await;
+        assert_eq!((asked.text().as_str(), server.violations()), ("done", vec![]), "{vendor}");
+    }
+}
+
+/// As OpenAI's own library reads a stream: under one number texts are put together.
+#[tokio::test]
+async fn a_name_in_pieces_is_one_call() {
+    let piece = |function: Value| {
+        let call = json!({ "index": 0, "id": null, "function": function });
+        json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] })
+    };
+    let mut first = piece(json!({ "name": "file", "arguments": "" }));
+    first["choices"][0]["delta"]["tool_calls"][0]["id"] = json!("call_1");
+    let reply = Reply::answer()
+        .event(first)
+        .event(piece(json!({ "name": "_read" })))
+        .event(piece(json!({ "arguments": r#"{"path":"# })))
+        .event(piece(json!({ "arguments": r#""a"}"# })))
+        .ending_with("tool_calls");
+    let asked = ask(Vendor::OpenAiChat, [reply]).await;
+    let [call] = asked.calls()[..] else { panic!("{asked:?}") };
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("file_read", r#"{"path":"a"}"#));
+    assert_eq!(asked.told, ["call file_read"]);
 }

@@ -9,5 +9,6 @@ mod asking;
 mod calls;
 mod conversations;
 mod cuts;
+mod descriptions;
 mod failures;
 mod retries;

@@ -212,7 +212,7 @@ async fn two_hundred_requests_at_once() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_is_no_connection() {
+async fn a_port_where_nobody_listens_is_told_of_soon() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     drop(listener);
@@ -220,8 +220,10 @@ async fn a_port_where_nobody_listens_is_no_connection() {
     let base_url = Some(format!("http://{address}"));
     let client = Client::new(Endpoint { base_url, ..endpoint(&server) }).expect("an address");
     let asked = send(&client, &question()).await;
-    let FailureKind::Network { host } = asked.kind() else { panic!("{asked:?}") };
+    let FailureKind::NoServer { host } = asked.kind() else { panic!("{asked:?}") };
     assert!(host.contains("127.0.0.1"), "{host}");
+    // A moment for a server that is started anew, and no more: nobody waits for nothing.
+    assert_eq!(asked.retries(), 1, "{:?}", asked.told);
 }
 
 #[tokio::test]

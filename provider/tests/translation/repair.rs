@@ -2,7 +2,7 @@
 //! under its own schema.
 
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{Provider, strip_nulls, translate};
+use ikigai_provider::{Bounds, Provider, strip_nulls, translate};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -111,7 +111,9 @@ impl Sampler<'_> {
 }
 
 fn is_strict(schema: &ToolSchema) -> Option<Value> {
-    let value = translate(Provider::OpenAi, schema).expect("translates").value;
+    let value = translate(Provider::OpenAi, Bounds::of(Provider::OpenAi), schema)
+        .expect("translates")
+        .value;
     (value["strict"] == true).then(|| value["parameters"].clone())
 }
 

@@ -2,13 +2,16 @@
 
 use std::str::FromStr;
 
-use ikigai_provider::{Effect, Inexpressible, Loss, Provider, Reason, translate, translate_all};
+use ikigai_provider::{
+    Bounds, Effect, Inexpressible, Loss, Provider, Reason, translate, translate_all,
+};
 use serde_json::{Value, json};
 
-use crate::tool;
+use crate::{checker, tool};
 
 fn sent(provider: Provider, parameters: &Value) -> (Value, Vec<Loss>) {
-    let translation = translate(provider, &tool("t", parameters)).expect("translates");
+    let translation =
+        translate(provider, Bounds::of(provider), &tool("t", parameters)).expect("translates");
     (translation.value, translation.losses)
 }
 
@@ -321,6 +324,38 @@ fn older_drafts_are_brought_to_the_newest() {
     assert_eq!(places, ["/properties/t/items", "/properties/n/exclusiveMinimum"]);
 }
 
+/// Generators leave `$schema` out as a rule.
+#[test]
+fn an_older_draft_is_known_without_its_name() {
+    let parameters = json!({ "type": "object", "properties": {
+        "t": { "type": "array", "items": [{ "type": "string" }, { "type": "integer" }] },
+        "n": { "type": "number", "minimum": 1, "exclusiveMinimum": true } } });
+    for provider in Provider::ALL {
+        let (value, _) = sent(provider, &parameters);
+        assert_eq!(checker::entry(provider, &value), [""; 0], "{provider}: {value:#}");
+        let text = value.to_string();
+        assert!(text.contains("prefixItems") && !text.contains(r#""exclusiveMinimum":true"#));
+    }
+}
+
+#[test]
+fn a_property_that_accepts_anything_is_offered() {
+    for property in [json!({}), json!(true), json!({ "description": "any value" })] {
+        let parameters = json!({ "type": "object", "properties": { "p": property } });
+        let expected = if property == json!(true) { json!({}) } else { property };
+        for (provider, place) in [
+            (Provider::OpenAi, "/parameters/properties/p"),
+            (Provider::OpenAiChat, "/function/parameters/properties/p"),
+            (Provider::Anthropic, "/input_schema/properties/p"),
+            (Provider::Google, "/parametersJsonSchema/properties/p"),
+        ] {
+            let (value, _) = sent(provider, &parameters);
+            assert_eq!(value.pointer(place), Some(&expected), "{provider}: {value:#}");
+            assert_eq!(checker::entry(provider, &value), [""; 0], "{provider}: {value:#}");
+        }
+    }
+}
+
 #[test]
 fn google_has_two_forms_and_none() {
     let form = |parameters: Value| sent(Provider::Google, &parameters).0;
@@ -382,7 +417,11 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
     );
     let schemas = [good.clone(), dotted, long, keyed, broken, dangling, good];
     let left_out = |provider| -> Vec<String> {
-        translate_all(provider, &schemas).left_out.into_iter().map(|one| one.tool).collect()
+        translate_all(provider, Bounds::of(provider), &schemas)
+            .left_out
+            .into_iter()
+            .map(|one| one.tool)
+            .collect()
     };
     let long = "x".repeat(65);
     assert_eq!(left_out(Provider::OpenAi), ["a.b", "broken", "dangling", "good", &long]);
@@ -391,17 +430,21 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
         ["a.b", "broken", "dangling", "good", "keyed", &long]
     );
     assert_eq!(left_out(Provider::Google), ["broken", "dangling", "good", &long]);
-    let malformed = translate(Provider::Google, &schemas[4]).expect_err("is refused");
+    let malformed = translate(Provider::Google, Bounds::of(Provider::Google), &schemas[4])
+        .expect_err("is refused");
     assert_eq!(
         malformed.to_string(),
         "`/properties/a/items/type` in `parameters` must be one of the seven types, or a list of different ones"
     );
-    assert!(matches!(translate(Provider::OpenAi, &schemas[1]), Err(Inexpressible::Name { .. })));
+    assert!(matches!(
+        translate(Provider::OpenAi, Bounds::of(Provider::OpenAi), &schemas[1]),
+        Err(Inexpressible::Name { .. })
+    ));
 }
 
 #[test]
 fn no_tools_are_an_empty_list() {
     for provider in Provider::ALL {
-        assert_eq!(translate_all(provider, []).value, json!([]));
+        assert_eq!(translate_all(provider, Bounds::of(provider), []).value, json!([]));
     }
 }

@@ -91,3 +91,44 @@ fn an_answer_has_the_bound_that_the_configuration_sets() {
         rig.assert_valid();
     }
 }
+
+/// The host's own tool comes first, then those that the configuration names, then the system's.
+#[test]
+fn what_a_provider_has_no_room_for_is_chosen_and_named() {
+    for vendor in Vendor::ALL {
+        let provider = vendor.as_str();
+        let rig = Rig::new(vendor, [Reply::answer().text("So."), Reply::answer().text("So.")]);
+        let text = format!("[providers.{provider}]\nmax_tools = 3\nfirst_tools = [\"grep\"]\n");
+        rig.host.write("home/.config/ikigai/config.toml", text, 0o600);
+        let ran = rig.ask(&["go"]).expect_code(0);
+        let request = rig.request(0);
+        for (name, is_offered) in
+            [("slash_command", true), ("grep", true), ("bash", true), ("file_read", false)]
+        {
+            let entry = format!("\"name\":\"{name}\"");
+            assert_eq!(request.contains(&entry), is_offered, "{vendor} {name}: {request}");
+        }
+        let expected = format!(
+            "4 tools are not offered to {provider}, which takes 3 (`max_tools`): file_edit, \
+             file_read, file_write, glob."
+        );
+        assert!(ran.stderr().contains(&expected), "{vendor}: {ran}");
+        rig.assert_valid();
+
+        let ran = rig.host.run(["tool", "schema", "--provider", provider]).expect_code(0);
+        assert!(ran.stderr().contains(&format!("warning: {expected}")), "{vendor}: {ran}");
+        let sent = ran.stdout();
+        for (name, is_sent) in [("grep", true), ("bash", true), ("glob", false)] {
+            let entry = format!("\"name\": \"{name}\"");
+            assert_eq!(sent.contains(&entry), is_sent, "{vendor} {name}: {ran}");
+        }
+        let report = rig.host.run(["doctor", "--json"]).json();
+        let checks = report["checks"].as_array().expect("checks");
+        let what = format!("tools for {provider}");
+        let check = checks.iter().find(|check| check["what"] == what).expect("a check");
+        let detail = check["detail"].as_str().expect("a text");
+        assert!(detail.starts_with("3 of 7 are offered; a request has room for 3."), "{check}");
+        assert!(detail.ends_with("Not file_edit, file_read, file_write, glob"), "{check}");
+        assert_eq!(check["status"], "warn");
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ikigai::agent::command::{By, Command, CommandError, Confirm, Proposal};
 use ikigai::agent::{Documents, End, Event, Model, Prompt, Session, Turn};
 use ikigai::assets::AssetStore;
+use ikigai::config::provider::Offer;
 use ikigai::exec::native::Supervisor;
 use ikigai::exec::wasm::compiler::Compiler;
 use ikigai::host::Host;
@@ -95,7 +96,8 @@ fn model(server: &FakeServer) -> Model {
         ..Endpoint::new(provider)
     };
     let client = Client::new(endpoint).expect("an address");
-    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None }
+    let offer = Offer::of(provider);
+    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, offer }
 }
 
 fn host(scratch: &TempDir) -> &'static Host {

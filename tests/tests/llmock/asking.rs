@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ikigai_provider::{
-    Answer, Client, Endpoint, Event, Failure, Key, Message, Part, Provider, Request, Role,
+    Answer, Bounds, Client, Endpoint, Event, Failure, Key, Message, Part, Provider, Request, Role,
     translate_all,
 };
 use serde_json::{Value, json};
@@ -96,5 +96,5 @@ pub(crate) fn tools(provider: Provider) -> Value {
         },
     });
     let schema = ikigai_protocol::ToolSchema::parse(schema.to_string().as_bytes());
-    translate_all(provider, [&schema.expect("a schema")]).value
+    translate_all(provider, Bounds::of(provider), [&schema.expect("a schema")]).value
 }

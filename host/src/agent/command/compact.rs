@@ -140,7 +140,7 @@ impl Session {
         old: &str,
         target: Option<u64>,
     ) -> Result<Answer, CommandError> {
-        let Model { client, name, max_tokens } =
+        let Model { client, name, max_tokens, .. } =
             self.model.as_ref().ok_or(CommandError::NoModel)?;
         let aim = match target {
             Some(target) => format!("at most about {} words", words(target)),

@@ -131,17 +131,42 @@ impl Stream {
     }
 }
 
-/// Why an answer ended: <https://ai.google.dev/api/generate-content#FinishReason>.
+/// The reasons for which the model or the provider says no more, of
+/// <https://ai.google.dev/api/generate-content#FinishReason> and of `FinishReason` in
+/// <https://github.com/googleapis/python-genai/blob/main/google/genai/types.py> (3.4.0).
+const REFUSALS: &[&str] = &[
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "IMAGE_OTHER",
+    "NO_IMAGE",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+    "ESCALATION",
+    "PUP_LIMITED_DISABLED",
+    "MODEL_ARMOR",
+];
+
+/// Why an answer ended. A word that nobody knows yet is a way to end and no refusal, as with the
+/// other providers: what the model asked for came whole.
 fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
     Ok(match reason.as_str() {
-        "STOP" => Stop::Finished,
-        "MAX_TOKENS" => Stop::Length,
+        // The second is a limit on one request, with more to come in the next.
+        "MAX_TOKENS" | "CONTINUATION" => Stop::Length,
         // The model wrote a call that its own provider could not read. Another try may do.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
             let said = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
             return Err(Failure::new(PROVIDER, FailureKind::Server { status: 200 }).saying(said));
         }
-        _ => Stop::Refused(message.unwrap_or(reason)),
+        known if REFUSALS.contains(&known) => Stop::Refused(message.unwrap_or(reason)),
+        _ => Stop::Finished,
     })
 }
 

@@ -40,7 +40,13 @@ struct Body<'a> {
 enum Item<'a> {
     Message {
         role: &'static str,
-        content: Vec<Content<'a>>,
+        /// A text as it is, which both sides may send. The model's own form, a list of
+        /// `output_text`, belongs to items that have the `id` and `status` of an answer that
+        /// is stored; the description (`OutputMessage` in
+        /// <https://github.com/openai/openai-openapi>) and the SDK (`ResponseOutputMessageParam`)
+        /// require both, and `annotations` in each text. `EasyInputMessage` is the one form
+        /// without them, and takes `assistant` for its role.
+        content: &'a str,
         /// Whether a text is on the way to an answer or the answer; newer models want it back.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a Value>,
@@ -56,13 +62,6 @@ enum Item<'a> {
     },
     #[serde(untagged)]
     Blob(&'a Value),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Content<'a> {
-    InputText { text: &'a str },
-    OutputText { text: &'a str },
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
@@ -104,14 +103,10 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Optio
     match part {
         Part::Text { text, .. } if text.is_empty() => None,
         Part::Text { text, blob } => Some(match role {
-            Role::User => Item::Message {
-                role: "user",
-                content: vec![Content::InputText { text }],
-                phase: None,
-            },
+            Role::User => Item::Message { role: "user", content: text, phase: None },
             Role::Model => Item::Message {
                 role: "assistant",
-                content: vec![Content::OutputText { text }],
+                content: text,
                 phase: own(blob.as_ref(), model).and_then(|members| members.get(super::PHASE)),
             },
         }),

@@ -1,8 +1,11 @@
 //! The calls of an answer of Chat Completions, put together from their fragments.
 //!
 //! OpenAI numbers its calls, names each in its first fragment and only there, and gives ids to
-//! all. Others send a whole call at once, number all of them 0 (Ollama), number none, or leave
-//! the ids out. So a fragment begins a new call wherever it cannot belong to the one before.
+//! all. Others send a whole call at once, number all of them 0 (Ollama), number none, leave
+//! the ids out, or send a name in pieces, which OpenAI's own library puts together as it does any
+//! text (`accumulate_delta` in
+//! <https://github.com/openai/openai-python/blob/main/src/openai/lib/streaming/_deltas.py>). So a
+//! fragment begins a new call wherever it cannot belong to the one before.
 
 use std::collections::HashMap;
 
@@ -31,6 +34,8 @@ pub(super) struct Started {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
+    /// Its name was told of.
+    is_told: bool,
 }
 
 /// All of them, in the order in which they began.
@@ -42,12 +47,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Takes in a fragment, and gives the name of the call if it is one that began.
+    /// Takes in a fragment.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    pub(super) fn add(&mut self, fragment: Fragment) -> Result<Option<&str>, &'static str> {
+    pub(super) fn add(&mut self, fragment: Fragment) -> Result<(), &'static str> {
         let Fragment { index, id, function } = fragment;
         let id = id.unwrap_or_default();
         let (name, arguments) = match function {
@@ -60,27 +65,37 @@ impl Calls {
             Some(index) => self.by_index.get(&index).copied(),
             None => self.all.len().checked_sub(1),
         };
-        if let Some(place) = place.filter(|place| self.all[*place].goes_on(&id, &name, &arguments))
+        if let Some(place) = place
+            && let Some(more) = self.all[place].more(index, &id, &name, &arguments)
         {
             let call = &mut self.all[place];
             if call.id.is_empty() {
                 call.id = id;
             }
+            call.name.push_str(more);
             call.arguments.push_str(&arguments);
-            let is_named_now = call.name.is_empty() && !name.is_empty();
-            if is_named_now {
-                call.name = name;
-            }
-            return Ok(is_named_now.then_some(call.name.as_str()));
+            return Ok(());
         }
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         if let Some(index) = index {
             self.by_index.insert(index, self.all.len());
         }
-        self.all.push(Started { id, name, arguments });
-        Ok(self.all.last().map(|call| call.name.as_str()).filter(|name| !name.is_empty()))
+        self.all.push(Started { id, name, arguments, is_told: false });
+        Ok(())
+    }
+
+    /// The names that are whole and were not given before: once arguments or another call
+    /// follow, or `is_end`, no further piece of a name comes.
+    pub(super) fn untold(&mut self, is_end: bool) -> impl Iterator<Item = &str> {
+        let last = self.all.len().saturating_sub(1);
+        self.all.iter_mut().enumerate().filter_map(move |(place, call)| {
+            let is_whole = is_end || place < last || !call.arguments.is_empty();
+            let is_new = is_whole && !call.name.is_empty() && !call.is_told;
+            call.is_told |= is_new;
+            is_new.then_some(call.name.as_str())
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -93,21 +108,33 @@ impl Calls {
 }
 
 impl Started {
-    /// Whether a fragment under the same number belongs to this call.
-    fn goes_on(&self, id: &str, name: &str, arguments: &str) -> bool {
+    /// What a fragment adds to the name of this call; nothing is said where it belongs to
+    /// another.
+    fn more<'a>(
+        &self,
+        index: Option<u64>,
+        id: &str,
+        name: &'a str,
+        arguments: &str,
+    ) -> Option<&'a str> {
         if !id.is_empty() && !self.id.is_empty() && id != self.id {
-            return false;
+            return None;
         }
         if name.is_empty() || self.name.is_empty() {
-            return true;
+            return Some(name);
+        }
+        if name != self.name {
+            // A piece more of the name comes before any argument. Without a number it is
+            // the next call.
+            return (index.is_some() && self.arguments.is_empty()).then_some(name);
         }
         // A name once more: of another call, or a repetition in each fragment of the same one.
         let is_whole = || serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok();
-        name == self.name
-            && (id == self.id && !id.is_empty()
-                || !(arguments.trim_start().starts_with('{')
-                    && self.arguments.trim_end().ends_with('}')
-                    && is_whole()))
+        let goes_on = id == self.id && !id.is_empty()
+            || !(arguments.trim_start().starts_with('{')
+                && self.arguments.trim_end().ends_with('}')
+                && is_whole());
+        goes_on.then_some("")
     }
 }
 
@@ -160,6 +187,42 @@ mod tests {
         assert_eq!(calls(&[whole(""), whole("")]).len(), 2, "without ids");
         let unnumbered = json!({ "function": { "name": "f", "arguments": { "x": 1.0 } } });
         assert_eq!(calls(&[unnumbered.clone(), unnumbered]), vec![call("", "f", "{\"x\":1.0}"); 2]);
+    }
+
+    #[test]
+    fn a_name_in_pieces_is_one_name() {
+        let named = |name: &str| json!({ "index": 0, "function": { "name": name } });
+        let first =
+            json!({ "index": 0, "id": "a", "function": { "name": "file", "arguments": "" } });
+        let arguments = json!({ "index": 0, "function": { "arguments": "{}" } });
+        let pieces = [first.clone(), named("_"), named("read"), arguments.clone()];
+        assert_eq!(calls(&pieces), [call("a", "file_read", "{}")]);
+        // The last piece with the arguments, and the id in every piece.
+        let last =
+            json!({ "index": 0, "id": "a", "function": { "name": "_read", "arguments": "{}" } });
+        assert_eq!(calls(&[first.clone(), last]), [call("a", "file_read", "{}")]);
+        // After arguments, or without a number, it is another call.
+        assert_eq!(calls(&[first, arguments, named("read")]).len(), 2);
+        let unnumbered = |name: &str| json!({ "function": { "name": name, "arguments": "" } });
+        assert_eq!(calls(&[unnumbered("now"), unnumbered("today")]).len(), 2);
+    }
+
+    #[test]
+    fn a_name_is_told_once_it_is_whole() {
+        let mut calls = Calls::default();
+        let mut told = |fragment: Value, is_end| {
+            let fragment = serde_json::from_str(&fragment.to_string()).expect("a fragment");
+            calls.add(fragment).expect("takes it in");
+            calls.untold(is_end).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let named = |index: u64, name: &str, arguments: &str| json!({ "index": index, "function": { "name": name, "arguments": arguments } });
+        assert_eq!(told(named(0, "file", ""), false), [""; 0]);
+        assert_eq!(told(named(0, "_read", ""), false), [""; 0]);
+        assert_eq!(told(named(0, "", "{"), false), ["file_read"]);
+        assert_eq!(told(named(0, "", "}"), false), [""; 0]);
+        assert_eq!(told(named(1, "now", ""), false), [""; 0]);
+        assert_eq!(told(named(2, "bash", "{}"), false), ["now", "bash"]);
+        assert_eq!(told(named(3, "glob", ""), true), ["glob"]);
     }
 
     #[test]

@@ -130,11 +130,8 @@ impl Stream {
         }
         self.refusal.push_str(&delta.refusal.unwrap_or_default());
         for fragment in fragments {
-            match self.calls.add(fragment) {
-                Ok(Some(name)) => tell(Event::Call(name)),
-                Ok(None) => {}
-                Err(said) => return Err(malformed(PROVIDER, said)),
-            }
+            self.calls.add(fragment).map_err(|said| malformed(PROVIDER, said))?;
+            self.calls.untold(false).for_each(|name| tell(Event::Call(name)));
         }
         Ok(())
     }
@@ -215,6 +212,7 @@ impl Reading for Stream {
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.stop = Some(stop(reason)?);
+                self.calls.untold(true).for_each(|name| tell(Event::Call(name)));
             }
         }
         Ok(if self.stop.is_some() { Flow::Whole } else { Flow::More })

@@ -84,6 +84,10 @@ fn members(value: &Value, known: &[&str], place: &str) -> Result<(), Refusal> {
     }
 }
 
+/// How many functions there may be:
+/// <https://github.com/google-gemini/gemini-cli/issues/19083>.
+const DECLARATIONS: usize = 512;
+
 fn tools(tools: &[Value]) -> Result<(), Refusal> {
     let mut names = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
@@ -109,6 +113,12 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
             }
             schema(&function["parameters"], &format!("{place}.parameters"))?;
         }
+    }
+    if names.len() > DECLARATIONS {
+        return fault(format!(
+            "* tools[0].function_declarations: [FIELD_INVALID] At most {DECLARATIONS} function \
+             declarations can be specified."
+        ));
     }
     match repeated(names) {
         Some(name) => fault(format!("Duplicate function declaration found: {name}")),

@@ -60,7 +60,12 @@ fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, R
     Err(Refusal::invalid(message).param(param))
 }
 
+/// How many functions there may be, with either interface:
+/// <https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>.
+const TOOLS: usize = 128;
+
 fn tools(tools: &[Value]) -> Result<(), Refusal> {
+    too_many(tools)?;
     for (at, tool) in tools.iter().enumerate() {
         let (name, place) = (text(&tool["name"]), format!("tools[{at}]"));
         if tool["type"] != "function" {
@@ -85,6 +90,20 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
         Some(name) => fault(format!("Duplicate function name: {name}"), "tools"),
         None => Ok(()),
     }
+}
+
+/// Refuses more tools than fit.
+pub(super) fn too_many(tools: &[Value]) -> Result<(), Refusal> {
+    if tools.len() <= TOOLS {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!(
+        "Invalid 'tools': array too long. Expected an array with maximum length {TOOLS}, but got \
+         an array with length {} instead.",
+        tools.len()
+    ))
+    .param("tools")
+    .code("array_above_max_length"))
 }
 
 fn input(items: &[Value], body: &Value, issued: &Issued) -> Result<(), Refusal> {
@@ -123,32 +142,48 @@ fn members(at: usize, item: &Value, known: &[&str]) -> Result<(), Refusal> {
     }
 }
 
+/// A message is a text with a role (`EasyInputMessage`), a list of inputs, or what the model
+/// said as the API gave it (`OutputMessage`), of which nothing may be missing:
+/// <https://github.com/openai/openai-openapi>.
 fn message(at: usize, item: &Value) -> Result<(), Refusal> {
     members(at, item, &["type", "id", "role", "content", "status", "phase"])?;
-    let kind = match text(&item["role"]) {
-        "user" | "system" | "developer" => "input_text",
-        "assistant" => "output_text",
-        role => return fault(format!("Invalid value: '{role}'."), format!("input[{at}].role")),
+    let role = text(&item["role"]);
+    let place = format!("input[{at}]");
+    if !["user", "system", "developer", "assistant"].contains(&role) {
+        return fault(format!("Invalid value: '{role}'."), format!("{place}.role"));
+    }
+    let missing = |name: &str| {
+        let place = format!("{place}.{name}");
+        fault(format!("Missing required parameter: '{place}'."), place)
     };
-    for (index, part) in list(&item["content"]).iter().enumerate() {
-        let has_text = part["text"].is_string() && part["type"] == kind;
-        let is_refusal = kind == "output_text" && part["type"] == "refusal";
-        if !has_text && !is_refusal {
-            let place = format!("input[{at}].content[{index}]");
-            let given = text(&part["type"]);
-            return fault(
-                format!("Invalid value: '{given}'. Supported values are: '{kind}'."),
-                place,
-            );
+    let parts = match &item["content"] {
+        Value::String(_) => return Ok(()),
+        Value::Array(parts) => parts,
+        _ => return missing("content"),
+    };
+    let is_answer = role == "assistant";
+    if is_answer
+        && let Some(name) = ["id", "status"].into_iter().find(|name| !item[name].is_string())
+    {
+        return missing(name);
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let kind = text(&part["type"]);
+        let is_known = match kind {
+            "input_text" => !is_answer && part["text"].is_string(),
+            "output_text" => is_answer && part["text"].is_string(),
+            "refusal" => is_answer && part["refusal"].is_string(),
+            _ => false,
+        };
+        if !is_known {
+            let place = format!("{place}.content[{index}]");
+            return fault(format!("Invalid value: '{kind}'."), place);
+        }
+        if kind == "output_text" && !part["annotations"].is_array() {
+            return missing(&format!("content[{index}].annotations"));
         }
     }
-    match &item["content"] {
-        Value::String(_) | Value::Array(_) => Ok(()),
-        _ => fault(
-            format!("Missing required parameter: 'input[{at}].content'."),
-            format!("input[{at}].content"),
-        ),
-    }
+    Ok(())
 }
 
 fn call(at: usize, item: &Value) -> Result<(), Refusal> {

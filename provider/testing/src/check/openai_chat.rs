@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{is_plain, list, repeated, strict, text, unknown};
+use super::{is_plain, list, openai, repeated, strict, text, unknown};
 use crate::refusal::Refusal;
 
 /// The members of a request.
@@ -55,6 +55,7 @@ fn tools(tools: &Value) -> Result<(), Refusal> {
             "tools",
         );
     }
+    openai::too_many(list(tools))?;
     for (at, tool) in list(tools).iter().enumerate() {
         let function = &tool["function"];
         let name = text(&function["name"]);
