@@ -2,16 +2,25 @@
 //! machine, a user or a network, and our own in place of those that stop short.
 
 mod absent;
+mod answer;
+mod checked;
+mod cp;
 mod du;
 mod endless;
 mod expr;
 mod head;
+mod inner;
 mod links;
 mod ls;
 mod machine;
 mod modes;
+mod mv;
+mod options;
+mod plain;
+mod rm;
 mod seq;
 mod stat;
+mod transfer;
 mod zcat;
 
 use std::collections::BTreeSet;
@@ -196,8 +205,16 @@ pub(super) fn is_kept(name: &str) -> bool {
 
 /// Adds our own commands; they take the place of the interpreter's.
 pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
-    builder
+    checked::add(builder)
         .command_resolver(Arc::new(absent::Absent))
+        .command("cp", cp::Cp(Arc::clone(world)))
+        .command("mv", mv::Mv)
+        .command("rm", rm::Rm)
+        .command("dirname", plain::Dirname)
+        .command("file", plain::File)
+        .command("mkdir", plain::Mkdir)
+        .command("printenv", plain::Printenv)
+        .command("which", plain::Which)
         .command("expr", expr::Expr)
         .command("ls", ls::Ls)
         .command("yes", endless::Yes)
