@@ -5,6 +5,8 @@ mod absent;
 mod answer;
 mod checked;
 mod cp;
+mod date;
+mod diff;
 mod du;
 mod endless;
 mod expr;
@@ -16,10 +18,13 @@ mod machine;
 mod modes;
 mod mv;
 mod options;
+mod patch;
 mod plain;
+mod quiet;
 mod rm;
 mod seq;
 mod stat;
+mod timeout;
 mod transfer;
 mod zcat;
 
@@ -210,6 +215,13 @@ pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
         .command("cp", cp::Cp(Arc::clone(world)))
         .command("mv", mv::Mv)
         .command("rm", rm::Rm)
+        .command("date", date::Date)
+        .command("diff", diff::Diff)
+        .command("patch", patch::Patch)
+        .command("pwd", plain::Pwd)
+        .command("timeout", timeout::Timeout(Arc::clone(world)))
+        .command("zip", quiet::Zip)
+        .command("unzip", quiet::Unzip)
         .command("dirname", plain::Dirname)
         .command("file", plain::File)
         .command("mkdir", plain::Mkdir)

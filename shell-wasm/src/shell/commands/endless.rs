@@ -52,7 +52,7 @@ impl Command for Sleep {
     }
 }
 
-fn interval(text: &str) -> Option<Duration> {
+pub(super) fn interval(text: &str) -> Option<Duration> {
     let (number, unit) = match text.char_indices().last()? {
         (end, 's') => (&text[..end], 1.0),
         (end, 'm') => (&text[..end], 60.0),

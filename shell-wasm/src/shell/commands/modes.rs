@@ -5,6 +5,8 @@ use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::{absolute, fail, reason};
 
+const MODE_BITS: u32 = 0o7777;
+
 /// `chmod MODE FILE…`: an error in a granted directory; in `/tmp` modes are kept.
 pub(super) struct Chmod;
 
@@ -42,7 +44,10 @@ impl Command for Chmod {
             let Some(mode) = changed(found.mode, mode, found.file_type.is_dir()) else {
                 return fail(&context, &format!("invalid mode: '{mode}'")).await;
             };
-            if let Err(error) = context.fs.chmod(&path, mode).await {
+            // What a file shows already, such as the x bit of a script, needs no setting.
+            let same = mode & MODE_BITS == found.mode & MODE_BITS;
+            let done = if same { Ok(()) } else { context.fs.chmod(&path, mode).await };
+            if let Err(error) = done {
                 status = CommandStatus::with_code(1);
                 if !quiet {
                     let text = format!("changing permissions of '{file}': {}", reason(&error));

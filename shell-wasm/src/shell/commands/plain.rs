@@ -130,6 +130,28 @@ impl Command for Printenv {
     }
 }
 
+/// `pwd [-LP]`
+pub(super) struct Pwd;
+
+const PWD: Options = Options { words: "L P", refusal: 2 };
+
+#[async_trait]
+impl Command for Pwd {
+    async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        match PWD.of(&context).await? {
+            Ok(parsed) if parsed.last_of(&["L", "P"]) == Some("P") => {
+                inner::pass_on(&context, "pwd", &["-P".to_owned()]).await
+            }
+            Ok(_) => {
+                let line = format!("{}\n", context.cwd.display());
+                context.stdout.write_all(line.as_bytes()).await?;
+                Ok(CommandStatus::success())
+            }
+            Err(status) => Ok(status),
+        }
+    }
+}
+
 /// `file [-bLh] FILE…`
 pub(super) struct File;
 
