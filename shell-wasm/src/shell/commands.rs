@@ -20,13 +20,13 @@ mod mv;
 mod options;
 mod patch;
 mod plain;
-mod quiet;
 mod rm;
 mod seq;
 mod stat;
 mod timeout;
 mod transfer;
 mod zcat;
+mod zip;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -220,8 +220,8 @@ pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
         .command("patch", patch::Patch)
         .command("pwd", plain::Pwd)
         .command("timeout", timeout::Timeout(Arc::clone(world)))
-        .command("zip", quiet::Zip)
-        .command("unzip", quiet::Unzip)
+        .command("zip", zip::Zip)
+        .command("unzip", zip::Unzip)
         .command("dirname", plain::Dirname)
         .command("file", plain::File)
         .command("mkdir", plain::Mkdir)

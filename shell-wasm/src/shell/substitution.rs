@@ -25,6 +25,9 @@ pub(super) struct Fed {
 
 /// Prepares a script; one that names no process substitution for output stays as it is.
 pub(super) fn prepare(script: &str) -> Prepared {
+    if !script.contains(OPENS) {
+        return Prepared { script: script.to_owned(), fed: Vec::new() };
+    }
     let mut prepared = Prepared::default();
     let mut rest = script;
     while !rest.is_empty() {
@@ -33,8 +36,9 @@ pub(super) fn prepare(script: &str) -> Prepared {
         if unit.contains(OPENS) && parses(unit) {
             let unit = prepared.exec(unit);
             if unit.contains(OPENS) {
-                let text = unit.trim_end_matches('\n').replace('\'', "'\\''");
-                prepared.script.push_str(&format!("eval '{text}'\n"));
+                let end = if unit.ends_with(';') { ';' } else { '\n' };
+                let text = unit.trim_end_matches(end).replace('\'', "'\\''");
+                prepared.script.push_str(&format!("eval '{text}'{end}"));
             } else {
                 prepared.script.push_str(&unit);
             }
@@ -79,15 +83,19 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..start], &inside[..end], &inside[end + 1..]))
 }
 
-/// The first lines that are whole commands, and the rest.
+/// The first commands that are whole, to the end of a line or a semicolon, and the rest.
 fn first_unit(script: &str) -> (&str, &str) {
-    for (end, _) in script.match_indices('\n') {
+    for (end, separator) in script.match_indices(['\n', ';']) {
         let unit = &script[..=end];
         // Where a here-document ends, only the whole text tells.
         if unit.contains("<<") {
             break;
         }
-        if !unit.ends_with("\\\n") && parses(unit) {
+        let escaped = script[..end].ends_with('\\');
+        // A semicolon may be part of a comment, or of `;;`.
+        let apart = separator == "\n"
+            || !unit.contains('#') && !unit.ends_with(";;") && !script[end + 1..].starts_with(';');
+        if !escaped && apart && parses(unit) {
             return script.split_at(end + 1);
         }
     }

@@ -12,11 +12,19 @@ const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
 const CHECKED: [(&str, &str, i32); 13] = [
     ("bc", "l,mathlib q,quiet s,standard w,warn", 1),
     ("gunzip", "c,stdout ,to-stdout f,force k,keep q,quiet", 1),
-    ("install", "b c D d,directory g,group= m,mode= o,owner= T,no-target-directory \
-                 t,target-directory= v,verbose", 1),
+    (
+        "install",
+        "b c D d,directory g,group= m,mode= o,owner= T,no-target-directory \
+                 t,target-directory= v,verbose",
+        1,
+    ),
     // Of a pager only the text remains where there is no terminal.
-    ("less", "c E F I i J M m N n Q q R r S s X ,quit-if-one-screen ,RAW-CONTROL-CHARS \
-              ,chop-long-lines ,no-init ,LINE-NUMBERS", 1),
+    (
+        "less",
+        "c E F I i J M m N n Q q R r S s X ,quit-if-one-screen ,RAW-CONTROL-CHARS \
+              ,chop-long-lines ,no-init ,LINE-NUMBERS",
+        1,
+    ),
     ("md5sum", SUMS, 1),
     ("sha1sum", SUMS, 1),
     ("sha224sum", SUMS, 1),
@@ -24,8 +32,12 @@ const CHECKED: [(&str, &str, i32); 13] = [
     ("sha384sum", SUMS, 1),
     ("sha512sum", SUMS, 1),
     ("shasum", "a,algorithm= b,binary c,check t,text w,warn s,status ,quiet", 1),
-    ("sed", "n,quiet ,silent E,regexp-extended r e,expression= f,file= i,in-place[=] l,line-length= \
-             s,separate u,unbuffered z,null-data ,zero-terminated ,posix", 1),
+    (
+        "sed",
+        "n,quiet ,silent E,regexp-extended r e,expression= f,file= i,in-place[=] l,line-length= \
+             s,separate u,unbuffered z,null-data ,zero-terminated ,posix",
+        1,
+    ),
     ("touch", "a c,no-create d,date= f h,no-dereference m r,reference= t= ,time=", 1),
 ];
 

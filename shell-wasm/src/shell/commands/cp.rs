@@ -82,7 +82,8 @@ impl<'w, 'c> Copying<'w, 'c> {
         };
         let about_times =
             |value: &str| value.split(',').any(|one| matches!(one, "timestamps" | "all"));
-        let preserved = parsed.values("preserve").any(|value| value.is_empty() || about_times(value));
+        let preserved =
+            parsed.values("preserve").any(|value| value.is_empty() || about_times(value));
         let lost = parsed.values("no-preserve").any(about_times);
         let making = match parsed.last_of(&["link", "symbolic-link"]) {
             Some("link") => Making::HardLink,
@@ -108,7 +109,8 @@ impl<'w, 'c> Copying<'w, 'c> {
         match self.transfer.context.fs.mkdir(parent, true).await {
             Ok(()) => Ok(true),
             Err(error) => {
-                let text = format!("cannot make directory '{}': {}", parent.display(), reason(&error));
+                let text =
+                    format!("cannot make directory '{}': {}", parent.display(), reason(&error));
                 self.transfer.complain(&text).await?;
                 Ok(false)
             }
@@ -139,11 +141,7 @@ impl<'w, 'c> Copying<'w, 'c> {
         if let Some(trouble) = trouble {
             return self.transfer.complain(&trouble).await;
         }
-        if directory {
-            self.directory(pair, &found).await
-        } else {
-            self.file(pair, &found).await
-        }
+        if directory { self.directory(pair, &found).await } else { self.file(pair, &found).await }
     }
 
     async fn directory(&mut self, pair: &Pair, found: &Metadata) -> Result<()> {
@@ -187,10 +185,13 @@ impl<'w, 'c> Copying<'w, 'c> {
         let Verdict::Go(backup) = self.transfer.decide(found, pair).await? else { return Ok(()) };
         let there = fs.lstat(&to).await.ok();
         let replaced = self.making != Making::Copy || found.file_type.is_symlink();
-        if there.is_some() && (self.remove || replaced && (self.force || found.file_type.is_symlink())) {
+        if there.is_some()
+            && (self.remove || replaced && (self.force || found.file_type.is_symlink()))
+        {
             // A failure shows when the file is made.
             let _ = fs.remove(&to, false).await;
-        } else if there.is_some_and(|there| there.file_type.is_symlink()) && fs.stat(&to).await.is_err()
+        } else if there.is_some_and(|there| there.file_type.is_symlink())
+            && fs.stat(&to).await.is_err()
         {
             let text = format!("not writing through dangling symlink '{target}'");
             return self.transfer.complain(&text).await;

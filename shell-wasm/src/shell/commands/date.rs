@@ -13,7 +13,10 @@ impl Command for Date {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
         let mut arguments = context.args.to_vec();
         let position = arguments.iter().position(|a| {
-            a == "-d" || a == "--date" || a.starts_with("--date=") || a.starts_with("-d") && a.len() > 2
+            a == "-d"
+                || a == "--date"
+                || a.starts_with("--date=")
+                || a.starts_with("-d") && a.len() > 2
         });
         let Some(at) = position else {
             return inner::pass_on(&context, "date", &arguments).await;
@@ -23,12 +26,12 @@ impl Command for Date {
             long if long.starts_with("--date=") => (at, "--date="),
             _ => (at, "-d"),
         };
+        if let Some(value) = arguments.get(value_at).and_then(|value| value.strip_prefix(prefix)) {
+            arguments[value_at] = format!("{prefix}{}", with_numbers(value));
+        }
         let ended = inner::run(&context, "date", &arguments, Vec::new()).await?;
         let value = arguments.get(value_at).and_then(|value| value.strip_prefix(prefix));
-        let (Some(value), true) = (value, ended.exit_code != 0) else {
-            return inner::emit(&context, &ended).await;
-        };
-        let Some((base, shifts)) = split(value) else {
+        let Some((base, shifts)) = value.and_then(split) else {
             return inner::emit(&context, &ended).await;
         };
         let base = if base.is_empty() { "now" } else { base };
@@ -38,17 +41,17 @@ impl Command for Date {
         let start = answer.trim().split_once('.').and_then(|(seconds, nanoseconds)| {
             DateTime::from_timestamp(seconds.parse().ok()?, nanoseconds.parse().ok()?)
         });
-        let Some(moved) = start.and_then(|start| shifts.iter().try_fold(start, Shift::apply)) else {
+        let Some(moved) = start.and_then(|start| shifts.iter().try_fold(start, Shift::apply))
+        else {
             return inner::emit(&context, &ended).await;
         };
         arguments[value_at] = format!("{prefix}@{}", moved.format("%s.%f"));
         let moved = inner::run(&context, "date", &arguments, Vec::new()).await?;
         if moved.exit_code != 0 {
             // Without the fraction, where the interpreter knows none.
-            arguments[value_at] = arguments[value_at].rsplit_once('.').map_or_else(
-                || arguments[value_at].clone(),
-                |(seconds, _)| seconds.to_owned(),
-            );
+            arguments[value_at] = arguments[value_at]
+                .rsplit_once('.')
+                .map_or_else(|| arguments[value_at].clone(), |(seconds, _)| seconds.to_owned());
             let moved = inner::run(&context, "date", &arguments, Vec::new()).await?;
             return inner::emit(&context, &moved).await;
         }
@@ -93,7 +96,9 @@ impl Shift {
                 };
                 first.checked_add_days(Days::new(u64::from(start.day0())))
             }
-            Self::Days(count) if count < 0 => start.checked_sub_days(Days::new(count.unsigned_abs())),
+            Self::Days(count) if count < 0 => {
+                start.checked_sub_days(Days::new(count.unsigned_abs()))
+            }
             Self::Days(count) => start.checked_add_days(Days::new(count.unsigned_abs())),
             Self::Seconds(count) => start.checked_add_signed(TimeDelta::try_seconds(count)?),
         }
@@ -109,7 +114,8 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
             Some(before) => (before.trim_end(), -1),
             None => (base, 1),
         };
-        let letters = before.len() - before.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let letters =
+            before.len() - before.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len();
         let (before, unit) = before.split_at(before.len() - letters);
         let before = before.trim_end();
         let digits = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -120,7 +126,8 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
             Some(b'-') => (&spaced[..spaced.len() - 1], -1),
             _ => (before, 1),
         };
-        let shift = number.parse::<i64>().ok().and_then(|count| Shift::new(count * sign * ago, unit));
+        let shift =
+            number.parse::<i64>().ok().and_then(|count| Shift::new(count * sign * ago, unit));
         match shift {
             Some(shift) => shifts.push(shift),
             None => break,
@@ -128,5 +135,35 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
         base = before.trim_end();
     }
     shifts.reverse();
-    (!shifts.is_empty()).then_some((base, shifts))
+    // After a time, a number with a sign is a time zone, and after `@` none is taken.
+    let zoned = base.contains(':') && text[base.len()..].trim_start().starts_with(['+', '-']);
+    (!shifts.is_empty() && !zoned && !base.starts_with('@')).then_some((base, shifts))
+}
+
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// A date such as `Jan 5 2024` or `5 January 2024` in numbers, as the interpreter takes it.
+fn with_numbers(text: &str) -> String {
+    let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let month = |word: &str| {
+        let start = word.get(..3)?.to_ascii_lowercase();
+        let letters = word.chars().all(|c| c.is_ascii_alphabetic());
+        MONTHS.iter().position(|month| letters && *month == start).map(|month| month + 1)
+    };
+    let date = match words.as_slice() {
+        [one, two, year, ..] => {
+            let day = |word: &str| word.parse::<u32>().ok().filter(|day| (1..=31).contains(day));
+            let year = year.parse::<u32>().ok().filter(|_| year.len() == 4);
+            month(one).zip(day(two)).or_else(|| month(two).zip(day(one))).zip(year)
+        }
+        _ => None,
+    };
+    match date {
+        Some(((month, day), year)) => {
+            let date = format!("{year:04}-{month:02}-{day:02}");
+            [&[date.as_str()], &words[3..]].concat().join(" ")
+        }
+        None => text.to_owned(),
+    }
 }

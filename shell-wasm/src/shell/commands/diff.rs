@@ -94,8 +94,10 @@ impl Comparison<'_> {
     }
 
     async fn operands(&mut self, from: String, to: String) -> Result<()> {
-        let base = |name: &str| name.trim_end_matches('/').rsplit('/').next().unwrap_or("").to_owned();
-        let within = |dir: &str, name: &str| format!("{}/{}", dir.trim_end_matches('/'), base(name));
+        let base =
+            |name: &str| name.trim_end_matches('/').rsplit('/').next().unwrap_or("").to_owned();
+        let within =
+            |dir: &str, name: &str| format!("{}/{}", dir.trim_end_matches('/'), base(name));
         match (self.is_dir(&from).await, self.is_dir(&to).await) {
             (true, true) => self.directories(&from, &to).await,
             (true, false) => self.files(&within(&from, &to), &to, None).await,
@@ -138,7 +140,9 @@ impl Comparison<'_> {
                     let _ = there;
                     Box::pin(self.one_sided(&left, &right)).await?;
                 }
-                (_, _) if self.parsed.has("new-file") => self.files(&left, &right, Some(())).await?,
+                (_, _) if self.parsed.has("new-file") => {
+                    self.files(&left, &right, Some(())).await?
+                }
                 (there, _) => {
                     let dir = if there { from } else { to };
                     self.say(&format!("Only in {}: {name}\n", dir.trim_end_matches('/'))).await?;
@@ -152,7 +156,8 @@ impl Comparison<'_> {
     async fn one_sided(&mut self, left: &str, right: &str) -> Result<()> {
         let there = if self.is_dir(left).await { left } else { right };
         for entry in self.context.fs.read_dir(&self.path(there)).await? {
-            let (left, right) = (format!("{left}/{}", entry.name), format!("{right}/{}", entry.name));
+            let (left, right) =
+                (format!("{left}/{}", entry.name), format!("{right}/{}", entry.name));
             if entry.metadata.file_type.is_dir() {
                 Box::pin(self.one_sided(&left, &right)).await?;
             } else {
@@ -180,7 +185,9 @@ impl Comparison<'_> {
             Err(error) => Err(error),
         };
         match read {
-            Ok((contents, modified)) => Ok(Some(Side { name: name.to_owned(), contents, modified })),
+            Ok((contents, modified)) => {
+                Ok(Some(Side { name: name.to_owned(), contents, modified }))
+            }
             Err(error) => {
                 self.complain(&format!("{name}: {}", reason(&error))).await?;
                 Ok(None)
@@ -199,7 +206,11 @@ impl Comparison<'_> {
         if !same && (binary(&old.contents) || binary(&new.contents)) {
             let start = if self.parsed.has("brief") { "Files" } else { "Binary files" };
             self.say(&format!("{start} {from} and {to} differ\n")).await?;
-            self.status = if self.parsed.has("brief") { self.status } else { OPTIONS.refusal.min(self.status.max(1)) };
+            self.status = if self.parsed.has("brief") {
+                self.status
+            } else {
+                OPTIONS.refusal.min(self.status.max(1))
+            };
             return Ok(());
         }
         let (left, right) = (edits::lines(&old.contents), edits::lines(&new.contents));
@@ -207,7 +218,8 @@ impl Comparison<'_> {
         if self.parsed.has("ignore-blank-lines") {
             let blank = |line: &&[u8]| line.iter().all(u8::is_ascii_whitespace);
             changes.retain(|change| {
-                !(left[change.old.clone()].iter().all(blank) && right[change.new.clone()].iter().all(blank))
+                !(left[change.old.clone()].iter().all(blank)
+                    && right[change.new.clone()].iter().all(blank))
             });
         }
         if changes.is_empty() {
@@ -230,7 +242,9 @@ impl Comparison<'_> {
         match self.unified {
             Some(around) => {
                 let labels: Vec<&str> = self.parsed.values("label").collect();
-                for (mark, side, label) in [("---", &old, labels.first()), ("+++", &new, labels.get(1))] {
+                for (mark, side, label) in
+                    [("---", &old, labels.first()), ("+++", &new, labels.get(1))]
+                {
                     let title = label.map_or_else(|| title(side), |label| (*label).to_owned());
                     out.extend(format!("{mark} {title}\n").bytes());
                 }
@@ -255,7 +269,8 @@ impl Comparison<'_> {
             line.retain(|byte| !byte.is_ascii_whitespace());
         } else if has("ignore-space-change") {
             let words = line.split(u8::is_ascii_whitespace).enumerate();
-            let words = words.filter(|(at, word)| *at == 0 || !word.is_empty()).map(|(_, word)| word);
+            let words =
+                words.filter(|(at, word)| *at == 0 || !word.is_empty()).map(|(_, word)| word);
             line = words.collect::<Vec<_>>().join(&b' ');
         }
         if has("ignore-case") {

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use bashkit::{
-    Bash, CommandContext, CommandStatus, ExecOptions, ExecResult, Result, StreamData,
-};
+use bashkit::{Bash, CommandContext, CommandStatus, ExecOptions, ExecResult, Result, StreamData};
 
 use super::is_kept;
 use crate::shell::limits;

@@ -52,7 +52,8 @@ impl Command for Ln {
                 // A failure shows when the link is made.
                 let _ = context.fs.remove(&place, false).await;
             }
-            let (kind, arrow) = if options.has("symbolic") { ("symbolic", "->") } else { ("hard", "=>") };
+            let (kind, arrow) =
+                if options.has("symbolic") { ("symbolic", "->") } else { ("hard", "=>") };
             let made = if options.has("symbolic") {
                 context.fs.symlink(Path::new(target), &place).await
             } else {
@@ -65,8 +66,11 @@ impl Command for Ln {
                 }
                 Ok(()) => {}
                 Err(error) => {
-                    let origin =
-                        if options.has("symbolic") { String::new() } else { format!(" => '{target}'") };
+                    let origin = if options.has("symbolic") {
+                        String::new()
+                    } else {
+                        format!(" => '{target}'")
+                    };
                     let text = format!(
                         "failed to create {kind} link '{name}'{origin}: {}",
                         reason(&error)

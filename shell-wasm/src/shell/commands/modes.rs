@@ -3,6 +3,7 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
+use super::options::Options;
 use super::{absolute, fail, reason};
 
 const MODE_BITS: u32 = 0o7777;
@@ -95,12 +96,17 @@ fn changed(mode: u32, text: &str, directory: bool) -> Option<u32> {
     })
 }
 
-/// `umask`
+/// `umask [-pS] [MASK]`
 pub(super) struct Umask;
+
+const UMASK: Options = Options { words: "p S", refusal: 2 };
 
 #[async_trait]
 impl Command for Umask {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        if let Err(status) = UMASK.of(&context).await? {
+            return Ok(status);
+        }
         fail(&context, "the mask of new files is the host's, and cannot be told here").await
     }
 }

@@ -83,7 +83,10 @@ impl Parsed {
 
 impl Options {
     fn known(self) -> impl Iterator<Item = Known> {
-        self.words.split_ascii_whitespace().filter(|word| !["+", "#"].contains(word)).map(Known::parse)
+        self.words
+            .split_ascii_whitespace()
+            .filter(|word| !["+", "#"].contains(word))
+            .map(Known::parse)
     }
 
     fn says(self, mark: &str) -> bool {

@@ -105,7 +105,8 @@ async fn headed(
 /// The name of a header, without its time, and without so many leading components; all
 /// but the last where no number is given.
 fn name(header: &str, strip: Option<usize>) -> String {
-    let name = header.trim_end_matches(['\n', '\r']).split('\t').next().unwrap_or_default().trim_end();
+    let name =
+        header.trim_end_matches(['\n', '\r']).split('\t').next().unwrap_or_default().trim_end();
     if name == "/dev/null" {
         return name.to_owned();
     }

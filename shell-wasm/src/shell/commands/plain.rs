@@ -73,7 +73,8 @@ impl Command for Mkdir {
             let first = if parents { 0 } else { all.len() - 1 };
             for directory in &all[first..] {
                 let place = absolute(context.cwd, directory);
-                let there = context.fs.stat(&place).await.ok().map(|there| there.file_type.is_dir());
+                let there =
+                    context.fs.stat(&place).await.ok().map(|there| there.file_type.is_dir());
                 let made = match there {
                     Some(true) if parents => continue,
                     Some(_) => Err("File exists".to_owned()),
@@ -176,7 +177,8 @@ impl Command for File {
                 }
                 _ => place.to_string_lossy().into_owned(),
             };
-            let ended = inner::run(&context, "file", std::slice::from_ref(&target), Vec::new()).await?;
+            let ended =
+                inner::run(&context, "file", std::slice::from_ref(&target), Vec::new()).await?;
             let said = ended.stdout.text_lossy();
             let said = said.strip_prefix(&format!("{target}: ")).unwrap_or(&said);
             let said = said.replace(&target, name);
@@ -207,13 +209,13 @@ impl Command for Which {
         let mut missing = false;
         for name in &parsed.operands {
             let mut found = false;
-            let dirs: Vec<&str> = if name.contains('/') { vec![""] } else { path.split(':').collect() };
+            let dirs: Vec<&str> =
+                if name.contains('/') { vec![""] } else { path.split(':').collect() };
             for dir in dirs {
                 let file = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
                 let there = context.fs.stat(&absolute(context.cwd, &file)).await;
-                let runs = |there: bashkit::Metadata| {
-                    there.file_type.is_file() && there.mode & 0o111 != 0
-                };
+                let runs =
+                    |there: bashkit::Metadata| there.file_type.is_file() && there.mode & 0o111 != 0;
                 if found && !parsed.has("a") || !there.is_ok_and(runs) {
                     continue;
                 }

@@ -77,9 +77,9 @@ impl<'c> Transfer<'c> {
         if clobber == Clobber::Keep && backups != Backups::None {
             return Err("options --backup and --no-clobber are mutually exclusive".to_owned());
         }
-        let suffix = parsed.value("suffix").or_else(|| {
-            context.env.get("SIMPLE_BACKUP_SUFFIX").map(String::as_str)
-        });
+        let suffix = parsed
+            .value("suffix")
+            .or_else(|| context.env.get("SIMPLE_BACKUP_SUFFIX").map(String::as_str));
         let suffix = suffix.filter(|suffix| !suffix.is_empty() && !suffix.contains('/'));
         Ok(Self {
             context,
@@ -226,14 +226,19 @@ impl<'c> Transfer<'c> {
             }
         };
         let pair = |source: &String| {
-            let source = if strip { source.trim_end_matches('/').to_owned() } else { source.clone() };
+            let source =
+                if strip { source.trim_end_matches('/').to_owned() } else { source.clone() };
             let name = source.trim_end_matches('/');
             let name = if parents { name } else { name.rsplit('/').next().unwrap_or_default() };
             let target = match name {
                 _ if !into => destination.to_owned(),
                 // Of `.` and `..` the contents are meant.
                 "." | ".." => destination.to_owned(),
-                name => format!("{}/{}", destination.trim_end_matches('/'), name.trim_start_matches('/')),
+                name => format!(
+                    "{}/{}",
+                    destination.trim_end_matches('/'),
+                    name.trim_start_matches('/')
+                ),
             };
             Pair { source, target }
         };

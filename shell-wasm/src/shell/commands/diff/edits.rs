@@ -18,7 +18,11 @@ pub(super) fn lines(contents: &[u8]) -> Vec<&[u8]> {
 
 /// The changes that lead from one file to the other, lines compared by what `alike`
 /// makes of them.
-pub(super) fn compare(old: &[&[u8]], new: &[&[u8]], alike: &dyn Fn(&[u8]) -> Vec<u8>) -> Vec<Change> {
+pub(super) fn compare(
+    old: &[&[u8]],
+    new: &[&[u8]],
+    alike: &dyn Fn(&[u8]) -> Vec<u8>,
+) -> Vec<Change> {
     let left: Vec<Vec<u8>> = old.iter().map(|line| alike(line)).collect();
     let right: Vec<Vec<u8>> = new.iter().map(|line| alike(line)).collect();
     let start = left.iter().zip(&right).take_while(|(one, other)| one == other).count();
@@ -66,13 +70,11 @@ fn shared(old: &[Vec<u8>], new: &[Vec<u8>]) -> Vec<(usize, usize)> {
     for (depth, reach) in trace.iter().enumerate().rev() {
         // The same diagonal within the part that was kept of this depth.
         let diagonal = x + depth + 1 - y;
-        let down = diagonal == 1 || diagonal != 2 * depth + 1 && reach[diagonal - 1] < reach[diagonal + 1];
+        let down =
+            diagonal == 1 || diagonal != 2 * depth + 1 && reach[diagonal - 1] < reach[diagonal + 1];
         let before = if down { diagonal + 1 } else { diagonal - 1 };
-        let (from_x, from_y) = if depth == 0 {
-            (0, 0)
-        } else {
-            (reach[before], reach[before] + depth + 1 - before)
-        };
+        let (from_x, from_y) =
+            if depth == 0 { (0, 0) } else { (reach[before], reach[before] + depth + 1 - before) };
         while x > from_x && y > from_y {
             (x, y) = (x - 1, y - 1);
             kept.push((x, y));
