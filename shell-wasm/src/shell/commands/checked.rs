@@ -9,7 +9,7 @@ use super::options::Options;
 const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
 
 /// Each with the options that it heeds, and the exit code of a refusal.
-const CHECKED: [(&str, &str, i32); 13] = [
+const CHECKED: [(&str, &str, i32); 14] = [
     ("bc", "l,mathlib q,quiet s,standard w,warn", 1),
     ("gunzip", "c,stdout ,to-stdout f,force k,keep q,quiet", 1),
     (
@@ -37,6 +37,14 @@ const CHECKED: [(&str, &str, i32); 13] = [
         "n,quiet ,silent E,regexp-extended r e,expression= f,file= i,in-place[=] l,line-length= \
              s,separate u,unbuffered z,null-data ,zero-terminated ,posix",
         1,
+    ),
+    // The interpreter takes --keep-old-files, and overwrites them.
+    (
+        "tar",
+        "c,create x,extract ,get t,list v,verbose z,gzip j,bzip2 O,to-stdout p,preserve-permissions \
+         P,absolute-names T,files-from= f,file= C,directory= ,exclude= ,strip-components= ,overwrite \
+         ,no-same-owner ,same-owner ,no-same-permissions ,same-permissions ,numeric-owner",
+        2,
     ),
     ("touch", "a c,no-create d,date= f h,no-dereference m r,reference= t= ,time=", 1),
 ];

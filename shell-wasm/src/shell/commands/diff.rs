@@ -100,9 +100,9 @@ impl Comparison<'_> {
             |dir: &str, name: &str| format!("{}/{}", dir.trim_end_matches('/'), base(name));
         match (self.is_dir(&from).await, self.is_dir(&to).await) {
             (true, true) => self.directories(&from, &to).await,
-            (true, false) => self.files(&within(&from, &to), &to, None).await,
-            (false, true) => self.files(&from, &within(&to, &from), None).await,
-            (false, false) => self.files(&from, &to, None).await,
+            (true, false) => self.files(&within(&from, &to), &to, false).await,
+            (false, true) => self.files(&from, &within(&to, &from), false).await,
+            (false, false) => self.files(&from, &to, false).await,
         }
     }
 
@@ -135,14 +135,11 @@ impl Comparison<'_> {
                     let line = format!("File {left} is a {one} while file {right} is a {other}\n");
                     self.say(&line).await?;
                 }
-                (true, true) => self.files(&left, &right, Some(())).await?,
-                (there, _) if self.parsed.has("new-file") && (dirs.0 || dirs.1) => {
-                    let _ = there;
+                (true, true) => self.files(&left, &right, true).await?,
+                _ if self.parsed.has("new-file") && (dirs.0 || dirs.1) => {
                     Box::pin(self.one_sided(&left, &right)).await?;
                 }
-                (_, _) if self.parsed.has("new-file") => {
-                    self.files(&left, &right, Some(())).await?
-                }
+                _ if self.parsed.has("new-file") => self.files(&left, &right, true).await?,
                 (there, _) => {
                     let dir = if there { from } else { to };
                     self.say(&format!("Only in {}: {name}\n", dir.trim_end_matches('/'))).await?;
@@ -161,7 +158,7 @@ impl Comparison<'_> {
             if entry.metadata.file_type.is_dir() {
                 Box::pin(self.one_sided(&left, &right)).await?;
             } else {
-                self.files(&left, &right, Some(())).await?;
+                self.files(&left, &right, true).await?;
             }
         }
         Ok(())
@@ -197,7 +194,7 @@ impl Comparison<'_> {
 
     /// Compares two files; those of directories are introduced by the command that
     /// would compare them alone.
-    async fn files(&mut self, from: &str, to: &str, within: Option<()>) -> Result<()> {
+    async fn files(&mut self, from: &str, to: &str, within: bool) -> Result<()> {
         let (old, new) = (self.side(from).await?, self.side(to).await?);
         let (Some(old), Some(new)) = (old, new) else { return Ok(()) };
         let alike = |line: &[u8]| self.alike(line);
@@ -206,11 +203,6 @@ impl Comparison<'_> {
         if !same && (binary(&old.contents) || binary(&new.contents)) {
             let start = if self.parsed.has("brief") { "Files" } else { "Binary files" };
             self.say(&format!("{start} {from} and {to} differ\n")).await?;
-            self.status = if self.parsed.has("brief") {
-                self.status
-            } else {
-                OPTIONS.refusal.min(self.status.max(1))
-            };
             return Ok(());
         }
         let (left, right) = (edits::lines(&old.contents), edits::lines(&new.contents));
@@ -234,7 +226,7 @@ impl Comparison<'_> {
             return self.say(&format!("Files {from} and {to} differ\n")).await;
         }
         let mut out = Vec::new();
-        if within.is_some() {
+        if within {
             let options = self.context.args.iter().filter(|a| a.starts_with('-') && a.len() > 1);
             let options: String = options.map(|option| format!(" {option}")).collect();
             out.extend(format!("diff{options} {from} {to}\n").bytes());

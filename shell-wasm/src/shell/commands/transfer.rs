@@ -152,11 +152,11 @@ impl<'c> Transfer<'c> {
             return Ok(Verdict::Skip);
         }
         let backup = self.backup_name(to).await?;
-        if let Some(backup) = &backup {
-            if let Err(error) = self.context.fs.rename(&place, &self.path(backup)).await {
-                self.complain(&format!("cannot backup '{to}': {}", reason(&error))).await?;
-                return Ok(Verdict::Skip);
-            }
+        if let Some(backup) = &backup
+            && let Err(error) = self.context.fs.rename(&place, &self.path(backup)).await
+        {
+            self.complain(&format!("cannot backup '{to}': {}", reason(&error))).await?;
+            return Ok(Verdict::Skip);
         }
         self.made.insert(place);
         Ok(Verdict::Go(backup))
