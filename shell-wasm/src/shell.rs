@@ -9,14 +9,21 @@ mod commands;
 mod errno;
 mod granted;
 mod limits;
+mod substitution;
 mod world;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use bashkit::{Bash, Error, ExecOptions, ShellState, StreamData};
+use bashkit::{
+    Bash, BashBuilder, CommandContext, Error, ExecOptions, ExecutionLimits, FileSystem, ShellState,
+    StreamData,
+};
 use ikigai_tools::ports::Shell;
 use wasip2::filesystem::preopens::get_directories;
 
+use substitution::Fed;
 use world::World;
 
 /// What the shell calls itself in its messages, as `sh -c` and `bash -c` do.
@@ -51,7 +58,8 @@ impl Shell for WasmShell {
 
 async fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
     let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let mut shell = new_shell();
+    let world = Arc::new(World::new(get_directories(), commands::names()));
+    let mut shell = new_shell(&world);
     let sink = Arc::clone(&pending);
     let emit = move |stdout: &StreamData, stderr: &StreamData| {
         let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,8 +69,12 @@ async fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String
         pending.extend_from_slice(stdout.as_bytes());
     };
     let options = ExecOptions::new().streaming(Box::new(emit)).stdin(StreamData::new());
-    let result = shell.exec_with_options(command, options).await;
+    let prepared = substitution::prepare(command);
+    let result = shell.exec_with_options(&prepared.script, options).await;
     output(&std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner)));
+    for fed in &prepared.fed {
+        output(&feed(&world, &shell, fed).await);
+    }
     Ok(match result {
         Ok(ended) => ended.exit_code,
         Err(error) => {
@@ -79,25 +91,56 @@ fn complaint(error: &Error, command: &str) -> String {
     })
 }
 
-fn new_shell() -> Bash {
-    let world = Arc::new(World::new(get_directories(), commands::names()));
+/// Runs what `exec` redirected to, as the shell was when its script ended, and returns
+/// what it wrote.
+async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed) -> Vec<u8> {
+    let input = ended.fs().read_file(Path::new(&fed.file)).await.unwrap_or_default();
+    let mut shell = new_shell(world);
+    shell.restore_shell_state(&ended.shell_state());
+    let options = ExecOptions::new().stdin(StreamData::from(input));
+    match shell.exec_with_options(&fed.command, options).await {
+        Ok(ended) => [ended.stderr.as_bytes(), ended.stdout.as_bytes()].concat(),
+        Err(error) => complaint(&error, &fed.command).into_bytes(),
+    }
+}
+
+fn new_shell(world: &Arc<World>) -> Bash {
     let workspace = world.workspace().to_owned();
-    let mut builder = Bash::builder()
-        .fs(Arc::clone(&world) as Arc<dyn bashkit::FileSystem>)
-        .rootfs(false)
-        .cwd(&workspace)
-        .username(UNKNOWN)
-        .hostname(UNKNOWN)
-        .limits(limits::execution())
-        .memory_limits(limits::memory())
-        .session_limits(bashkit::SessionLimits::unlimited())
-        .builtin_filter(commands::is_kept);
-    builder = commands::add_own(builder, &world);
-    let mut shell = builder.build();
+    let fs = Arc::clone(world) as Arc<dyn FileSystem>;
+    let mut shell = builder(world, fs, limits::execution()).cwd(&workspace).build();
     let mut state = shell.shell_state();
     correct_variables(&mut state, &workspace);
     shell.restore_shell_state(&state);
     shell
+}
+
+/// A shell for a child of a command: its environment and its directory, and no more.
+fn child(world: &Arc<World>, context: &CommandContext<'_>, limit: Option<Duration>) -> Bash {
+    let mut limits = limits::execution();
+    limits.timeout = limit.unwrap_or(limits.timeout);
+    let mut shell = builder(world, Arc::clone(&context.fs), limits).cwd(context.cwd).build();
+    let mut state = shell.shell_state();
+    for name in INVENTED {
+        state.variables.remove(name);
+        state.var_attrs.remove(name);
+    }
+    state.variables.extend(context.env.clone());
+    state.env.clone_from(context.env);
+    shell.restore_shell_state(&state);
+    shell
+}
+
+fn builder(world: &Arc<World>, fs: Arc<dyn FileSystem>, limits: ExecutionLimits) -> BashBuilder {
+    let builder = Bash::builder()
+        .fs(fs)
+        .rootfs(false)
+        .username(UNKNOWN)
+        .hostname(UNKNOWN)
+        .limits(limits)
+        .memory_limits(limits::memory())
+        .session_limits(bashkit::SessionLimits::unlimited())
+        .builtin_filter(commands::is_kept);
+    commands::add_own(builder, world)
 }
 
 /// The variables that a shell sets itself, and the environment that was granted.

@@ -67,6 +67,13 @@ pub fn record(cases: &[Case], made: &[Made]) {
 }
 
 impl Case {
+    /// A command that is no part of the record.
+    #[must_use]
+    pub fn new(id: &str, command: &str) -> Self {
+        let fields = [("id", id), ("command", command)];
+        Self(fields.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect())
+    }
+
     /// Its name: `area/what`.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -2,17 +2,31 @@
 //! machine, a user or a network, and our own in place of those that stop short.
 
 mod absent;
+mod answer;
+mod checked;
+mod cp;
+mod date;
+mod diff;
 mod du;
 mod endless;
 mod expr;
 mod head;
+mod inner;
 mod links;
 mod ls;
 mod machine;
 mod modes;
+mod mv;
+mod options;
+mod patch;
+mod plain;
+mod rm;
 mod seq;
 mod stat;
+mod timeout;
+mod transfer;
 mod zcat;
+mod zip;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -196,8 +210,23 @@ pub(super) fn is_kept(name: &str) -> bool {
 
 /// Adds our own commands; they take the place of the interpreter's.
 pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
-    builder
+    checked::add(builder)
         .command_resolver(Arc::new(absent::Absent))
+        .command("cp", cp::Cp(Arc::clone(world)))
+        .command("mv", mv::Mv)
+        .command("rm", rm::Rm)
+        .command("date", date::Date)
+        .command("diff", diff::Diff)
+        .command("patch", patch::Patch)
+        .command("pwd", plain::Pwd)
+        .command("timeout", timeout::Timeout(Arc::clone(world)))
+        .command("zip", zip::Zip)
+        .command("unzip", zip::Unzip)
+        .command("dirname", plain::Dirname)
+        .command("file", plain::File)
+        .command("mkdir", plain::Mkdir)
+        .command("printenv", plain::Printenv)
+        .command("which", plain::Which)
         .command("expr", expr::Expr)
         .command("ls", ls::Ls)
         .command("yes", endless::Yes)

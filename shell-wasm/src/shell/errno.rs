@@ -19,7 +19,13 @@ pub(super) fn of_open_file(code: ErrorCode) -> Error {
     strerror(code)
 }
 
-/// What lies outside of the granted directories.
+/// What lies outside of the granted directories, for those who ask: whether there is
+/// something is not told.
+pub(super) fn missing() -> Error {
+    strerror(ErrorCode::NoEntry)
+}
+
+/// What lies outside of the granted directories, for those who would write there.
 pub(super) fn outside() -> Error {
     strerror(ErrorCode::Access)
 }

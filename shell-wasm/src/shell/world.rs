@@ -1,7 +1,8 @@
 //! The file tree that the shell sees: the granted directories under their absolute
 //! names, a `/tmp` in memory that ends with the call, the devices a script expects,
-//! and a name for each command in `/usr/bin`. Nothing else can be reached: every
-//! other path is denied, whether there is something or not.
+//! and a name for each command in `/usr/bin`. Nothing else can be reached: whoever asks
+//! for another path is told that nothing is there, and whoever would write, that it is
+//! denied, whether there is something or not.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,7 +15,7 @@ use bashkit::{
 };
 use wasip2::filesystem::types::{Descriptor, ErrorCode};
 
-use super::errno::{outside, strerror};
+use super::errno::{missing, outside, strerror};
 use super::granted::Granted;
 
 /// The name under which the host preopens the workspace a second time.
@@ -209,6 +210,7 @@ impl FileSystem for World {
                 Err(io::Error::new(io::ErrorKind::Unsupported, text).into())
             }
             Place::Command(name) => Ok(stub(name)),
+            Place::Outside => Err(missing().into()),
             place => Err(Self::refusal(&place).into()),
         }
     }
@@ -269,7 +271,7 @@ impl FileSystem for World {
             Place::Device(_) => Ok(plain(FileType::File, 0, 0o666)),
             Place::Command(name) => Ok(plain(FileType::File, stub(name).len(), 0o555)),
             Place::Above(_) => Ok(directory()),
-            Place::Outside => Err(outside().into()),
+            Place::Outside => Err(missing().into()),
         }
     }
 
@@ -288,7 +290,7 @@ impl FileSystem for World {
                 self.commands.iter().map(entry).collect()
             }
             Place::Above(_) => Vec::new(),
-            Place::Outside => return Err(outside().into()),
+            Place::Outside => return Err(missing().into()),
         };
         let path = normalize_path(path);
         for name in self.names_above(&path) {
@@ -346,7 +348,7 @@ impl FileSystem for World {
         match self.place(path) {
             Place::Granted(dir, rest) => Ok(dir.read_link(&rest)?),
             Place::Memory(path) => self.tmp.read_link(&path).await,
-            Place::Outside => Err(outside().into()),
+            Place::Outside => Err(missing().into()),
             _ => Err(strerror(ErrorCode::Invalid).into()),
         }
     }

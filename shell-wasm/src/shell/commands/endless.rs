@@ -5,6 +5,7 @@ use std::time::Duration;
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::fail;
+use super::options::Options;
 
 /// Written at once, in bytes: what a pipe holds.
 const CHUNK_BYTES: usize = 4096;
@@ -12,10 +13,16 @@ const CHUNK_BYTES: usize = 4096;
 /// `yes`: ends when nobody reads any more, or by the host's limits.
 pub(super) struct Yes;
 
+const NONE: Options = Options { words: "", refusal: 1 };
+
 #[async_trait]
 impl Command for Yes {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let words = if context.args.is_empty() { "y".to_owned() } else { context.args.join(" ") };
+        let words = match NONE.of(&context).await? {
+            Ok(parsed) if parsed.operands.is_empty() => "y".to_owned(),
+            Ok(parsed) => parsed.operands.join(" "),
+            Err(status) => return Ok(status),
+        };
         let line = format!("{words}\n").into_bytes();
         let chunk = line.repeat((CHUNK_BYTES / line.len()).max(1));
         loop {
@@ -45,7 +52,7 @@ impl Command for Sleep {
     }
 }
 
-fn interval(text: &str) -> Option<Duration> {
+pub(super) fn interval(text: &str) -> Option<Duration> {
     let (number, unit) = match text.char_indices().last()? {
         (end, 's') => (&text[..end], 1.0),
         (end, 'm') => (&text[..end], 60.0),

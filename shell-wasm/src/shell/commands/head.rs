@@ -2,7 +2,11 @@
 
 use bashkit::{Command, CommandContext, CommandInput, CommandStatus, Result, async_trait};
 
+use super::options::{self, Parsed};
 use super::{absolute, fail, reason};
+
+const OPTIONS: options::Options =
+    options::Options { words: "# c,bytes= n,lines= q,quiet ,silent v,verbose", refusal: 1 };
 
 const DEFAULT_LINES: u64 = 10;
 
@@ -64,7 +68,11 @@ struct Options {
 #[async_trait]
 impl Command for Head {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let (options, files) = match parse(context.args) {
+        let parsed = match OPTIONS.of(&context).await? {
+            Ok(parsed) => parsed,
+            Err(status) => return Ok(status),
+        };
+        let (options, files) = match parse(&parsed) {
             Ok(parsed) => parsed,
             Err(reason) => return fail(&context, &reason).await,
         };
@@ -163,54 +171,17 @@ async fn write_input(context: &CommandContext<'_>, amount: Amount) -> Result<()>
     Ok(())
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
-    let lines = Amount { bytes: false, count: DEFAULT_LINES, but_last: false };
-    let mut options = Options { amount: lines, headers: None };
-    let mut files = Vec::new();
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        let (option, attached) = match argument.as_str() {
-            "--" => {
-                files.extend(arguments.by_ref().map(String::as_str));
-                break;
-            }
-            "--quiet" | "--silent" => ('q', ""),
-            "--verbose" => ('v', ""),
-            "--lines" => ('n', ""),
-            "--bytes" => ('c', ""),
-            long if long.starts_with("--lines=") => ('n', &long["--lines=".len()..]),
-            long if long.starts_with("--bytes=") => ('c', &long["--bytes=".len()..]),
-            short if short.len() > 1 && short.starts_with('-') => {
-                // Letters without a value may stand before the one that has it.
-                let letters = short[1..].trim_start_matches(['q', 'v']);
-                for letter in short[1..short.len() - letters.len()].chars() {
-                    options.headers = Some(letter == 'v');
-                }
-                match letters.chars().next() {
-                    None => continue,
-                    Some(digit) if digit.is_ascii_digit() => ('n', letters),
-                    Some(letter @ ('n' | 'c')) => (letter, &letters[1..]),
-                    Some(other) => return Err(format!("invalid option -- '{other}'")),
-                }
-            }
-            file => {
-                files.push(file);
-                continue;
-            }
-        };
-        if matches!(option, 'q' | 'v') {
-            options.headers = Some(option == 'v');
-            continue;
+fn parse(parsed: &Parsed) -> std::result::Result<(Options, Vec<&str>), String> {
+    let amount = match parsed.last_of(&["bytes", "lines", "#"]) {
+        None => Amount { bytes: false, count: DEFAULT_LINES, but_last: false },
+        Some(name) => {
+            let bytes = name == "bytes";
+            let value = parsed.value(name).unwrap_or_default();
+            let kind = if bytes { "bytes" } else { "lines" };
+            Amount::parse(value, bytes)
+                .ok_or_else(|| format!("invalid number of {kind}: '{value}'"))?
         }
-        let value = if attached.is_empty() {
-            let next = arguments.next().map(String::as_str);
-            next.ok_or_else(|| format!("option requires an argument -- '{option}'"))?
-        } else {
-            attached
-        };
-        let kind = if option == 'c' { "bytes" } else { "lines" };
-        options.amount = Amount::parse(value, option == 'c')
-            .ok_or_else(|| format!("invalid number of {kind}: '{value}'"))?;
-    }
-    Ok((options, files))
+    };
+    let headers = parsed.last_of(&["quiet", "silent", "verbose"]).map(|name| name == "verbose");
+    Ok((Options { amount, headers }, parsed.operands.iter().map(String::as_str).collect()))
 }

@@ -5,36 +5,33 @@ use std::sync::Arc;
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
+use super::options::Options;
 use super::{absolute, fail, reason};
 use crate::shell::world::World;
 
 /// `ln [-sfnTv] TARGET… NAME`
 pub(super) struct Ln(pub(super) Arc<World>);
 
-#[derive(Default)]
-struct Options {
-    symbolic: bool,
-    force: bool,
-    no_dereference: bool,
-    no_target_directory: bool,
-    verbose: bool,
-}
+const LN: Options = Options {
+    words: "f,force n,no-dereference s,symbolic T,no-target-directory v,verbose",
+    refusal: 1,
+};
 
 #[async_trait]
 impl Command for Ln {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let (options, files) = match parse(context.args) {
+        let options = match LN.of(&context).await? {
             Ok(parsed) => parsed,
-            Err(reason) => return fail(&context, &reason).await,
+            Err(status) => return Ok(status),
         };
-        let (targets, destination) = match files.as_slice() {
-            [] => return fail(&context, "missing file operand").await,
-            [target] => (&[*target][..], "."),
-            [targets @ .., destination] => (targets, *destination),
+        let (targets, destination) = match options.operands.as_slice() {
+            [] => return LN.misused(&context, "missing file operand").await,
+            [target] => (std::slice::from_ref(target), "."),
+            [targets @ .., destination] => (targets, destination.as_str()),
         };
         let place = absolute(context.cwd, destination);
-        let into = !options.no_target_directory
-            && if options.no_dereference {
+        let into = !options.has("no-target-directory")
+            && if options.has("no-dereference") {
                 context.fs.lstat(&place).await.is_ok_and(|found| found.file_type.is_dir())
             } else {
                 context.fs.stat(&place).await.is_ok_and(|found| found.file_type.is_dir())
@@ -51,25 +48,29 @@ impl Command for Ln {
                 destination.to_owned()
             };
             let place = absolute(context.cwd, &name);
-            if options.force && context.fs.lstat(&place).await.is_ok() {
+            if options.has("force") && context.fs.lstat(&place).await.is_ok() {
                 // A failure shows when the link is made.
                 let _ = context.fs.remove(&place, false).await;
             }
-            let (kind, arrow) = if options.symbolic { ("symbolic", "->") } else { ("hard", "=>") };
-            let made = if options.symbolic {
+            let (kind, arrow) =
+                if options.has("symbolic") { ("symbolic", "->") } else { ("hard", "=>") };
+            let made = if options.has("symbolic") {
                 context.fs.symlink(Path::new(target), &place).await
             } else {
                 self.0.link(&absolute(context.cwd, target), &place).map_err(Into::into)
             };
             match made {
-                Ok(()) if options.verbose => {
+                Ok(()) if options.has("verbose") => {
                     let line = format!("'{name}' {arrow} '{target}'\n");
                     context.stdout.write_all(line.as_bytes()).await?;
                 }
                 Ok(()) => {}
                 Err(error) => {
-                    let origin =
-                        if options.symbolic { String::new() } else { format!(" => '{target}'") };
+                    let origin = if options.has("symbolic") {
+                        String::new()
+                    } else {
+                        format!(" => '{target}'")
+                    };
                     let text = format!(
                         "failed to create {kind} link '{name}'{origin}: {}",
                         reason(&error)
@@ -82,44 +83,19 @@ impl Command for Ln {
     }
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
-    let mut options = Options::default();
-    let mut files = Vec::new();
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--" => files.extend(arguments.by_ref().map(String::as_str)),
-            "--symbolic" => options.symbolic = true,
-            "--force" => options.force = true,
-            "--no-dereference" => options.no_dereference = true,
-            "--no-target-directory" => options.no_target_directory = true,
-            "--verbose" => options.verbose = true,
-            long if long.starts_with("--") => return Err(format!("unrecognized option '{long}'")),
-            short if short.len() > 1 && short.starts_with('-') => {
-                for letter in short[1..].chars() {
-                    match letter {
-                        's' => options.symbolic = true,
-                        'f' => options.force = true,
-                        'n' => options.no_dereference = true,
-                        'T' => options.no_target_directory = true,
-                        'v' => options.verbose = true,
-                        other => return Err(format!("invalid option -- '{other}'")),
-                    }
-                }
-            }
-            file => files.push(file),
-        }
-    }
-    Ok((options, files))
-}
-
 /// `link FILE NAME`
 pub(super) struct Link(pub(super) Arc<World>);
+
+const LINK: Options = Options { words: "", refusal: 1 };
 
 #[async_trait]
 impl Command for Link {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let [file, name] = context.args else {
+        let parsed = match LINK.of(&context).await? {
+            Ok(parsed) => parsed,
+            Err(status) => return Ok(status),
+        };
+        let [file, name] = parsed.operands.as_slice() else {
             return fail(&context, "takes two operands").await;
         };
         let place = |path| absolute(context.cwd, path);

@@ -3,6 +3,7 @@
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::fail;
+use super::options::Options;
 
 const SYSTEM: &str = "WASI";
 const MACHINE: &str = std::env::consts::ARCH;
@@ -34,12 +35,18 @@ impl Command for Uname {
     }
 }
 
-/// `nproc`
+/// `nproc [--all] [--ignore=N]`
 pub(super) struct Nproc;
+
+/// There is one thread, which `--ignore` leaves, too.
+const NPROC: Options = Options { words: ",all ,ignore=", refusal: 1 };
 
 #[async_trait]
 impl Command for Nproc {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        if let Err(status) = NPROC.of(&context).await? {
+            return Ok(status);
+        }
         context.stdout.write_all(b"1\n").await?;
         Ok(CommandStatus::success())
     }

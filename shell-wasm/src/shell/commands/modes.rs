@@ -3,7 +3,10 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
+use super::options::Options;
 use super::{absolute, fail, reason};
+
+const MODE_BITS: u32 = 0o7777;
 
 /// `chmod MODE FILE…`: an error in a granted directory; in `/tmp` modes are kept.
 pub(super) struct Chmod;
@@ -42,7 +45,10 @@ impl Command for Chmod {
             let Some(mode) = changed(found.mode, mode, found.file_type.is_dir()) else {
                 return fail(&context, &format!("invalid mode: '{mode}'")).await;
             };
-            if let Err(error) = context.fs.chmod(&path, mode).await {
+            // What a file shows already, such as the x bit of a script, needs no setting.
+            let same = mode & MODE_BITS == found.mode & MODE_BITS;
+            let done = if same { Ok(()) } else { context.fs.chmod(&path, mode).await };
+            if let Err(error) = done {
                 status = CommandStatus::with_code(1);
                 if !quiet {
                     let text = format!("changing permissions of '{file}': {}", reason(&error));
@@ -90,12 +96,17 @@ fn changed(mode: u32, text: &str, directory: bool) -> Option<u32> {
     })
 }
 
-/// `umask`
+/// `umask [-pS] [MASK]`
 pub(super) struct Umask;
+
+const UMASK: Options = Options { words: "p S", refusal: 2 };
 
 #[async_trait]
 impl Command for Umask {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        if let Err(status) = UMASK.of(&context).await? {
+            return Ok(status);
+        }
         fail(&context, "the mask of new files is the host's, and cannot be told here").await
     }
 }

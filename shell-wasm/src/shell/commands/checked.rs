@@ -1,0 +1,70 @@
+//! The interpreter's commands that take options which they do not know, or know and do
+//! not heed: what each of them does heed, and a refusal of the rest before it is called.
+
+use bashkit::{BashBuilder, Command, CommandContext, CommandStatus, Result, async_trait};
+
+use super::inner;
+use super::options::Options;
+
+const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
+
+/// Each with the options that it heeds, and the exit code of a refusal.
+const CHECKED: [(&str, &str, i32); 14] = [
+    ("bc", "l,mathlib q,quiet s,standard w,warn", 1),
+    ("gunzip", "c,stdout ,to-stdout f,force k,keep q,quiet", 1),
+    (
+        "install",
+        "b c D d,directory g,group= m,mode= o,owner= T,no-target-directory \
+                 t,target-directory= v,verbose",
+        1,
+    ),
+    // Of a pager only the text remains where there is no terminal.
+    (
+        "less",
+        "c E F I i J M m N n Q q R r S s X ,quit-if-one-screen ,RAW-CONTROL-CHARS \
+              ,chop-long-lines ,no-init ,LINE-NUMBERS",
+        1,
+    ),
+    ("md5sum", SUMS, 1),
+    ("sha1sum", SUMS, 1),
+    ("sha224sum", SUMS, 1),
+    ("sha256sum", SUMS, 1),
+    ("sha384sum", SUMS, 1),
+    ("sha512sum", SUMS, 1),
+    ("shasum", "a,algorithm= b,binary c,check t,text w,warn s,status ,quiet", 1),
+    (
+        "sed",
+        "n,quiet ,silent E,regexp-extended r e,expression= f,file= i,in-place[=] l,line-length= \
+             s,separate u,unbuffered z,null-data ,zero-terminated ,posix",
+        1,
+    ),
+    // The interpreter takes --keep-old-files, and overwrites them.
+    (
+        "tar",
+        "c,create x,extract ,get t,list v,verbose z,gzip j,bzip2 O,to-stdout p,preserve-permissions \
+         P,absolute-names T,files-from= f,file= C,directory= ,exclude= ,strip-components= ,overwrite \
+         ,no-same-owner ,same-owner ,no-same-permissions ,same-permissions ,numeric-owner",
+        2,
+    ),
+    ("touch", "a c,no-create d,date= f h,no-dereference m r,reference= t= ,time=", 1),
+];
+
+/// One of the commands.
+struct Checked(Options);
+
+/// Puts the check before each of the commands.
+pub(super) fn add(builder: BashBuilder) -> BashBuilder {
+    CHECKED.into_iter().fold(builder, |builder, (name, words, refusal)| {
+        builder.command(name, Checked(Options { words, refusal }))
+    })
+}
+
+#[async_trait]
+impl Command for Checked {
+    async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
+        match self.0.of(&context).await? {
+            Ok(_) => inner::pass_on(&context, context.name, context.args).await,
+            Err(status) => Ok(status),
+        }
+    }
+}

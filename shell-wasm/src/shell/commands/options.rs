@@ -1,0 +1,237 @@
+//! The options of commands: one grammar to write them down in, and one parser.
+//!
+//! It is `getopt_long`'s: letters may be bundled, a value may be attached, long names
+//! may be cut short where that is unambiguous, and options may follow operands. What a
+//! command does not know is refused by name, so that nothing is left undone in silence.
+
+use bashkit::{CommandContext, CommandStatus, Result};
+
+/// The options of one command, in words that are separated by blanks: `f,force` is
+/// `-f` or `--force`, `f` and `,force` one of them; `=` after it takes a value, `[=]`
+/// takes one that is attached. `+` ends the options at the first operand, and `#`
+/// takes a number as an option, as in `-5`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    pub(super) words: &'static str,
+    /// The exit code where the options are wrong.
+    pub(super) refusal: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Attached,
+    Value,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    letter: Option<char>,
+    long: Option<&'static str>,
+    takes: Takes,
+}
+
+impl Known {
+    fn parse(word: &'static str) -> Self {
+        let (names, takes) = if let Some(names) = word.strip_suffix("[=]") {
+            (names, Takes::Attached)
+        } else if let Some(names) = word.strip_suffix('=') {
+            (names, Takes::Value)
+        } else {
+            (word, Takes::Nothing)
+        };
+        let (letter, long) = names.split_once(',').unwrap_or((names, ""));
+        Self { letter: letter.chars().next(), long: Some(long).filter(|l| !l.is_empty()), takes }
+    }
+
+    /// The long name, or the letter where there is none.
+    fn name(&self) -> String {
+        self.long.map_or_else(|| self.letter.into_iter().collect(), str::to_owned)
+    }
+}
+
+/// What a command was called with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parsed {
+    given: Vec<(String, Option<String>)>,
+    pub(super) operands: Vec<String>,
+}
+
+impl Parsed {
+    /// The option of one of these names that was given last.
+    pub(super) fn last_of(&self, names: &[&str]) -> Option<&str> {
+        let name = |(name, _): &'_ (String, _)| names.contains(&name.as_str());
+        self.given.iter().rev().find(|given| name(given)).map(|(name, _)| name.as_str())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.last_of(&[name]).is_some()
+    }
+
+    /// The value that the option was given last; empty where it needs none and has none.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let given = self.given.iter().rev().find(|(given, _)| given == name);
+        given.map(|(_, value)| value.as_deref().unwrap_or_default())
+    }
+
+    /// Every value that the option was given, in order.
+    pub(super) fn values<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p str> {
+        let of_name = self.given.iter().filter(move |(given, _)| given == name);
+        of_name.map(|(_, value)| value.as_deref().unwrap_or_default())
+    }
+}
+
+impl Options {
+    fn known(self) -> impl Iterator<Item = Known> {
+        self.words
+            .split_ascii_whitespace()
+            .filter(|word| !["+", "#"].contains(word))
+            .map(Known::parse)
+    }
+
+    fn says(self, mark: &str) -> bool {
+        self.words.split_ascii_whitespace().any(|word| word == mark)
+    }
+
+    /// Takes the arguments apart, or says which of them is wrong.
+    pub(super) fn parse(self, arguments: &[String]) -> std::result::Result<Parsed, String> {
+        let mut parsed = Parsed::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+            if argument == "--" {
+                break;
+            } else if let Some(long) = argument.strip_prefix("--") {
+                parsed.given.push(self.long(long, &mut arguments)?);
+            } else if let Some(letters) = argument.strip_prefix('-').filter(|l| !l.is_empty()) {
+                if self.says("#") && number(letters) {
+                    parsed.given.push(("#".to_owned(), Some(letters.to_owned())));
+                } else {
+                    self.letters(letters, &mut arguments, &mut parsed.given)?;
+                }
+            } else {
+                parsed.operands.push(argument.clone());
+                if self.says("+") {
+                    break;
+                }
+            }
+        }
+        parsed.operands.extend(arguments.cloned());
+        Ok(parsed)
+    }
+
+    fn long<'a>(
+        self,
+        text: &str,
+        arguments: &mut impl Iterator<Item = &'a String>,
+    ) -> std::result::Result<(String, Option<String>), String> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text, None),
+        };
+        let begins = |known: &Known| known.long.is_some_and(|long| long.starts_with(name));
+        let candidates: Vec<Known> = self.known().filter(begins).collect();
+        let exact = candidates.iter().find(|known| known.long == Some(name));
+        let known = match (exact, candidates.as_slice()) {
+            (Some(known), _) | (None, [known]) => known,
+            (None, []) => return Err(format!("unrecognized option '--{name}'")),
+            (None, _) => {
+                let each = candidates.iter().filter_map(|known| known.long);
+                let each: Vec<_> = each.map(|long| format!("'--{long}'")).collect();
+                let each = each.join(" ");
+                return Err(format!("option '--{name}' is ambiguous; possibilities: {each}"));
+            }
+        };
+        let long = known.long.unwrap_or_default();
+        let value = match (known.takes, value) {
+            (Takes::Nothing, Some(_)) => {
+                return Err(format!("option '--{long}' doesn't allow an argument"));
+            }
+            (Takes::Value, None) => Some(
+                arguments
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| format!("option '--{long}' requires an argument"))?,
+            ),
+            (_, value) => value,
+        };
+        Ok((known.name(), value))
+    }
+
+    fn letters<'a>(
+        self,
+        letters: &str,
+        arguments: &mut impl Iterator<Item = &'a String>,
+        given: &mut Vec<(String, Option<String>)>,
+    ) -> std::result::Result<(), String> {
+        for (at, letter) in letters.char_indices() {
+            let known = self.known().find(|known| known.letter == Some(letter));
+            let known = known.ok_or_else(|| format!("invalid option -- '{letter}'"))?;
+            let rest = &letters[at + letter.len_utf8()..];
+            let value = match known.takes {
+                Takes::Nothing => {
+                    given.push((known.name(), None));
+                    continue;
+                }
+                Takes::Attached => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
+                Takes::Value if rest.is_empty() => Some(
+                    arguments
+                        .next()
+                        .cloned()
+                        .ok_or_else(|| format!("option requires an argument -- '{letter}'"))?,
+                ),
+                Takes::Value => Some(rest.to_owned()),
+            };
+            given.push((known.name(), value));
+            break;
+        }
+        Ok(())
+    }
+
+    /// The options as they are typed, for `--help`.
+    fn listed(self) -> String {
+        let mut text = String::new();
+        for known in self.known() {
+            let letter = known.letter.map(|letter| format!("-{letter}"));
+            let long = known.long.map(|long| format!("--{long}"));
+            let names: Vec<String> = letter.into_iter().chain(long).collect();
+            let value = match known.takes {
+                Takes::Nothing => "",
+                Takes::Attached => "[=VALUE]",
+                Takes::Value => " VALUE",
+            };
+            text.push_str(&format!("  {}{value}\n", names.join(", ")));
+        }
+        text
+    }
+
+    /// Takes the arguments of a call apart; where they are wrong, or ask for help,
+    /// says so and returns the status with which the command ends.
+    pub(super) async fn of(
+        self,
+        context: &CommandContext<'_>,
+    ) -> Result<std::result::Result<Parsed, CommandStatus>> {
+        let name = context.name;
+        if context.args.iter().take_while(|argument| *argument != "--").any(|a| a == "--help") {
+            let text = format!("Usage: {name} [OPTION]... [OPERAND]...\n{}", self.listed());
+            context.stdout.write_all(text.as_bytes()).await?;
+            return Ok(Err(CommandStatus::success()));
+        }
+        match self.parse(context.args) {
+            Ok(parsed) => Ok(Ok(parsed)),
+            Err(reason) => self.misused(context, &reason).await.map(Err),
+        }
+    }
+
+    /// Ends a command that was called wrongly.
+    pub(super) async fn misused(
+        self,
+        context: &CommandContext<'_>,
+        reason: &str,
+    ) -> Result<CommandStatus> {
+        let name = context.name;
+        let text = format!("{name}: {reason}\nTry '{name} --help' for more information.\n");
+        context.stderr.write_all(text.as_bytes()).await?;
+        Ok(CommandStatus::with_code(self.refusal))
+    }
+}

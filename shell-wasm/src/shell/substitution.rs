@@ -1,0 +1,107 @@
+//! Output to a process substitution, `> >(command)`, where the interpreter loses it: it
+//! feeds the command when the simple command that named it ends, so that what a compound
+//! command writes is never fed, and what `exec` redirects comes too late.
+//!
+//! A line that names one is run by `eval`, which is a simple command; and what `exec`
+//! redirects is kept in a file, from which the command is fed when the script ends.
+
+use bashkit::parser::Parser;
+
+const OPENS: &str = ">(";
+
+/// A script that the interpreter can run, and what is to be fed after it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Prepared {
+    pub(super) script: String,
+    pub(super) fed: Vec<Fed>,
+}
+
+/// A command that reads what `exec` redirected to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fed {
+    pub(super) file: String,
+    pub(super) command: String,
+}
+
+/// Prepares a script; one that names no process substitution for output stays as it is.
+pub(super) fn prepare(script: &str) -> Prepared {
+    if !script.contains(OPENS) {
+        return Prepared { script: script.to_owned(), fed: Vec::new() };
+    }
+    let mut prepared = Prepared::default();
+    let mut rest = script;
+    while !rest.is_empty() {
+        let (unit, after) = first_unit(rest);
+        rest = after;
+        if unit.contains(OPENS) && parses(unit) {
+            let unit = prepared.exec(unit);
+            if unit.contains(OPENS) {
+                let end = if unit.ends_with(';') { ';' } else { '\n' };
+                let text = unit.trim_end_matches(end).replace('\'', "'\\''");
+                prepared.script.push_str(&format!("eval '{text}'{end}"));
+            } else {
+                prepared.script.push_str(&unit);
+            }
+        } else {
+            prepared.script.push_str(unit);
+        }
+    }
+    prepared
+}
+
+impl Prepared {
+    /// Replaces the process substitutions to which `exec` redirects by files.
+    fn exec(&mut self, unit: &str) -> String {
+        let mut text = String::new();
+        let mut rest = unit;
+        while let Some((before, inside, after)) = split(rest) {
+            text.push_str(before);
+            let clause = text.rsplit(['\n', ';', '&', '|', '{', '(']).next().unwrap_or_default();
+            let of_exec = clause.split_ascii_whitespace().next() == Some("exec")
+                && before.trim_end_matches([' ', '\t']).ends_with('>');
+            if of_exec {
+                let file = format!("/tmp/.substitution-{}", self.fed.len() + 1);
+                text.push_str(&file);
+                self.fed.push(Fed { file, command: inside.to_owned() });
+            } else {
+                text.push_str(&format!("{OPENS}{inside})"));
+            }
+            rest = after;
+        }
+        text.push_str(rest);
+        text
+    }
+}
+
+/// The text before the first process substitution, its command, and the text after it.
+fn split(text: &str) -> Option<(&str, &str, &str)> {
+    let start = text.find(OPENS)?;
+    let inside = &text[start + OPENS.len()..];
+    let ends = inside.match_indices(')').map(|(end, _)| end);
+    // A parenthesis within quotes leaves them open before it.
+    let end = { ends }.find(|end| !inside[..*end].trim().is_empty() && parses(&inside[..*end]))?;
+    Some((&text[..start], &inside[..end], &inside[end + 1..]))
+}
+
+/// The first commands that are whole, to the end of a line or a semicolon, and the rest.
+fn first_unit(script: &str) -> (&str, &str) {
+    for (end, separator) in script.match_indices(['\n', ';']) {
+        let unit = &script[..=end];
+        // Where a here-document ends, only the whole text tells.
+        if unit.contains("<<") {
+            break;
+        }
+        let escaped = script[..end].ends_with('\\');
+        // A semicolon may be part of a comment, or of `;;`.
+        let apart = separator == "\n"
+            || !unit.contains('#') && !unit.ends_with(";;") && !script[end + 1..].starts_with(';');
+        if !escaped && apart && parses(unit) {
+            return script.split_at(end + 1);
+        }
+    }
+    (script, "")
+}
+
+fn parses(text: &str) -> bool {
+    Parser::new(text).parse().is_ok()
+}
