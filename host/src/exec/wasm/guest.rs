@@ -130,16 +130,18 @@ impl Guest {
             let arg = arg.to_str().ok_or("a component takes arguments in UTF-8 only")?;
             wasi.arg(arg);
         }
-        // What relative paths are relative to: WASI has no current directory.
-        if let Some(workspace) = self.call.workspace.to_str() {
-            wasi.env("PWD", workspace);
-        }
         for (name, value) in &grant.env {
             let (name, value) = variable(name, value)?;
             wasi.env(name, value);
         }
         sockets::permit(&mut wasi, &self.reach);
         preopens::add_all(&mut wasi, &grant.dirs, &self.call.workspace)?;
+        // What relative paths are relative to: WASI has no current directory.
+        if !grant.dirs.is_empty()
+            && let Some(workspace) = self.call.workspace.to_str()
+        {
+            wasi.env("PWD", workspace);
+        }
         match &self.call.stdin {
             Stdin::Bytes(bytes) => wasi.stdin(Input::new(bytes.clone())),
             Stdin::Inherit => wasi.inherit_stdin(),
