@@ -254,8 +254,8 @@ fn hold<T>(state: Result<T, &Missing>) -> Hold {
 }
 
 /// What holds of a tool that is not sandboxed. `namespaced`: it is in a PID
-/// namespace, or why not.
-pub(super) fn unconfined(namespaced: Result<(), &str>, limits: &Limits) -> Level {
+/// namespace, or why not. `root`: it is the machine's root.
+pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limits) -> Level {
     let open = || Hold::None("no sandbox: the tool has all of its user's rights".into());
     Level {
         fs: open(),
@@ -269,6 +269,10 @@ pub(super) fn unconfined(namespaced: Result<(), &str>, limits: &Limits) -> Level
             hold => hold,
         },
         kill_tree: match namespaced {
+            Ok(()) if root => Hold::Partial(
+                "no sandbox: a tool that is root can have others start what outlives the call"
+                    .into(),
+            ),
             Ok(()) => Hold::Enforced,
             Err(why) => Hold::Partial(
                 format!(

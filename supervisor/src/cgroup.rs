@@ -154,6 +154,8 @@ impl Cgroups {
                 // Memory and swap together. Not there where swap is not accounted for.
                 if path.join("memory.memsw.limit_in_bytes").exists() {
                     set("memory.memsw.limit_in_bytes", bounds.memory)?;
+                } else {
+                    no_swap()?;
                 }
                 self.tcp = Some(path.join("memory.kmem.tcp.limit_in_bytes"));
                 "memory.oom_control"
@@ -162,6 +164,8 @@ impl Cgroups {
                 set("memory.max", bounds.memory)?;
                 if path.join("memory.swap.max").exists() {
                     set("memory.swap.max", 0)?;
+                } else {
+                    no_swap()?;
                 }
                 // A call that ran out of memory is over: no part of it goes on.
                 set("memory.oom.group", 1)?;
@@ -271,6 +275,15 @@ impl Group {
             Version::Two => WayIn::Born(open_directory(path)?.into()),
         };
         Ok(Self { path: path.to_owned(), _lock: lock, way_in, required: false })
+    }
+}
+
+/// Fails where the machine has swap, which is not accounted for.
+fn no_swap() -> Result<(), String> {
+    // A line for each, below a heading; proc_swaps(5).
+    match fs::read_to_string("/proc/swaps") {
+        Ok(text) if text.lines().count() > 1 => Err("swap is not accounted for".to_owned()),
+        _ => Ok(()),
     }
 }
 

@@ -97,6 +97,16 @@ const ON_MANY: &[(c_long, u64)] = &[
     (libc::SYS_ioprio_set, 3),
 ];
 
+/// Calls that move pages between files, pipes and sockets, for which no cgroup is charged.
+/// Whoever makes them reads and writes instead where they do not go together with a file,
+/// which is EINVAL.
+const MOVES: [c_long; 4] =
+    [libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_sendfile];
+
+/// Options of a socket that attach a program, whose code no cgroup is charged for:
+/// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h.
+const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
+
 /// Options of a TCP socket that keep keys, which no cgroup counts: TCP_MD5SIG, its extension
 /// and TCP-AO, linux/tcp.h.
 const TCP_KEYS: [u64; 7] = [14, 32, 38, 39, 40, 41, 42];
@@ -265,7 +275,8 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let buffers = BUFFERS.iter().filter(|_| !net);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let keys = TCP_KEYS.map(|option| (libc::IPPROTO_TCP, option));
-    let options = buffers.chain(keys).map(|(level, option)| {
+    let programs = PROGRAMS.map(|option| (libc::SOL_SOCKET, option));
+    let options = buffers.chain(keys).chain(programs).map(|(level, option)| {
         let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
@@ -298,6 +309,9 @@ fn preamble() -> Vec<sock_filter> {
     const ARCHITECTURE: u32 = 4;
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
+    let unsuitable = u32::from(SeccompAction::Errno(libc::EINVAL.cast_unsigned()));
+    let moves =
+        MOVES.map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
     let lines: &[sock_filter] = &[
         line(LOAD, 0, 0, ARCHITECTURE),
         jump(libc::BPF_JEQ, 1, 0, OWN_ARCHITECTURE),
@@ -315,7 +329,7 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    lines.to_vec()
+    [lines, moves.as_flattened()].concat()
 }
 
 /// Allows at once what no rule judges, and goes on to the rules with the rest. They are one
@@ -405,6 +419,7 @@ mod tests {
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
     const MISSING: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    const UNSUITABLE: u32 = libc::SECCOMP_RET_ERRNO | libc::EINVAL.cast_unsigned();
 
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
@@ -418,6 +433,7 @@ mod tests {
                 // Of family 0.
                 libc::SYS_socket => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
+                call if MOVES.contains(&call) => UNSUITABLE,
                 _ => ALLOWED,
             };
             assert_eq!(judgement, expected, "{number}");
@@ -528,6 +544,14 @@ mod tests {
         assert_eq!(own(true, libc::SYS_mmap, flags(plain | libc::MAP_HUGETLB)), REFUSAL);
         for call in [libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup] {
             assert_eq!(own(true, call, [0; 6]), REFUSAL, "{call}");
+        }
+        for call in MOVES {
+            assert_eq!(own(true, call, [0; 6]), UNSUITABLE, "{call}");
+        }
+        let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
+        for option in PROGRAMS {
+            let attached = own(true, libc::SYS_setsockopt, [4, level, option, 0, 0, 0]);
+            assert_eq!(attached, REFUSAL, "{option}");
         }
         // Threads share their descriptors, processes do not.
         let first = |flags: i32| [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0];

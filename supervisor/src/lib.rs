@@ -35,10 +35,10 @@ mod identity;
 #[cfg(target_os = "linux")]
 mod installation;
 #[cfg(target_os = "linux")]
+mod kernel_memory;
+#[cfg(target_os = "linux")]
 mod launch;
 pub mod level;
-#[cfg(target_os = "linux")]
-mod locks;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, 
 
 use super::achieved::{self, Limits};
 use super::cgroup::Cgroups;
+use super::identity::Identity;
 use super::launch::Restrictions;
 use super::namespace::{self, Made};
 use super::plan::Confinement;
@@ -63,10 +64,10 @@ fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
         memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
         watched: Ok(()),
-        network: true,
+        network: false,
     };
     let prepared = |namespaced: Result<(), &str>, notes, limits: Limits| Prepared {
-        level: achieved::unconfined(namespaced, &limits),
+        level: achieved::unconfined(namespaced, Identity::own().is_root(), &limits),
         layers: Vec::new(),
         notes,
         refusal: None,

@@ -16,8 +16,8 @@ use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 
 use super::cgroup::Cgroups;
+use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
-use super::locks::Locks;
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
@@ -248,13 +248,13 @@ struct Looks {
     tree: bool,
     /// Whether the kernel may count this process among the tool's.
     counted: bool,
-    locks: Locks,
+    kernel: KernelMemory,
 }
 
 impl Looks {
     fn new(started: Instant, tree: bool, counted: bool) -> Self {
-        let (next, locks) = (started + FIRST_LOOK, Locks::default());
-        Self { next, interval: FIRST_LOOK, tree, counted, locks }
+        let (next, kernel) = (started + FIRST_LOOK, KernelMemory::default());
+        Self { next, interval: FIRST_LOOK, tree, counted, kernel }
     }
 
     /// The bound that is passed, if one is. A bound that can suddenly not be looked after
@@ -284,9 +284,12 @@ impl Looks {
         if let Some(cause) = refused(cgroups)? {
             return Ok(Some(cause));
         }
-        let locks = |error| (Cause::Memory, error);
-        if self.tree && self.locks.take_more_than(bounds.memory).map_err(locks)? {
-            return Ok(Some(Cause::Memory));
+        let tree = || descent::own_pid().and_then(descent::of);
+        if self.tree {
+            let taken = self.kernel.is_taken(bounds.memory, tree);
+            if taken.map_err(|error| (Cause::Memory, error))? {
+                return Ok(Some(Cause::Memory));
+            }
         }
         let (processes, memory) =
             (cgroups.bounds_processes().is_err(), cgroups.bounds_memory().is_err());
@@ -294,7 +297,7 @@ impl Looks {
             return Ok(None);
         }
         let cause = if processes { Cause::Processes } else { Cause::Memory };
-        let tree = descent::own_pid().and_then(descent::of).map_err(|error| (cause, error))?;
+        let tree = tree().map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
         let near = tasks > bounds.processes - bounds.processes / 4;
         if processes && (tasks > bounds.processes || self.counted && near && launch::is_refused()) {

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ["queues", wanted] => take(wanted, queue),
         ["files", wanted] => take(wanted, file),
         ["locks", wanted] => take(wanted, locks),
+        ["directories", wanted] => directories(wanted),
         ["blind", pid, wanted] => blind(pid).and_then(|()| take(wanted, headless_heap)),
         _ => Err(io::Error::other(format!("no way is called {words:?}"))),
     };
@@ -189,6 +190,35 @@ fn locks() -> io::Result<()> {
                 return Err(io::Error::last_os_error());
             }
         }
+    }
+    Ok(())
+}
+
+/// Many descriptors of one large directory, each read a little: the file system keeps what
+/// comes next behind each.
+fn directories(wanted: &str) -> io::Result<()> {
+    let wanted: usize = wanted.parse().map_err(io::Error::other)?;
+    std::fs::create_dir_all("large")?;
+    for name in 0..300 {
+        std::fs::write(format!("large/{name:050}"), "")?;
+    }
+    for _ in 0..wanted {
+        fork(|| {
+            let most = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+            // SAFETY: system calls on a structure that is read, on a string that ends, and on
+            // a place that is large enough.
+            unsafe {
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const most);
+                let mut entries = [0_u8; 512];
+                for _ in 0..4000 {
+                    let open = libc::open(c"large".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
+                    let (place, length) = (entries.as_mut_ptr(), entries.len());
+                    libc::syscall(libc::SYS_getdents64, open, place, length);
+                }
+            }
+            said(1);
+            pause();
+        })?;
     }
     Ok(())
 }

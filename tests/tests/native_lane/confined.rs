@@ -55,7 +55,8 @@ fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
     });
     each_user(Sandbox::Off, |rig| {
         let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
-        let kill_tree = if rig.is_root() { "enforced" } else { "partial" };
+        // Root can have others start what outlives the call; another user can kill the supervisor.
+        let kill_tree = "partial";
         let states = level.holds().map(|(_, hold)| hold.as_str());
         assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{level:?}");
     });

@@ -183,6 +183,24 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
     });
 }
 
+/// What a file system keeps behind a directory that is being read is charged to nobody.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
+fn directories_that_are_being_read_count_into_the_memory() {
+    // EXT4_SUPER_MAGIC, linux/magic.h: in memory there is nothing behind them.
+    const EXT4: i64 = 0xef53;
+
+    let _guard = Guard::new();
+    each_user(Sandbox::Prefer, |rig| {
+        if rustix::fs::statfs(rig.workspace()).expect("told").f_type != EXT4 {
+            eprintln!("left out: directories of another file system than ext4");
+            return;
+        }
+        let outcome = attack(rig, "directories 6", 200, 64);
+        assert_eq!(outcome.limit, Some(Limit::Memory), "root: {}, {outcome:?}", rig.is_root());
+    });
+}
+
 #[test]
 fn the_memory_of_a_tool_with_a_network_is_not_called_enforced() {
     each_user(Sandbox::Prefer, |rig| {
