@@ -40,8 +40,13 @@ const OWN_ARCHITECTURE: u32 = {
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Since Linux 5.17, the same number on every architecture.
+/// Calls that a C library may not know yet: since Linux 5.17 and 6.6, the same numbers on
+/// every architecture.
 const SET_MEMPOLICY_HOME_NODE: c_long = 450;
+const FCHMODAT2: c_long = 452;
+
+/// `kexec_file_load`, of asm/unistd_64.h and asm-generic/unistd.h.
+const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
 /// Calls that are refused whatever their arguments.
 #[rustfmt::skip]
@@ -70,7 +75,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup,
     libc::SYS_shmget, libc::SYS_memfd_create, libc::SYS_memfd_secret,
     // The machine itself.
-    libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_init_module,
+    libc::SYS_kexec_load, KEXEC_FILE_LOAD, libc::SYS_init_module,
     libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_reboot, libc::SYS_acct,
     libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_sethostname,
     libc::SYS_setdomainname, libc::SYS_vhangup, libc::SYS_nfsservctl,
@@ -148,8 +153,9 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// Typing into a terminal as if its user did, and pasting into a console.
-const TERMINAL: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
+/// Typing into a terminal as if its user did, and pasting into a console: TIOCSTI and
+/// TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
+const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
 /// What a socket of any family is asked about its network and its interfaces, wireless
 /// ones too: all requests of these types, whatever their number, in `linux/sockios.h` and
@@ -162,7 +168,7 @@ const CHMOD: &[(c_long, u8)] = &[
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
-    (libc::SYS_fchmodat2, 2),
+    (FCHMODAT2, 2),
     // A file may also be born with the bits.
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
@@ -304,14 +310,26 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
 
 /// What the rules cannot say: judges by the architecture and the call's number alone.
 fn preamble() -> Vec<sock_filter> {
-    // Where the two are in `seccomp_data`.
+    // Where each is in `seccomp_data`.
     const NUMBER: u32 = 0;
     const ARCHITECTURE: u32 = 4;
+    // The low half of the first argument.
+    const FIRST: u32 = 16;
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
     let unsuitable = u32::from(SeccompAction::Errno(libc::EINVAL.cast_unsigned()));
     let moves =
         MOVES.map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
+    // Filters that a tool stacks on this one are memory that no cgroup is charged for, and
+    // one that is listened to lives as long as a descriptor. As on a kernel that has none.
+    let filters = [
+        jump(libc::BPF_JEQ, 3, 0, libc::SYS_seccomp as u32),
+        jump(libc::BPF_JEQ, 0, 4, libc::SYS_prctl as u32),
+        line(LOAD, 0, 0, FIRST),
+        jump(libc::BPF_JEQ, 0, 1, libc::PR_SET_SECCOMP.cast_unsigned()),
+        line(RETURN, 0, 0, unsuitable),
+        line(LOAD, 0, 0, NUMBER),
+    ];
     let lines: &[sock_filter] = &[
         line(LOAD, 0, 0, ARCHITECTURE),
         jump(libc::BPF_JEQ, 1, 0, OWN_ARCHITECTURE),
@@ -329,7 +347,7 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, moves.as_flattened()].concat()
+    [lines, &filters, moves.as_flattened()].concat()
 }
 
 /// Allows at once what no rule judges, and goes on to the rules with the rest. They are one
@@ -433,7 +451,7 @@ mod tests {
                 // Of family 0.
                 libc::SYS_socket => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
-                call if MOVES.contains(&call) => UNSUITABLE,
+                call if MOVES.contains(&call) || call == libc::SYS_seccomp => UNSUITABLE,
                 _ => ALLOWED,
             };
             assert_eq!(judgement, expected, "{number}");
@@ -480,7 +498,7 @@ mod tests {
             let kind = second(u64::from(kind.cast_unsigned()));
             assert_eq!(own(true, libc::SYS_socketpair, kind), judgement, "{kind:?}");
         }
-        assert_eq!(own(true, libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), REFUSAL);
+        assert_eq!(own(true, libc::SYS_ioctl, second(TERMINAL[0] | 1 << 32)), REFUSAL);
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
         for request in [libc::SIOCGIFCONF, 0x8900, 0x89ff, 0x8b01] {
             let holding = |host_socket| {
@@ -547,6 +565,16 @@ mod tests {
         }
         for call in MOVES {
             assert_eq!(own(true, call, [0; 6]), UNSUITABLE, "{call}");
+        }
+        let filtering = u64::from(libc::SECCOMP_SET_MODE_FILTER);
+        assert_eq!(own(true, libc::SYS_seccomp, [filtering, 0, 0, 0, 0, 0]), UNSUITABLE);
+        for (option, judgement) in [
+            (libc::PR_SET_SECCOMP, UNSUITABLE),
+            (libc::PR_GET_SECCOMP, ALLOWED),
+            (libc::PR_SET_NAME, ALLOWED),
+        ] {
+            let option = [u64::from(option.cast_unsigned()), 2, 0, 0, 0, 0];
+            assert_eq!(own(true, libc::SYS_prctl, option), judgement, "{option:?}");
         }
         let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
         for option in PROGRAMS {

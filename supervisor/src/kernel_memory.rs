@@ -7,7 +7,7 @@
 //! holds many descriptors or locks. Owns that look; ends nothing.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 
 use crate::descent::Process;
 
@@ -33,7 +33,7 @@ impl KernelMemory {
         limit: u64,
         tree: impl FnOnce() -> io::Result<Vec<Process>>,
     ) -> io::Result<bool> {
-        let now = kernels_own(&fs::read_to_string("/proc/meminfo")?);
+        let now = kernels_own(&meminfo()?);
         let least = *self.least.insert(self.least.unwrap_or(now).min(now));
         if now - least <= limit {
             return Ok(false);
@@ -64,6 +64,13 @@ fn descriptors(tree: &[Process]) -> usize {
         Err(_) => 0,
     };
     tree.iter().map(of).sum()
+}
+
+/// All of it in one call: the kernel counts anew for each.
+fn meminfo() -> io::Result<String> {
+    let mut text = Vec::with_capacity(8 << 10);
+    File::open("/proc/meminfo")?.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The memory that the kernel keeps for itself and cannot give back, in bytes, as

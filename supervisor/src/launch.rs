@@ -68,6 +68,12 @@ impl Restrictions {
 /// A step that failed, and its `errno`.
 pub(super) type Failure = (Step, c_int);
 
+/// The kind of a resource limit, as the C library has it.
+#[cfg(target_env = "gnu")]
+type Kind = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Kind = c_int;
+
 /// All that the child needs, made before it is: it must not allocate.
 struct Launch<'a> {
     request: &'a Request,
@@ -76,7 +82,7 @@ struct Launch<'a> {
     tasks: Vec<(c_int, bool)>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    limits: Vec<(libc::__rlimit_resource_t, libc::rlimit)>,
+    limits: Vec<(Kind, libc::rlimit)>,
     filter: libc::sock_fprog,
     mask: libc::sigset_t,
     parent: Pid,
@@ -157,7 +163,7 @@ fn limits(
     request: &Request,
     cgroups: &Cgroups,
     restrictions: &Restrictions,
-) -> Vec<(libc::__rlimit_resource_t, libc::rlimit)> {
+) -> Vec<(Kind, libc::rlimit)> {
     let memory = request.plan.bounds.memory;
     let mut limits = vec![(libc::RLIMIT_DATA, limit(Resource::Data, memory, memory))];
     if let Some(most) = restrictions.processes {

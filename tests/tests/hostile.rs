@@ -238,6 +238,24 @@ fn handles_run_out_for_the_guest_and_not_for_the_host() {
     assert_ne!(seen["refused"], "", "{seen}");
 }
 
+/// Six thousand long names take wasmtime more than a mebibyte in the host, as often as a
+/// guest begins to read their directory.
+#[test]
+fn directories_that_are_being_read_are_handles_and_no_memory_of_the_host() {
+    const FILES: usize = 6000;
+    let host = Host::without_system_tools();
+    for number in 0..FILES {
+        host.write(format!("workspace/wide/{number:0200}"), "", 0o644);
+    }
+    host.guest_as("trespass", "_trespass", "file_read");
+    let arguments = r#"{"mode":"listings","path":"wide"}"#;
+    let ran = within_means(&host, &["--memory", "64MiB", "tool", "call", "file_read", arguments]);
+    let seen = ran.wait_within(HOST_ALONE).expect_code(0).json()["result"].clone();
+    let open: usize = seen["open"].as_str().expect("a count").parse().expect("a number");
+    assert!((50..=256).contains(&open), "{seen}");
+    assert_eq!(seen["again"], FILES.to_string(), "{seen}");
+}
+
 #[test]
 fn what_a_guest_says_is_judged_as_it_is() {
     let host = greedy();

@@ -13,7 +13,7 @@ use ikigai_protocol::host_socket::{
 };
 use ikigai_protocol::{DocumentError, ToolCode};
 use ikigai_tools::ports::{Documents, Lines};
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 use serde::de::DeserializeOwned;
 
 /// The first number that is no standard stream.
@@ -74,7 +74,7 @@ fn taken(number: RawFd) -> Option<UnixStream> {
     // fails.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(inherited, FIRST).ok()?;
-    let is_unix = sockopt::socket_domain(&own).is_ok_and(|it| it == AddressFamily::UNIX);
+    let is_unix = getsockname(&own).is_ok_and(|it| it.address_family() == AddressFamily::UNIX);
     let is_stream = sockopt::socket_type(&own).is_ok_and(|it| it == SocketType::STREAM);
     (is_unix && is_stream).then(|| UnixStream::from(own))
 }

@@ -27,6 +27,13 @@ const NAME_TRIES: u32 = 16;
 /// What a file loses with its contents: setuid and setgid were given to what it held.
 const SET_ID: Mode = Mode::SUID.union(Mode::SGID);
 
+/// Opens a directory to name files in it, which takes no right to read it where the system
+/// makes the difference.
+#[cfg(target_os = "linux")]
+const HELD: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const HELD: OFlags = OFlags::RDONLY;
+
 /// A file by its directory's handle and its name there, links already followed.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -40,7 +47,7 @@ impl Target {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(FsError::NotRegular);
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = HELD | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = fs::open(parent, flags, Mode::empty()).map_err(meaning)?;
         Ok(Self { dir, name: name.to_owned() })
     }

@@ -1,9 +1,10 @@
-//! `cargo xtask lint`: formatting, clippy for both worlds, and dependencies.
+//! `cargo xtask lint`: formatting, clippy for both worlds, other targets, and dependencies.
 
 use std::env;
 
 use anyhow::bail;
 
+use crate::ports;
 use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components, WASM_TARGET};
@@ -26,6 +27,8 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
         command.args(denied);
         run::run(&mut command)?;
     }
+
+    ports::check(project)?;
 
     step("Dependencies: bans, licences, sources");
     if run::works("cargo", &["deny", "--version"]) {

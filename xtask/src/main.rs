@@ -13,6 +13,7 @@ mod install;
 mod lint;
 mod llmock;
 mod place;
+mod ports;
 mod project;
 mod run;
 mod stage;
@@ -49,7 +50,7 @@ enum Command {
     Bench(bench::Options),
     /// Fuzz whatever reads what somebody else sends
     Fuzz(fuzz::Options),
-    /// Check formatting, clippy and, where cargo-deny is installed, dependencies
+    /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies
     Lint,
 }
 

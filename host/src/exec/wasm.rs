@@ -10,6 +10,7 @@ pub mod cache;
 pub mod compiler;
 mod engine;
 mod guest;
+mod listing;
 mod net;
 mod paths;
 mod preopens;

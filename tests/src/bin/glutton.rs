@@ -170,7 +170,6 @@ fn shared(wanted: &str) -> io::Result<()> {
     })
 }
 
-/// A mebibyte in a pair of sockets that nobody reads from.
 /// As many records of locks as the host takes for a MiB, in four files, since the kernel
 /// looks through those of a file for each new one.
 fn locks() -> io::Result<()> {
@@ -223,6 +222,7 @@ fn directories(wanted: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// A mebibyte in a pair of sockets that nobody reads from.
 fn sockets() -> io::Result<()> {
     let mut held = 0;
     while held < MIB {

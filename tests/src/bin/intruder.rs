@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 
 fn main() -> ExitCode {
@@ -162,6 +162,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
                 &[event.as_ptr() as usize, 0, usize::MAX, usize::MAX, 0],
             )
         }
+        "listen-to-filter" => listen_to_filter(),
         "userfaultfd" => call(libc::SYS_userfaultfd, &[0]),
         "syslog" => call(libc::SYS_syslog, &[10, 0, 0]),
         "type-into-terminal" => {
@@ -238,6 +239,21 @@ fn fork(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
         child if child < 0 => Err(io::Error::last_os_error()),
         child => call(libc::SYS_wait4, &[child as usize, 0, libc::__WALL as usize, 0]),
     }
+}
+
+/// A filter of this process's own, and a descriptor that keeps it.
+fn listen_to_filter() -> io::Result<()> {
+    let allow = sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    };
+    let program = libc::sock_fprog { len: 1, filter: (&raw const allow).cast_mut().cast() };
+    call(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0])?;
+    let mode = libc::SECCOMP_SET_MODE_FILTER as usize;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as usize;
+    call(libc::SYS_seccomp, &[mode, flags, (&raw const program) as usize])
 }
 
 fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {

@@ -14,7 +14,7 @@ use super::engine::GuestEngine;
 use super::net::{Reach, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
-use super::{assets, paths, preopens, workspace};
+use super::{assets, listing, paths, preopens, workspace};
 use crate::exec::documents::Desk;
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
@@ -33,6 +33,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     workspace::add_to_linker(&mut linker)?;
     assets::add_to_linker(&mut linker)?;
     paths::add_to_linker(&mut linker)?;
+    listing::add_to_linker(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
     Ok(linker)
 }

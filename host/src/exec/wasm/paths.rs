@@ -66,7 +66,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 }
 
 /// What a guest gets of a result: its error, unless that is the host's own.
-fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, ErrorCode>,)> {
+pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, ErrorCode>,)> {
     Ok((match result {
         Ok(value) => Ok(value),
         Err(error) => Err(error.downcast()?),

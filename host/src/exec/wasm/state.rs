@@ -14,6 +14,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
+use super::listing::Listing;
 use super::net::{Reach, http::Hooks};
 use crate::exec::documents::Desk;
 
@@ -60,7 +61,10 @@ impl State {
     /// Whether the guest may open one file, directory or socket more.
     pub(super) fn may_open(&mut self) -> bool {
         let descriptors = self.table.iter_mut().filter(|entry| {
-            entry.is::<Descriptor>() || entry.is::<TcpSocket>() || entry.is::<UdpSocket>()
+            entry.is::<Descriptor>()
+                || entry.is::<Listing>()
+                || entry.is::<TcpSocket>()
+                || entry.is::<UdpSocket>()
         });
         descriptors.count() < self.handles
     }

@@ -13,7 +13,7 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, NewTimestamp, OpenF
 /// names over it, because a standard tool's name is what a grant is given to.
 const SCHEMA: &str = r#"{"name":"_trespass","description":"Reaches for what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"surroundings","network","paths","raw","writes","handles","race"]}}}}"#;
+"surroundings","network","paths","raw","writes","handles","listings","race"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -25,6 +25,7 @@ fn main() {
         "raw" => raw(&mut attempts, &order.path),
         "writes" => writes(&mut attempts),
         "handles" => handles(&mut attempts, &order.path),
+        "listings" => listings(&mut attempts, &order.path),
         "race" => race(&mut attempts, &order.path),
         other => attempts.tell("error", &format!("there is no mode '{other}'")),
     }
@@ -143,6 +144,26 @@ fn handles(attempts: &mut Attempts, path: &str) {
     attempts.tell("refused", &refused.to_string());
     drop(open);
     attempts.note("again", File::open(path));
+}
+
+/// Reads the first entry of the directory `path` again and again, and never ends reading.
+fn listings(attempts: &mut Attempts, path: &str) {
+    let mut open = Vec::new();
+    let refused = loop {
+        match fs::read_dir(path) {
+            Ok(mut entries) => match entries.next() {
+                Some(Ok(_)) => open.push(entries),
+                Some(Err(error)) => break error.to_string(),
+                None => break "it is empty".to_owned(),
+            },
+            Err(error) => break error.to_string(),
+        }
+    };
+    attempts.tell("open", &open.len().to_string());
+    attempts.tell("refused", &refused);
+    drop(open);
+    let all = fs::read_dir(path).map(|entries| entries.flatten().count());
+    attempts.tell("again", &all.map_or_else(|error| error.to_string(), |all| all.to_string()));
 }
 
 /// Reads and writes `path` while the test exchanges a directory on the way for a

@@ -1,0 +1,109 @@
+//! The directory entry streams of `wasi:filesystem/types`, in place of wasmtime's own.
+//!
+//! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries
+//! in the host until the guest drops the stream: memory that no limit counts. Here a stream
+//! is a directory that is open, is read as the guest asks, and counts as a handle. Entries
+//! keep the type that the directory tells, without a look at each.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{AtFlags, Dir as Entries, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use wasmtime::component::{Linker, Resource, ResourceType};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
+
+use super::paths::answer;
+use super::state::State;
+
+/// A directory that a guest is reading.
+pub(super) struct Listing(Entries);
+
+type Stream = Resource<Listing>;
+
+/// Puts the streams of this module in the place of wasmtime's.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    types.resource(
+        "directory-entry-stream",
+        ResourceType::host::<Listing>(),
+        |mut store, stream| {
+            let files = store.data_mut().filesystem();
+            files.table.delete(Stream::new_own(stream))?;
+            Ok(())
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.read-directory",
+        |mut store, (directory,): (Resource<Descriptor>,)| {
+            answer(read_directory(store.data_mut(), &directory))
+        },
+    )?;
+    types.func_wrap(
+        "[method]directory-entry-stream.read-directory-entry",
+        |mut store, (stream,): (Stream,)| answer(next(store.data_mut(), &stream)),
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResult<Stream> {
+    if !state.may_open() {
+        // WASI has no "too many open files"; this is the nearest.
+        return Err(ErrorCode::InsufficientMemory.into());
+    }
+    let files = state.filesystem();
+    let Descriptor::Dir(directory) = files.table.get(directory)? else {
+        return Err(ErrorCode::NotDirectory.into());
+    };
+    // Opened anew: the place up to which it was read belongs to the stream.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let own = openat(directory.dir.as_fd(), c".", flags, Mode::empty());
+    let own = own.and_then(Entries::new).map_err(io::Error::from)?;
+    Ok(files.table.push(Listing(own))?)
+}
+
+fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> {
+    let Listing(entries) = state.filesystem().table.get_mut(stream)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry.map_err(io::Error::from)?;
+        if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Not every file system tells it.
+            FileType::Unknown => kind(entries.fd().map_err(io::Error::from)?, entry.file_name()),
+            kind => Some(kind),
+        };
+        // It is gone since.
+        let Some(kind) = kind else { continue };
+        let name = entry.file_name().to_str().map_err(|_| ErrorCode::IllegalByteSequence)?;
+        return Ok(Some(DirectoryEntry { type_: descriptor_type(kind), name: name.to_owned() }));
+    }
+    Ok(None)
+}
+
+fn kind(directory: BorrowedFd<'_>, name: &CStr) -> Option<FileType> {
+    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
+        Err(Errno::NOENT) => None,
+        Err(_) => Some(FileType::Unknown),
+    }
+}
+
+fn descriptor_type(kind: FileType) -> DescriptorType {
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::Fifo => DescriptorType::Fifo,
+        FileType::Socket => DescriptorType::Socket,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::Unknown => DescriptorType::Unknown,
+    }
+}

@@ -1,0 +1,39 @@
+//! Other machines than the one that builds: whether the sources compile for them.
+//!
+//! Type checking alone, of the packages that need no C compiler for the target: those with
+//! system calls in them, which differ by processor and C library.
+
+use std::env;
+
+use anyhow::bail;
+
+use crate::project::Project;
+use crate::run::{self, note, step};
+use crate::toolchain;
+
+const TARGETS: [&str; 4] = [
+    "aarch64-unknown-linux-gnu",
+    "aarch64-unknown-linux-musl",
+    "x86_64-unknown-linux-musl",
+    "aarch64-apple-darwin",
+];
+
+const PACKAGES: [&str; 3] = ["ikigai-supervisor", "ikigai-tools-native", "ikigai-protocol"];
+
+pub(crate) fn check(project: &Project) -> anyhow::Result<()> {
+    for target in TARGETS {
+        step(&format!("Types, for {target}"));
+        if toolchain::has(project, target)? {
+            let mut command = project.cargo(&["check", "--target", target]);
+            for package in PACKAGES {
+                command.args(["--package", package]);
+            }
+            run::run(&mut command)?;
+        } else if env::var_os("CI").is_some() {
+            bail!("the target {target} is missing; add it with `rustup target add {target}`")
+        } else {
+            note("the target is not installed, so this goes unchecked; CI checks it");
+        }
+    }
+    Ok(())
+}
