@@ -162,6 +162,12 @@ impl Outcome {
         Self { cancelled: true, ..Self::not_started("cancelled") }
     }
 
+    /// A call whose time was over before it began, and what took it.
+    #[must_use]
+    pub fn late(reason: impl Into<String>) -> Self {
+        Self { limit: Some(Limit::WallClock), ..Self::not_started(reason) }
+    }
+
     /// A call that policy forbids.
     #[must_use]
     pub fn denied(reason: impl Into<String>) -> Self {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ikigai_protocol::EnvelopeCode;
@@ -21,7 +22,7 @@ use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
     Assets, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
 };
-use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED};
+use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED, by};
 
 /// Tools, who decides what a call of one may use, and the record of calls.
 pub struct Host {
@@ -30,7 +31,11 @@ pub struct Host {
     workspace: Arc<Path>,
     audit: Audit,
     documents: Option<(Arc<dyn Documents>, Arc<str>)>,
+    patience: Option<Duration>,
 }
+
+/// Why a call is late that has not begun.
+const COMPILING: &str = "its component was still being compiled";
 
 /// What is run: a tool, or a program that is named by its path.
 #[derive(Clone, Copy)]
@@ -83,12 +88,23 @@ impl Host {
     pub fn new(registry: Registry) -> Self {
         let workspace: Arc<Path> = registry.authority().workspace().into();
         let audit = Audit::new(registry.places().state.clone(), &workspace);
-        Self { registry, workspace, audit, documents: None }
+        Self { registry, workspace, audit, documents: None, patience: None }
     }
 
     /// Records the text of arguments as well, not only their digest.
     pub fn record_arguments(&mut self) {
         self.audit.record_arguments();
+    }
+
+    /// Waits no longer than this for a component that must be compiled before its call. A host
+    /// that is not told waits for as long as a compilation may take.
+    pub fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// Looks for a tool, as [`Registry::look_up`] does, with the patience of this host.
+    pub async fn look_up(&self, name: &str) -> Arc<Snapshot> {
+        self.registry.look_up(name, self.patience).await
     }
 
     /// Serves documents to the tools that policy grants some, on behalf of `agent`. A
@@ -127,7 +143,7 @@ impl Host {
         arguments: Bytes,
         cancel: CancellationToken,
     ) -> Envelope {
-        let Some(tool) = snapshot.get(name) else { return Envelope::not_found(name) };
+        let Some(tool) = snapshot.get(name) else { return self.answer_missing(snapshot, name) };
         let subject = Subject::from(tool);
         entry.program(program(subject));
         if let Err(reason) = envelope::check_arguments(&arguments) {
@@ -199,9 +215,20 @@ impl Host {
         outcome
     }
 
-    /// Records that somebody asked for a tool that is not there.
-    pub fn record_unknown(&self, via: Via, name: &str) {
-        self.audit.begin(via, name).end(Envelope::not_found(name).failure());
+    /// Records that somebody asked for a tool that is not there, and answers it.
+    pub fn refuse_missing(&self, via: Via, snapshot: &Snapshot, name: &str) -> Envelope {
+        let envelope = self.answer_missing(snapshot, name);
+        self.audit.begin(via, name).end(envelope.failure());
+        envelope
+    }
+
+    /// What is said of a tool that is not there, or perhaps not yet.
+    fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
+        let Some(patience) = self.patience.filter(|_| snapshot.is_late()) else {
+            return Envelope::not_found(name);
+        };
+        let limits = Limits { wall_clock: patience, ..Limits::default() };
+        Envelope::of(name, &limits, Outcome::late(COMPILING), &Secrets::default())
     }
 
     /// The outcome, and the limits that held for it.
@@ -225,10 +252,13 @@ impl Host {
         let secrets = Secrets::of(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         // A component may be compiled first, for many seconds.
-        let program = match cancel.run_until_cancelled(subject.build.program()).await {
+        let deadline = self.patience.map(|patience| Instant::now() + patience);
+        let program = by(deadline, subject.build.program());
+        let program = match cancel.run_until_cancelled(program).await {
             None => Err(Outcome::cancelled()),
-            Some(Ok(program)) => Ok(program),
-            Some(Err(error)) => Err(Outcome::not_started(format!("the component {error}"))),
+            Some(None) => Err(Outcome::late(COMPILING)),
+            Some(Some(Ok(program))) => Ok(program),
+            Some(Some(Err(error))) => Err(Outcome::not_started(format!("the component {error}"))),
         };
         let outcome = match program {
             Err(outcome) => outcome,

@@ -13,6 +13,7 @@ mod tool;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -29,7 +30,7 @@ use crate::policy::{Authority, Origin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
-use scan::Scan;
+use scan::{Scan, Wanted};
 
 /// How much of what is remembered a scan believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub enum ScanState {
     NotStarted,
     /// The first or a further scan runs.
     InProgress,
+    /// The snapshot has all tools but those whose components are being compiled.
+    Compiling,
     /// The snapshot is of the last scan.
     Complete,
     /// The last scan failed; the snapshot is of the one before it.
@@ -77,8 +80,7 @@ impl Skipped {
     /// Whether its file is called like a tool of this name.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        let stem = self.path.file_stem();
-        stem.is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
+        file::is_called(&self.path, name)
     }
 }
 
@@ -88,6 +90,7 @@ pub struct Snapshot {
     tools: BTreeMap<String, Tool>,
     skipped: Vec<Skipped>,
     warnings: Vec<String>,
+    is_late: bool,
 }
 
 impl Snapshot {
@@ -106,6 +109,12 @@ impl Snapshot {
     #[must_use]
     pub fn failed(&self, name: &str) -> bool {
         self.skipped.iter().any(|skipped| skipped.failed && skipped.is_called(name))
+    }
+
+    /// Whether tools are missing because their components were not compiled in time.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// Every file that was looked at and is no tool.
@@ -193,15 +202,51 @@ impl Registry {
         &self.settings.supervisor
     }
 
-    /// Looks through both directories and swaps the snapshot in whole.
+    /// Looks through both directories and swaps the snapshot in whole. Where components must
+    /// be compiled first, one without their tools is there meanwhile.
     pub async fn scan(&self, depth: Depth) -> Arc<Snapshot> {
         self.state.send_replace(ScanState::InProgress);
         let unfinished = Unfinished(&self.state);
-        let snapshot = Arc::new(self.scanner(depth).run().await);
+        if depth != Depth::Everything {
+            let (known, is_whole) = self.scanner(depth, Wanted::Known).run().await;
+            if is_whole {
+                return self.complete(known, unfinished);
+            }
+            self.snapshot.send_replace(Arc::new(known));
+            self.state.send_replace(ScanState::Compiling);
+        }
+        // What failed before was asked again just now.
+        let depth = if depth == Depth::Failed { Depth::Remembered } else { depth };
+        let (snapshot, _) = self.scanner(depth, Wanted::All).run().await;
+        self.complete(snapshot, unfinished)
+    }
+
+    fn complete(&self, snapshot: Snapshot, unfinished: Unfinished<'_>) -> Arc<Snapshot> {
+        let snapshot = Arc::new(snapshot);
         self.snapshot.send_replace(Arc::clone(&snapshot));
         std::mem::forget(unfinished);
         self.state.send_replace(ScanState::Complete);
         snapshot
+    }
+
+    /// Looks for one tool: what is remembered, or a second look where the name is not in it,
+    /// or a file of that name once failed, which may be well by now.
+    ///
+    /// The first look compiles only what could be the tool by the name of its file, and other
+    /// components are not in the snapshot then. So a component that has never been compiled
+    /// takes the place of an installed tool at once only where it is called like it.
+    ///
+    /// For compilations it is waited no longer than `patience`.
+    pub async fn look_up(&self, name: &str, patience: Option<Duration>) -> Arc<Snapshot> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let look = |depth, wanted| Scan { deadline, ..self.scanner(depth, wanted) }.run();
+        let (snapshot, _) = look(Depth::Remembered, Wanted::Tool(name.to_owned())).await;
+        let is_there = snapshot.get(name).is_some() && !snapshot.failed(name);
+        if is_there || snapshot.is_late {
+            return Arc::new(snapshot);
+        }
+        let (snapshot, _) = look(Depth::Failed, Wanted::All).await;
+        Arc::new(snapshot)
     }
 
     /// The snapshot of the last scan that was finished, or an empty one.
@@ -224,7 +269,7 @@ impl Registry {
     /// The file is no tool; the text says why.
     pub async fn tool_at(&self, path: &Path, depth: Depth) -> Result<Tool, String> {
         let candidate = named(path)?;
-        let scan = self.scanner(depth);
+        let scan = self.scanner(depth, Wanted::All);
         let asked = scan.ask(&candidate).await;
         self.memo.save();
         let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
@@ -260,7 +305,7 @@ impl Registry {
         digest
     }
 
-    fn scanner(&self, depth: Depth) -> Scan {
+    fn scanner(&self, depth: Depth, wanted: Wanted) -> Scan {
         let places = &self.settings.places;
         let system = places.system_tools.clone().map(|dir| (dir, Origin::System));
         let user = places.user_tools.clone().map(|dir| (dir, Origin::User));
@@ -273,6 +318,8 @@ impl Registry {
             loader: Arc::clone(&self.loader),
             memo: Arc::clone(&self.memo),
             depth,
+            wanted,
+            deadline: None,
         }
     }
 }
@@ -287,6 +334,14 @@ fn named(path: &Path) -> Result<Candidate, String> {
     Candidate::at(path.to_owned(), Origin::User).ok_or_else(|| {
         format!("`{}` is no regular file that is executable or ends in `.wasm`", path.display())
     })
+}
+
+/// What comes of `work` until the deadline, if there is one.
+pub(crate) async fn by<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        None => Some(work.await),
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await.ok(),
+    }
 }
 
 /// Marks a scan that is dropped half-way as failed.

@@ -320,6 +320,7 @@ fn a_standard_tool_reads_nothing_outside_its_workspace() {
 fn a_call_with_everything_at_its_limit_names_the_limit() {
     let host = Host::without_system_tools();
     host.guest("greedy");
+    host.run(["tool", "list"]).expect_code(0);
     for (flags, mode, limit) in [
         (["--timeout", "300ms"], "spin", "wall_clock"),
         (["--fuel", "10000000"], "spin", "fuel"),

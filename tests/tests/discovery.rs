@@ -1,6 +1,9 @@
 //! What may lie in a tool directory, and what becomes of it: a tool, or a line
 //! that says why not, and never a host that hangs or a neighbour that suffers.
 
+#[path = "discovery/compiling.rs"]
+mod compiling;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;

@@ -133,6 +133,7 @@ fn a_guest_that_opens_a_fifo_is_answered_in_time() {
     let guest = host.guest_as("trespass", "_trespass", "file_read");
     mknodat(CWD, host.workspace().join("fifo"), FileType::Fifo, Mode::from(0o666), 0)
         .expect("made");
+    host.run(["tool", "list"]).expect_code(0);
     let begun = Instant::now();
     let arguments = r#"{"mode":"paths","path":"fifo"}"#;
     let ran = host.run(["--timeout", "500ms", "tool", "call", "file_read", arguments]);

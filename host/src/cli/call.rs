@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -12,9 +11,8 @@ use super::error::{self, CliError};
 use super::options::Options;
 use super::{cancelled_by_signals, list, print_exact, say};
 use crate::exec::envelope::Layout;
-use crate::host::Host;
 use crate::nearest::nearest;
-use crate::registry::{Depth, Snapshot, Tool};
+use crate::registry::{Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -33,7 +31,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
     // Discovery may wait for a tool, or compile for many seconds.
-    let looked_up = cancel.run_until_cancelled(snapshot_with(host, &arguments.name)).await;
+    let looked_up = cancel.run_until_cancelled(host.look_up(&arguments.name)).await;
     let Some(snapshot) = looked_up else {
         return Ok(ExitCode::from(super::INTERRUPTED));
     };
@@ -53,26 +51,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }))
 }
 
-/// What is remembered, or a second look where the name is not in it, or a file of
-/// that name once failed: it may be well by now.
-pub(super) async fn snapshot_with(host: &Host, name: &str) -> Arc<Snapshot> {
-    let snapshot = host.registry.scan(Depth::Remembered).await;
-    if snapshot.get(name).is_some() && !snapshot.failed(name) {
-        return snapshot;
-    }
-    host.registry.scan(Depth::Failed).await
-}
-
 /// The tool of that name, for a command that is about it.
 pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Tool, CliError> {
     snapshot.get(name).ok_or_else(|| {
-        let error = anyhow::Error::msg(format!("tool `{name}` not found"));
+        let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
+        let error = anyhow::Error::msg(format!("tool `{name}` {what}"));
         CliError::failed(error).hints(not_found_hints(snapshot, name))
     })
 }
 
 /// What to do when there is no tool of that name.
 pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    if snapshot.is_late() {
+        return vec!["`ikigai tool list` compiles every component; or raise `--timeout`".into()];
+    }
     let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
     if let Some(skipped) = skipped {
         let path = skipped.path.display();

@@ -33,7 +33,12 @@ impl CliError {
 
     /// The same, where failing is an answer of its own.
     pub(super) fn into_usage(self) -> Self {
-        Self { exit: USAGE, ..self }
+        self.exiting(USAGE)
+    }
+
+    /// The same with an exit code of the command's own.
+    pub(super) fn exiting(self, exit: u8) -> Self {
+        Self { exit, ..self }
     }
 
     /// What to do about it.

@@ -200,6 +200,9 @@ impl Options {
         if self.audit_arguments {
             host.record_arguments();
         }
+        if let Some(timeout) = self.timeout {
+            host.be_patient_for(timeout);
+        }
         Ok((Box::leak(Box::new(host)), store))
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 
-use super::call::{not_found_hints, snapshot_with};
-use super::error::CliError;
+use super::call::named_tool;
+use super::error::{CliError, USAGE};
 use super::options::Options;
 use super::{ToolReference, cancelled_by_signals, say};
 use crate::audit::Via;
@@ -54,14 +54,17 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         })?;
         Subject::at_path(&named)
     } else {
-        let Some(scanned) = cancel.run_until_cancelled(snapshot_with(host, &name)).await else {
+        let looked_up = cancel.run_until_cancelled(host.look_up(&name)).await;
+        let Some(found) = looked_up else {
             return Ok(ExitCode::from(super::INTERRUPTED));
         };
-        snapshot = scanned;
-        let Some(tool) = snapshot.get(&name) else {
-            host.record_unknown(Via::Run, &name);
-            let error = anyhow::Error::msg(format!("tool `{name}` not found"));
-            return Err(CliError::usage(error).hints(not_found_hints(&snapshot, &name)));
+        snapshot = found;
+        let tool = match named_tool(&snapshot, &name) {
+            Ok(tool) => tool,
+            Err(error) => {
+                host.refuse_missing(Via::Run, &snapshot, &name);
+                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { USAGE }));
+            }
         };
         Subject::from(tool)
     };

@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
-use super::call::{named_tool, snapshot_with};
+use super::call::named_tool;
 use super::decided::{self, Row};
 use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = snapshot_with(host, &arguments.name).await;
+    let snapshot = host.look_up(&arguments.name).await;
     tell_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(host, tool).await;

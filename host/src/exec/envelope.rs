@@ -188,7 +188,11 @@ pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(Envelo
         return Some(match limit {
             Limit::WallClock => {
                 let after = Seconds(limits.wall_clock);
-                (ToolTimeout, format!("Tool '{tool}' timed out after {after}"))
+                let why = match &outcome.exit {
+                    Exit::NotStarted(reason) => format!(": {reason}"),
+                    _ => String::new(),
+                };
+                (ToolTimeout, format!("Tool '{tool}' timed out after {after}{why}"))
             }
             Limit::Fuel => {
                 (ToolTimeout, format!("Tool '{tool}' used up its fuel of {}", limits.fuel))

@@ -42,3 +42,8 @@ pub(super) fn name(path: &Path) -> String {
     path.file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
+
+/// Returns whether a file is called like a tool of this name.
+pub(super) fn is_called(path: &Path, tool: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == tool)
+}

@@ -32,6 +32,10 @@ pub(super) fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+/// A component of more bytes keeps every core busy while it is compiled: one with an
+/// interpreter in it has 10 MB and more.
+const LARGE: u64 = 1 << 20;
+
 /// What all components of one host together may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -52,8 +56,8 @@ pub(super) struct Loader {
     compiler: Compiler,
     supervisor: Supervisor,
     progress: ProgressFn,
-    /// Compilation is parallel within itself; more than one at a time for each
-    /// core only takes memory.
+    /// A permit for each core. Compilation is parallel within itself: a component that has
+    /// work for all of them takes all permits, since a second one would only take memory.
     compilations: Semaphore,
 }
 
@@ -96,8 +100,10 @@ impl Loader {
         if let Some(program) = runtime.load_compiled(&digest, &self.cache) {
             return program;
         }
+        let size = std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
+        let permits = if size > LARGE { cores() } else { 1 };
         // The semaphore is never closed.
-        let _turn = self.compilations.acquire().await;
+        let _turn = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
         // Who does not wait for the component any more does not leave its compilation behind.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use ikigai_protocol::ToolSchema;
@@ -17,7 +18,7 @@ use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
-use super::{Depth, Skipped, Snapshot};
+use super::{Depth, Skipped, Snapshot, by};
 use crate::exec::envelope;
 use crate::exec::native;
 use crate::exec::output::Sink;
@@ -38,6 +39,20 @@ pub(super) struct Scan {
     pub(super) loader: Arc<Loader>,
     pub(super) memo: Arc<Memo>,
     pub(super) depth: Depth,
+    pub(super) wanted: Wanted,
+    /// Until when it waits for compilations.
+    pub(super) deadline: Option<Instant>,
+}
+
+/// For which components a scan waits that nobody has compiled or asked yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// None: their tools are left out.
+    Known,
+    /// Those that could be the tool of this name, by the names of their files or by what
+    /// another build of them answered.
+    Tool(String),
 }
 
 /// A build, and what it answered.
@@ -49,6 +64,12 @@ struct Asked {
     answer: Result<Found, Refusal>,
 }
 
+impl Asked {
+    fn is_left_out(&self) -> bool {
+        matches!(self.answer, Err(Refusal::NotCompiled))
+    }
+}
+
 /// Why a candidate is no tool.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
@@ -56,20 +77,28 @@ pub(super) enum Refusal {
     Failed(String),
     /// The component cannot be used on this host at all.
     Unusable(String),
+    /// The component is not compiled yet, and nobody waits for it.
+    NotCompiled,
+    /// The component was not compiled before the deadline.
+    Late,
 }
 
 impl Refusal {
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Failed(reason) | Self::Unusable(reason) => reason,
+            Self::NotCompiled => "it is not compiled yet",
+            Self::Late => "it was still being compiled",
         }
     }
 }
 
 impl Scan {
-    pub(super) async fn run(self) -> Snapshot {
+    /// The tools, and whether that is all of them.
+    pub(super) async fn run(self) -> (Snapshot, bool) {
         let scan = Arc::new(self);
         let mut snapshot = Snapshot::default();
+        let mut is_whole = true;
         for (dir, origin) in &scan.dirs {
             let candidates = match candidate::list(dir, *origin) {
                 Ok(candidates) => candidates,
@@ -80,7 +109,11 @@ impl Scan {
             };
             let asked = ask_all(&scan, candidates).await;
             let mut found = BTreeMap::new();
-            for builds in by_stem(asked) {
+            for mut builds in by_stem(asked) {
+                scan.ask_siblings(&mut builds).await;
+                is_whole &= !builds.iter().any(Asked::is_left_out);
+                snapshot.is_late |=
+                    builds.iter().any(|asked| matches!(asked.answer, Err(Refusal::Late)));
                 add(&scan, &mut found, &mut snapshot, builds).await;
             }
             for (name, tool) in found {
@@ -94,7 +127,20 @@ impl Scan {
             }
         }
         scan.memo.save();
-        snapshot
+        (snapshot, is_whole)
+    }
+
+    /// Asks what was left out beside a build of the wanted tool.
+    async fn ask_siblings(&self, builds: &mut [Asked]) {
+        let Wanted::Tool(wanted) = &self.wanted else { return };
+        let is_wanted =
+            |asked: &Asked| asked.answer.as_ref().is_ok_and(|(_, schema)| schema.name == *wanted);
+        if !builds.iter().any(is_wanted) {
+            return;
+        }
+        for asked in builds.iter_mut().filter(|asked| asked.is_left_out()) {
+            asked.answer = self.ask(&asked.candidate).await;
+        }
     }
 
     /// Whether the sandbox keeps all from a native tool on this machine that a grant can
@@ -112,16 +158,35 @@ impl Scan {
     }
 
     /// Asks one candidate, or remembers what it answered.
-    pub(super) async fn ask(
+    pub(super) async fn ask(&self, candidate: &Candidate) -> Result<Found, Refusal> {
+        self.ask_if(candidate, |_| true).await
+    }
+
+    /// The same where the component is compiled, or is wanted.
+    async fn ask_if_wanted(&self, candidate: &Candidate) -> Result<Found, Refusal> {
+        self.ask_if(candidate, |build| match &self.wanted {
+            Wanted::All => true,
+            Wanted::Tool(name) if file::is_called(&candidate.path, name) => true,
+            Wanted::Known | Wanted::Tool(_) => {
+                candidate.backend == Backend::Native || self.loader.is_compiled(&build.digest)
+            }
+        })
+        .await
+    }
+
+    async fn ask_if(
         &self,
         candidate: &Candidate,
-    ) -> Result<(Arc<Build>, ToolSchema), Refusal> {
+        is_worth_it: impl FnOnce(&Build) -> bool,
+    ) -> Result<Found, Refusal> {
         let build = self.build(candidate).await.map_err(Refusal::Failed)?;
         let question = Question::new(candidate.backend, &candidate.path, build.digest);
-        let known = self.memo.answer(&question);
-        let known = known.filter(|answer| !self.asks_again(candidate, &build, answer));
+        let remembered = self.memo.answer(&question);
+        let is_new = remembered.is_none();
+        let known = remembered.filter(|answer| !self.asks_again(candidate, &build, answer));
         let answer = match known {
             Some(answer) => answer,
+            None if is_new && !is_worth_it(&build) => return Err(Refusal::NotCompiled),
             None => {
                 let answer = self.ask_now(&build).await?;
                 self.memo.keep_answer(question, answer.clone());
@@ -168,7 +233,7 @@ impl Scan {
 
     /// Fails where the next time may go better: that is not for keeping.
     async fn ask_now(&self, build: &Build) -> Result<Answer, Refusal> {
-        let program = match build.program().await {
+        let program = match by(self.deadline, build.program()).await.ok_or(Refusal::Late)? {
             Ok(program) => program,
             Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
             Err(error @ ComponentError::TooCostly(_)) => {
@@ -271,7 +336,7 @@ async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
         let (scan, turns) = (Arc::clone(scan), Arc::clone(&turns));
         asked.push(tokio::spawn(async move {
             let _turn = turns.acquire().await;
-            let answer = scan.ask(&candidate).await;
+            let answer = scan.ask_if_wanted(&candidate).await;
             Asked { candidate, answer }
         }));
     }
@@ -308,7 +373,8 @@ async fn add(
     for one in builds {
         if let Err(refusal) = &one.answer {
             let (path, reason) = (one.candidate.path.clone(), refusal.reason().to_owned());
-            snapshot.skipped.push(Skipped { path, reason, failed: true });
+            let failed = !one.is_left_out();
+            snapshot.skipped.push(Skipped { path, reason, failed });
         }
         match one.candidate.backend {
             Backend::Native => native = Some(one),
@@ -387,6 +453,8 @@ async fn choose(
         (Some(native), Some(Err(Refusal::Unusable(_)))) => {
             tool(native, "its component cannot be used on this host".into(), None).map(fallen)
         }
+        // Which of the two runs is seen when it is compiled.
+        (Some(_), Some(Err(Refusal::NotCompiled | Refusal::Late))) => None,
         (Some((build, _)), Some(Err(Refusal::Failed(_)))) => {
             let reason = "its component failed, and that never falls back to native";
             skip(&build.path, reason.to_owned())

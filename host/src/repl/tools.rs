@@ -30,7 +30,8 @@ impl Tools {
         });
     }
 
-    /// The tools, when they are known; shows that they are waited for.
+    /// The tools, when they are known; shows that they are waited for. A component that is
+    /// being compiled is not: its tool is there for a later prompt.
     pub(super) fn ready(
         &self,
         show: &Show,
@@ -38,8 +39,9 @@ impl Tools {
         let (host, show) = (self.host, show.clone());
         async move {
             let mut state = host.registry.state();
-            let is_known =
-                |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
+            let is_known = |state: &ScanState| {
+                matches!(state, ScanState::Compiling | ScanState::Complete | ScanState::Failed)
+            };
             if !is_known(&state.borrow()) {
                 show.wait_for("looking for tools");
                 // The registry lives as long as the process.

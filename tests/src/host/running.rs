@@ -1,6 +1,7 @@
 //! A host that is started and does something else meanwhile, and the bound on
 //! how long any host may take.
 
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -42,6 +43,8 @@ pub struct Running {
     child: Child,
     shown: String,
     patience: Patience,
+    /// What was read of its stderr before its end.
+    heard: Vec<u8>,
 }
 
 impl Host {
@@ -66,7 +69,7 @@ impl Running {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
         let patience = Patience::with(&child);
-        Self { child, shown, patience }
+        Self { child, shown, patience, heard: Vec::new() }
     }
 
     /// Sends a signal to the host's process alone.
@@ -90,6 +93,19 @@ impl Running {
             assert!(waited < PATIENCE, "{}: it never was so that {what}", self.shown);
             thread::sleep(Duration::from_millis(10));
             waited += Duration::from_millis(10);
+        }
+    }
+
+    /// Waits until its stderr has `text`.
+    #[track_caller]
+    pub fn wait_for_stderr(&mut self, text: &str) {
+        let stderr = self.child.stderr.as_mut().expect("a pipe");
+        while !String::from_utf8_lossy(&self.heard).contains(text) {
+            let mut part = [0; 1024];
+            let read = stderr.read(&mut part).expect("read");
+            let heard = String::from_utf8_lossy(&self.heard);
+            assert!(read > 0, "{} ended and never said `{text}`, but:\n{heard}", self.shown);
+            self.heard.extend_from_slice(&part[..read]);
         }
     }
 
@@ -147,7 +163,8 @@ impl Running {
     /// Waits for its end. Its stdin stays open until then.
     pub fn wait(mut self) -> Ran {
         let stdin = self.child.stdin.take();
-        let output = self.child.wait_with_output().expect("the output of a child");
+        let mut output = self.child.wait_with_output().expect("the output of a child");
+        output.stderr.splice(..0, self.heard);
         drop(stdin);
         self.patience.end();
         Ran { shown: self.shown, directory: None, output }

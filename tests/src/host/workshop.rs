@@ -1,9 +1,11 @@
 //! What tests put in the way of a host: tools, files, another user.
 
-use std::fs;
+use std::fmt::Display;
+use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use super::Host;
@@ -39,6 +41,17 @@ impl Host {
     #[must_use]
     pub fn cache(&self) -> PathBuf {
         self.cache.join("ikigai")
+    }
+
+    /// Takes the turn of compiling the component of this digest, as another host that compiles
+    /// it has it, for as long as the value lives. The cache must have a component already.
+    #[must_use]
+    pub fn take_turn(&self, digest: impl Display) -> File {
+        let mut engines = fs::read_dir(self.cache().join("components")).expect("a cache");
+        let engine = engines.next().expect("an engine").expect("read").path();
+        let turn = File::create(engine.join(format!("{digest}.lock"))).expect("created");
+        flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles it");
+        turn
     }
 
     /// Has the tools of the build where every user can get at them, without what was

@@ -1,6 +1,11 @@
 //! Tools: found beside the prompt, found again, and called.
 
+use std::fs::File;
+
+use ikigai::digest::Digest;
 use ikigai_provider_testing::Reply;
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::schema;
 use serde_json::json;
 
 use crate::rig::{Rig, is_asking, say};
@@ -38,6 +43,32 @@ fn a_prompt_that_is_sent_at_once_has_the_tools() {
     let tools = rig.server.requests()[0].body["tools"].to_string();
     assert!(tools.contains("\"greet\""), "{tools}");
     terminal.wait_for("1 tool available.");
+}
+
+#[test]
+fn a_prompt_does_not_wait_for_a_component_that_is_being_compiled() {
+    let rig = Rig::new([Reply::answer().text("Without it."), Reply::answer().text("With it.")]);
+    rig.host.script("greet", "printf '{}'");
+    let component = |name: &str| {
+        rig.host.program(&format!("{name}.wasm"), printing(schema(name), Ending::Well))
+    };
+    component("known");
+    rig.host.run(["tool", "list"]).expect_code(0);
+    let later = File::open(component("later")).expect("opened");
+    let turn = rig.host.take_turn(Digest::of_reader(later).expect("read"));
+    let terminal = rig.start();
+    terminal.wait_for("compiling later.wasm");
+    let answered = |text| move |screen: &str| screen.contains(text) && is_asking(screen);
+    terminal.send("hello\r");
+    terminal.wait_until("it is answered", answered("Without it."));
+    drop(turn);
+    terminal.wait_for("3 tools available.");
+    terminal.send("again\r");
+    terminal.wait_until("it is answered", answered("With it."));
+    let tools =
+        rig.server.requests().iter().map(|it| it.body["tools"].to_string()).collect::<Vec<_>>();
+    assert!(tools[0].contains("\"greet\"") && !tools[0].contains("\"later\""), "{tools:?}");
+    assert!(tools[1].contains("\"greet\"") && tools[1].contains("\"later\""), "{tools:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::carry_out;
-use crate::cli::call::{named_tool, snapshot_with};
+use crate::cli::call::named_tool;
 use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
@@ -114,7 +114,7 @@ fn limit(text: &str) -> Result<(LimitKey, String), String> {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = snapshot_with(host, &arguments.tool).await;
+    let snapshot = host.look_up(&arguments.tool).await;
     tell_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.tool)?;
     let keys = keys(host, tool, &arguments, options.backend_to_write())?;

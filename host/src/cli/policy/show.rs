@@ -7,7 +7,7 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::homely;
-use crate::cli::call::{named_tool, snapshot_with};
+use crate::cli::call::named_tool;
 use crate::cli::decided::{self, Row};
 use crate::cli::error::CliError;
 use crate::cli::list::{plain_table, tell_warnings};
@@ -30,7 +30,7 @@ pub(in crate::cli) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = match &arguments.tool {
-        Some(name) => snapshot_with(host, name).await,
+        Some(name) => host.look_up(name).await,
         None => host.registry.scan(Depth::Failed).await,
     };
     tell_warnings(&snapshot);

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ikigai_protocol::Access;
 use serde_json::json;
 
-use crate::cli::call::{named_tool, snapshot_with};
+use crate::cli::call::named_tool;
 use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
@@ -71,7 +71,7 @@ struct Answer {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = snapshot_with(host, &arguments.tool).await;
+    let snapshot = host.look_up(&arguments.tool).await;
     tell_warnings(&snapshot);
     // The exit code of an answer is for answers.
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
