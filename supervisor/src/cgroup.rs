@@ -13,12 +13,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation, access, flock, getxattr};
 use rustix::io::Errno;
-use rustix::process::getpid;
+use rustix::process::{geteuid, getpid};
 
 use super::mounts::{self, Mount};
 use crate::plan::Bounds;
@@ -370,10 +370,12 @@ impl Machine {
     /// service manager. Processes and controllers are never in one group (the rule of no
     /// internal processes). The slices of systemd are nobody's to divide.
     fn divisible(&self, own: &Path, controller: &str) -> Result<PathBuf, String> {
-        let mut candidates = [Some(own), own.parent()].into_iter().flatten();
-        let group = candidates
-            .find(|group| self.is_delegated(group))
-            .ok_or_else(|| format!("`{}` is not delegated to this user", own.display()))?;
+        // The group around a unit is the service manager's.
+        let around = own.parent().filter(|_| !is_unit(own));
+        let around = around.filter(|group| self.is_delegated(group) || is_divided_unit(group));
+        let group = if self.is_delegated(own) { Some(own) } else { around };
+        let group =
+            group.ok_or_else(|| format!("`{}` is not delegated to this user", own.display()))?;
         writable(group)?;
         if !lists(group, "cgroup.controllers", controller) {
             return Err(format!(
@@ -455,6 +457,22 @@ fn is_marked(group: &Path) -> bool {
     ["user.delegate", "trusted.delegate"].into_iter().any(marked)
 }
 
+/// Returns whether the name of the group is that of a unit of systemd.
+fn is_unit(group: &Path) -> bool {
+    let suffixes = ["scope", "service", "slice"];
+    group.extension().is_some_and(|it| suffixes.iter().any(|suffix| it == *suffix))
+}
+
+/// Returns whether a group that has a group of no unit in it is a unit of this user's service
+/// manager, which marks none of its units. It puts processes into a group below a unit only where
+/// that was handed over (`DelegateSubgroup=`).
+fn is_divided_unit(group: &Path) -> bool {
+    let user = geteuid();
+    let is_own = || fs::metadata(group).is_ok_and(|it| it.uid() == user.as_raw());
+    let is_slice = group.extension().is_some_and(|it| it == "slice");
+    is_unit(group) && !is_slice && !user.is_root() && is_own()
+}
+
 /// Moves the processes of `group` into a leaf of it, and lets its groups have
 /// `controller`.
 fn enable(group: &Path, controller: &str) -> io::Result<()> {
@@ -525,6 +543,18 @@ mod tests {
         };
         assert!(cgroups.bounds_memory().is_err_and(|why| why.contains("nokmem")));
         assert!(cgroups.ran_out_of_memory().is_some(), "the bound is there all the same");
+    }
+
+    #[test]
+    fn units_are_known_by_their_names() {
+        for name in ["/a/user@1000.service", "/a/run-p269-i569.scope", "/app.slice"] {
+            assert!(is_unit(Path::new(name)), "{name}");
+        }
+        for name in ["/a/run.service/host", "/", "/a/service", "/a/.scope"] {
+            assert!(!is_unit(Path::new(name)), "{name}");
+        }
+        assert!(!is_divided_unit(Path::new("/nowhere/a.slice")));
+        assert!(!is_divided_unit(Path::new("/nowhere/a.service")));
     }
 
     #[test]
