@@ -13,12 +13,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation, access, flock, getxattr};
 use rustix::io::Errno;
-use rustix::process::getpid;
+use rustix::process::{geteuid, getpid};
 
 use super::mounts::{self, Mount};
 use crate::plan::Bounds;
@@ -59,6 +59,8 @@ impl Controller {
 pub(super) struct Cgroups {
     groups: Vec<Group>,
     memory: Result<File, String>,
+    /// Set where the kernel leaves a part of the call's memory out of its accounts.
+    uncounted: Option<&'static str>,
     processes: Result<File, String>,
     /// Where version 1 bounds what TCP keeps.
     tcp: Option<PathBuf>,
@@ -79,8 +81,10 @@ enum WayIn {
     /// Version 1: a process that writes `0` enters. Through this file one thread is moved,
     /// without waiting for every other one of the machine.
     Tasks(File),
-    /// Version 2: a process is born there.
-    Born(OwnedFd),
+    /// Version 2: a process is born in the directory. One that cannot be, because it is
+    /// another user than the owner of the group or the kernel does not know how, enters as
+    /// in version 1, through a file that was opened by the owner; that is slower.
+    Born { directory: OwnedFd, processes: File },
 }
 
 impl Cgroups {
@@ -91,6 +95,7 @@ impl Cgroups {
             Ok(machine) => machine,
             Err(error) => return Self::none(&error.to_string()),
         };
+        cgroups.uncounted = uncounted(&fs::read_to_string("/proc/cmdline").unwrap_or_default());
         for controller in CONTROLLERS {
             let made = cgroups.add(&machine, controller, bounds);
             match controller {
@@ -106,7 +111,7 @@ impl Cgroups {
     /// No group, and why.
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
-        Self { groups: Vec::new(), memory, processes, tcp: None }
+        Self { groups: Vec::new(), memory, uncounted: None, processes, tcp: None }
     }
 
     /// Bounds what TCP keeps as well, for a tool that may have connections. Version 1 counts
@@ -190,7 +195,8 @@ impl Cgroups {
 
     /// Returns why the kernel does not bound the call's memory by a group, if it does not.
     pub(super) fn bounds_memory(&self) -> Result<(), &str> {
-        self.memory.as_ref().map(drop).map_err(String::as_str)
+        self.memory.as_ref().map_err(String::as_str)?;
+        self.uncounted.map_or(Ok(()), Err)
     }
 
     /// Returns why the kernel does not bound the number of processes by a group, if it does
@@ -200,18 +206,18 @@ impl Cgroups {
     }
 
     /// The files to which the tool writes `0` to enter its groups, each with whether it
-    /// must succeed.
-    pub(super) fn tasks(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
-        self.groups.iter().filter_map(|group| match &group.way_in {
+    /// must succeed. `born`: it is in the group of version 2 already.
+    pub(super) fn tasks(&self, born: bool) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.groups.iter().filter_map(move |group| match &group.way_in {
             WayIn::Tasks(tasks) => Some((tasks.as_fd(), group.required)),
-            WayIn::Born(_) => None,
+            WayIn::Born { processes, .. } => (!born).then_some((processes.as_fd(), group.required)),
         })
     }
 
     /// The group in which the tool is to be born.
     pub(super) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         self.groups.iter().find_map(|group| match &group.way_in {
-            WayIn::Born(dir) => Some(dir.as_fd()),
+            WayIn::Born { directory, .. } => Some(directory.as_fd()),
             WayIn::Tasks(_) => None,
         })
     }
@@ -270,12 +276,29 @@ impl Group {
     fn open(path: &Path, version: Version) -> io::Result<Self> {
         let lock = open_directory(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let entrance = |name| OpenOptions::new().write(true).open(path.join(name));
         let way_in = match version {
-            Version::One => WayIn::Tasks(OpenOptions::new().write(true).open(path.join("tasks"))?),
-            Version::Two => WayIn::Born(open_directory(path)?.into()),
+            Version::One => WayIn::Tasks(entrance("tasks")?),
+            Version::Two => WayIn::Born {
+                directory: open_directory(path)?.into(),
+                processes: entrance("cgroup.procs")?,
+            },
         };
         Ok(Self { path: path.to_owned(), _lock: lock, way_in, required: false })
     }
+}
+
+/// Returns the memory that a kernel with these parameters charges to no group, if they leave
+/// any out: page tables, pipes and the buffers of local sockets are memory of the kernel's own.
+fn uncounted(parameters: &str) -> Option<&'static str> {
+    // kernel-parameters.txt: a list of what is left out.
+    let mut left_out = parameters
+        .split_whitespace()
+        .filter_map(|it| it.strip_prefix("cgroup.memory="))
+        .flat_map(|list| list.split(','));
+    left_out
+        .any(|it| it == "nokmem")
+        .then_some("`cgroup.memory=nokmem` leaves the kernel's own memory out of it")
 }
 
 /// Fails where the machine has swap, which is not accounted for.
@@ -337,8 +360,56 @@ impl Machine {
             return Ok(Place { parent: own, version: Version::One });
         }
         let own = self.own_group(None).ok_or("no cgroup file system is mounted")?;
-        let parent = divisible(&own, name)?;
+        let parent = self.divisible(&own, name)?;
         Ok(Place { parent, version: Version::Two })
+    }
+
+    /// The group of version 2 in which groups with `controller` can be made: this process's
+    /// own, where it was handed over, and whose processes are put into a leaf of it first; else
+    /// the one around it, where this process was put into a leaf, by an earlier call or by a
+    /// service manager. Processes and controllers are never in one group (the rule of no
+    /// internal processes). The slices of systemd are nobody's to divide.
+    fn divisible(&self, own: &Path, controller: &str) -> Result<PathBuf, String> {
+        // The group around a unit is the service manager's.
+        let around = own.parent().filter(|_| !is_unit(own));
+        let around = around.filter(|group| self.is_delegated(group) || is_divided_unit(group));
+        let group = if self.is_delegated(own) { Some(own) } else { around };
+        let group =
+            group.ok_or_else(|| format!("`{}` is not delegated to this user", own.display()))?;
+        writable(group)?;
+        if !lists(group, "cgroup.controllers", controller) {
+            return Err(format!(
+                "`{}` was not given the controller `{controller}`",
+                group.display()
+            ));
+        }
+        if !lists(group, "cgroup.subtree_control", controller) {
+            enable(group, controller)
+                .map_err(|error| format!("`{}` cannot be divided: {error}", group.display()))?;
+        }
+        // Without a controller that forbids it, processes may have been put beside the groups.
+        // The kernel lets none into a group then.
+        if lists(group, "cgroup.type", "threaded") {
+            return Err(format!(
+                "`{}` has processes of its own beside its groups",
+                group.display()
+            ));
+        }
+        Ok(group.to_owned())
+    }
+
+    /// Returns whether a group was handed over: systemd says so by an attribute, and the root
+    /// of a cgroup namespace is a container's own.
+    fn is_delegated(&self, group: &Path) -> bool {
+        // The root of the machine has no type.
+        is_marked(group) || self.begins_at(group) && group.join("cgroup.type").exists()
+    }
+
+    /// Returns whether `group` is where this process's cgroup namespace begins, which need not
+    /// be this process's own group.
+    fn begins_at(&self, group: &Path) -> bool {
+        let begins = |it: &&Mount| it.kind == "cgroup2" && it.root == Path::new("/");
+        self.mounts.iter().filter(begins).any(|mount| mount.point == group)
     }
 
     /// The directory of this process's own group in the hierarchy of version 1 that has
@@ -373,48 +444,33 @@ fn writable(group: &Path) -> Result<(), String> {
         .map_err(|errno| format!("`{}`: {}", group.display(), io::Error::from(errno)))
 }
 
-/// The group of version 2 in which groups with `controller` can be made: the one around
-/// this process's, where a manager has put it into a leaf; else its own, where it was
-/// delegated, and whose processes are put into a leaf of it first. Processes and
-/// controllers are never in one group (the rule of no internal processes).
-fn divisible(own: &Path, controller: &str) -> Result<PathBuf, String> {
-    let has = |group: &Path, file: &str| {
-        let listed = fs::read_to_string(group.join(file)).unwrap_or_default();
-        listed.split_whitespace().any(|it| it == controller)
-    };
-    if let Some(parent) = own.parent()
-        && has(parent, "cgroup.subtree_control")
-        // The root of the machine and the slices of systemd are nobody's to divide.
-        && is_delegated(parent)
-        && writable(parent).is_ok()
-    {
-        return Ok(parent.to_owned());
-    }
-    if !is_delegated(own) {
-        return Err(format!("`{}` is not delegated to this user", own.display()));
-    }
-    writable(own)?;
-    if !has(own, "cgroup.controllers") {
-        return Err(format!("`{}` was not given the controller `{controller}`", own.display()));
-    }
-    if !has(own, "cgroup.subtree_control") {
-        enable(own, controller)
-            .map_err(|error| format!("`{}` cannot be divided: {error}", own.display()))?;
-    }
-    Ok(own.to_owned())
+/// Returns whether `controller` is listed in a file of `group`.
+fn lists(group: &Path, file: &str, controller: &str) -> bool {
+    let listed = fs::read_to_string(group.join(file)).unwrap_or_default();
+    listed.split_whitespace().any(|it| it == controller)
 }
 
-/// Returns whether a group was handed over: systemd says so by an attribute, and the root of a
-/// cgroup namespace is a container's own, which the root of a machine is told from by
-/// having a type.
-fn is_delegated(group: &Path) -> bool {
+/// Returns whether a service manager marked the group as handed over.
+fn is_marked(group: &Path) -> bool {
     let mut value = [0; 8];
     let marked = |name| getxattr(group, name, &mut value[..]).is_ok_and(|length| length > 0);
-    let is_container = || {
-        let own = fs::read_to_string(OWN_GROUPS).unwrap_or_default();
-        own.lines().any(|line| line == "0::/") && group.join("cgroup.type").exists()
-    };
-    ["user.delegate", "trusted.delegate"].into_iter().any(marked) || is_container()
+    ["user.delegate", "trusted.delegate"].into_iter().any(marked)
+}
+
+/// Returns whether the name of the group is that of a unit of systemd.
+fn is_unit(group: &Path) -> bool {
+    let suffixes = ["scope", "service", "slice"];
+    group.extension().is_some_and(|it| suffixes.iter().any(|suffix| it == *suffix))
+}
+
+/// Returns whether a group that has a group of no unit in it is a unit of this user's service
+/// manager, which marks none of its units. It puts processes into a group below a unit only where
+/// that was handed over (`DelegateSubgroup=`).
+fn is_divided_unit(group: &Path) -> bool {
+    let user = geteuid();
+    let is_own = || fs::metadata(group).is_ok_and(|it| it.uid() == user.as_raw());
+    let is_slice = group.extension().is_some_and(|it| it == "slice");
+    is_unit(group) && !is_slice && !user.is_root() && is_own()
 }
 
 /// Moves the processes of `group` into a leaf of it, and lets its groups have
@@ -474,6 +530,39 @@ mod tests {
         assert_eq!(own(Some("pids")), Some("/sys/fs/cgroup/pids/c".into()));
         assert_eq!(own(Some("cpu")), None, "it is mounted nowhere");
         assert_eq!(own(None), Some("/sys/fs/cgroup/unified/user.slice/x".into()));
+    }
+
+    #[test]
+    fn memory_that_the_kernel_was_told_to_leave_out_is_not_bounded() {
+        assert!(uncounted("quiet cgroup.memory=nosocket,nokmem ro\n").is_some());
+        assert_eq!(uncounted("quiet cgroup.memory=nosocket cgroup_disable=cpu\n"), None);
+        let cgroups = Cgroups {
+            memory: File::open("/dev/null").map_err(|error| error.to_string()),
+            uncounted: uncounted("cgroup.memory=nokmem"),
+            ..Cgroups::none("")
+        };
+        assert!(cgroups.bounds_memory().is_err_and(|why| why.contains("nokmem")));
+        assert!(cgroups.ran_out_of_memory().is_some(), "the bound is there all the same");
+    }
+
+    #[test]
+    fn units_are_known_by_their_names() {
+        for name in ["/a/user@1000.service", "/a/run-p269-i569.scope", "/app.slice"] {
+            assert!(is_unit(Path::new(name)), "{name}");
+        }
+        for name in ["/a/run.service/host", "/", "/a/service", "/a/.scope"] {
+            assert!(!is_unit(Path::new(name)), "{name}");
+        }
+        assert!(!is_divided_unit(Path::new("/nowhere/a.slice")));
+        assert!(!is_divided_unit(Path::new("/nowhere/a.service")));
+    }
+
+    #[test]
+    fn a_namespace_begins_where_version_2_is_mounted_from_its_root() {
+        let machine = machine("0::/host\n");
+        assert!(machine.begins_at(Path::new("/sys/fs/cgroup/unified")));
+        assert!(!machine.begins_at(Path::new("/sys/fs/cgroup/unified/host")));
+        assert!(!machine.begins_at(Path::new("/sys/fs/cgroup/memory")), "of version 1");
     }
 
     #[test]

@@ -108,6 +108,12 @@ const ON_MANY: &[(c_long, u64)] = &[
 const MOVES: [c_long; 4] =
     [libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_sendfile];
 
+/// The command of `fcntl` that asks for notices about a directory. The kernel keeps all that were
+/// asked for about one directory in a list, and walks it for each descriptor that is closed:
+/// processes with many take longer to end than they ran, and cannot be killed meanwhile. Programs
+/// use inotify.
+const NOTIFY: u64 = libc::F_NOTIFY as u64;
+
 /// Options of a socket that attach a program, whose code no cgroup is charged for:
 /// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h.
 const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
@@ -287,6 +293,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
     rules.insert(libc::SYS_setsockopt, options.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_fcntl, vec![only(1, Op::Eq, NOTIFY)?]);
     for call in SET_ATTRIBUTE {
         let long = SeccompCondition::new(3, Length::Qword, Op::Gt, LONGEST_ATTRIBUTE)?;
         rules.insert(call, vec![SeccompRule::new(vec![long])?]);
@@ -597,6 +604,17 @@ mod tests {
             for call in SET_ATTRIBUTE {
                 assert_eq!(own(true, call, [0, 0, 0, length, 0, 0]), judgement, "{length}");
             }
+        }
+    }
+
+    #[test]
+    fn notices_about_directories_are_refused_and_other_commands_are_not() {
+        for (command, judgement) in [
+            (NOTIFY, REFUSAL),
+            (libc::F_SETFD as u64, ALLOWED),
+            (libc::F_OFD_SETLK as u64, ALLOWED),
+        ] {
+            assert_eq!(own(true, libc::SYS_fcntl, [3, command, 0, 0, 0, 0]), judgement);
         }
     }
 

@@ -97,10 +97,11 @@ pub(super) fn start(
     restrictions: &Restrictions,
 ) -> Result<Pid, Failure> {
     let shared = Shared::new().map_err(|error| failure(Step::Clone, &error))?;
+    let tasks = |born| cgroups.tasks(born).map(|(file, must)| (file.as_raw_fd(), must)).collect();
     let mut launch = Launch {
         request,
         restrictions,
-        tasks: cgroups.tasks().map(|(file, required)| (file.as_raw_fd(), required)).collect(),
+        tasks: tasks(true),
         argv: pointers(&request.plan.args),
         envp: pointers(&request.plan.env),
         limits: limits(request, cgroups, restrictions),
@@ -112,19 +113,25 @@ pub(super) fn start(
         parent: getpid(),
         failure: shared.0,
     };
-    let launch = (&raw mut launch).cast();
-    let pid = match cgroups.birthplace() {
-        // SAFETY: as fork(2): this process has one thread; `child` does not allocate, and
-        // ends by exec or exit.
-        Some(group) => unsafe { born_in(group, child, launch) },
-        None => Stack::new(64 << 10).and_then(|stack| {
-            // SAFETY: the parent is suspended until the child execs or ends, and lives in one
-            // thread, so that child and parent never use the shared memory at the same time;
-            // `child` does not allocate, unwind or return into the parent's frames, and
-            // `launch` and `stack` outlive it.
-            unsafe { clone(libc::CLONE_VM | libc::CLONE_VFORK, &stack, child, launch) }
-        }),
+    // SAFETY: as fork(2): this process has one thread; `child` does not allocate, and ends by
+    // exec or exit.
+    let born = |group| unsafe { born_in(group, child, (&raw mut launch).cast()) };
+    let pid = match cgroups.birthplace().map(born) {
+        Some(Err(error)) if cannot_be_born(&error) => None,
+        born => born,
     };
+    let pid = pid.unwrap_or_else(|| {
+        launch.tasks = tasks(false);
+        let stack = Stack::new(64 << 10)?;
+        // SAFETY: the parent is suspended until the child execs or ends, and lives in one
+        // thread, so that child and parent never use the shared memory at the same time;
+        // `child` does not allocate, unwind or return into the parent's frames, and
+        // `launch` and `stack` outlive it.
+        unsafe {
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK;
+            clone(flags, &stack, child, (&raw mut launch).cast())
+        }
+    });
     let pid = pid.map_err(|error| failure(Step::Clone, &error))?;
     // SAFETY: the mapping is there for as long as this process, and the child, the only
     // other one to write to it, has become the tool or ended.
@@ -133,6 +140,14 @@ pub(super) fn start(
         // The corpse is reaped with whatever else there is, at the end of the call.
         Some(failure) => Err(failure),
     }
+}
+
+/// Returns whether a child was refused its group, and not its existence: this process is
+/// another user than the group's owner, which a tool of root is, a container filters `clone3`,
+/// or the kernel is older than 5.7.
+fn cannot_be_born(error: &io::Error) -> bool {
+    let refusals = [libc::EACCES, libc::EPERM, libc::ENOSYS, libc::EINVAL];
+    error.raw_os_error().is_some_and(|errno| refusals.contains(&errno))
 }
 
 /// Returns whether the kernel refuses one process more, by a limit that counts this process among

@@ -119,13 +119,48 @@ pub(super) fn mount_proc() -> io::Result<()> {
 /// kernel/pid.c): numbers below it are for the first processes alone.
 const RESERVED: u64 = 300;
 
+/// The first kernel with a `pid_max` for each PID namespace. An older one has one for the whole
+/// machine, which the machine's root sets from within any namespace.
+const BOUNDS_NAMESPACES: (u32, u32) = (6, 14);
+
 /// Bounds the processes and threads of this PID namespace, beside its init and for as
-/// long as it lasts, since Linux 6.14: the kernel has no number for one more than `most`.
+/// long as it lasts: the kernel has no number for one more than `most`.
 ///
 /// For the init, with every right in its namespace and the `/proc` of any.
 pub(super) fn bound_processes(most: u64) -> io::Result<()> {
+    if !kernel_is_since(BOUNDS_NAMESPACES) {
+        let why = "before Linux 6.14 one `pid_max` is the whole machine's";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
     // The next number is the first one that is given again, so that those below are not
     // given at all, and would not have to be counted.
     fs::write("/proc/sys/kernel/ns_last_pid", (RESERVED - 1).to_string())?;
     fs::write("/proc/sys/kernel/pid_max", most.saturating_add(RESERVED).to_string())
+}
+
+/// Returns whether the running kernel is of `version` or later.
+pub(super) fn kernel_is_since(version: (u32, u32)) -> bool {
+    version_of(&rustix::system::uname().release().to_string_lossy()) >= Some(version)
+}
+
+/// The first two numbers of a kernel's release.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_apart_by_both_numbers_of_their_version() {
+        assert_eq!(version_of("6.1.0-56-cloud-amd64"), Some((6, 1)));
+        assert_eq!(version_of("6.14-rc1"), Some((6, 14)));
+        assert!(version_of("6.14.0") >= Some(BOUNDS_NAMESPACES));
+        assert!(version_of("7.0.1") >= Some(BOUNDS_NAMESPACES));
+        // Not as a decimal fraction.
+        assert!(version_of("6.2.0") < Some(BOUNDS_NAMESPACES));
+        assert!(version_of("unknown") < Some(BOUNDS_NAMESPACES), "an unknown one is an old one");
+    }
 }

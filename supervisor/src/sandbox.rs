@@ -390,11 +390,5 @@ fn set_directory_for_temporary_files(watch: &mut Watch, view: &View) {
 }
 
 fn counts_processes_apart() -> bool {
-    let kernel = rustix::system::uname();
-    let release = kernel.release().to_string_lossy();
-    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= COUNTS_PROCESSES_APART,
-        _ => false,
-    }
+    namespace::kernel_is_since(COUNTS_PROCESSES_APART)
 }

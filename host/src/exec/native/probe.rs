@@ -122,8 +122,9 @@ fn remedy(layer: &Layer) -> Option<String> {
     }
     if name.starts_with("cgroup") {
         return Some(
-            "let a service manager hand over a group: `systemd-run --user --scope -p Delegate=yes \
-             ikigai` for a session, the drop-in in etc/systemd of the sources for a service"
+            "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
+             Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in etc/systemd \
+             of the sources for a service"
                 .to_owned(),
         );
     }
