@@ -1,5 +1,6 @@
 //! One call, from the plan to the exit code.
 
+use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -38,6 +39,8 @@ fn serve() -> io::Result<ExitCode> {
     let signals = signals::take_over()?;
     let request = request::receive()?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    // Inherited by all of the call. Without `/proc` there is no such preference.
+    let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     let plan = &request.plan;
     let sandboxed = plan.kind.sandbox != Confinement::Off;
     let mut cgroups = match plan.kind.without.cgroups {
@@ -55,6 +58,10 @@ fn serve() -> io::Result<ExitCode> {
     }
     code
 }
+
+/// Where the machine, or a group around the host, runs out of memory, the kernel is to end the
+/// tool and not its host: proc_pid_oom_score_adj(5), half of all memory more than it has.
+const FIRST_VICTIM: &str = "500";
 
 /// Serves the call of a tool with all of its user's rights.
 fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
