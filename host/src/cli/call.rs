@@ -1,6 +1,6 @@
 //! `ikigai tool call`: one call, its envelope on stdout.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -73,6 +73,12 @@ pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a T
 
 /// What to do when there is no tool of that name.
 pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    if let Some(path) = as_path(name) {
+        return vec![format!(
+            "a file is run by `ikigai tool run {path}` and looked at by `ikigai tool check {path}`; \
+             here a tool is called by the name that `ikigai tool list` shows"
+        )];
+    }
     let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
     if let Some(skipped) = skipped {
         let path = skipped.path.display();
@@ -85,6 +91,15 @@ pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`ikigai tool list --all` shows every tool and what was skipped".to_owned(),
     }]
+}
+
+/// Returns what stands in place of a name if it is the path of a file, in the form in which
+/// `tool run` takes one.
+fn as_path(name: &str) -> Option<String> {
+    if name.contains('/') {
+        return Some(name.to_owned());
+    }
+    Path::new(name).is_file().then(|| format!("./{name}"))
 }
 
 /// Hints for a person, on stderr.

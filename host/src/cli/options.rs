@@ -215,7 +215,10 @@ impl Options {
     /// Where everything is, with what the flags say of it.
     pub(super) fn places(&self) -> Places {
         let found = Places::find();
+        let named = [&self.system_tools, &self.user_tools].into_iter().flatten();
         Places {
+            // An empty one names nothing.
+            named_tools: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
             policy: self.policy.clone().or(found.policy),

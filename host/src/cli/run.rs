@@ -46,11 +46,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let path = Path::new(&reference.0);
         named = host.registry.build_at(path).map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
-            if path.is_file() {
-                error.hint("make it executable with `chmod +x`, or build a component")
-            } else {
-                error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
+            if path.exists() {
+                return error;
             }
+            error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
         })?;
         Subject::at_path(&named)
     } else {
