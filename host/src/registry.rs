@@ -7,6 +7,7 @@ mod candidate;
 mod file;
 mod loader;
 mod memo;
+mod remembered;
 mod scan;
 mod tool;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use loader::{Budget, Progress, ProgressFn};
+pub use remembered::remembered;
 pub use tool::{Build, Tool};
 
 use crate::digest::Digest;

@@ -1,6 +1,8 @@
 //! The command line: what it prints where, with which exit code, and what it says
 //! to those who got it wrong.
 
+#[path = "cli/completion.rs"]
+mod completion;
 #[path = "cli/mistaken.rs"]
 mod mistaken;
 
@@ -38,14 +40,27 @@ fn stable(host: &Host, text: &str) -> String {
 #[test]
 fn help_says_what_there_is() {
     let host = Host::without_system_tools();
-    for command in ["", "tool", "tool call", "tool run", "tool check", "audit", "doctor"] {
-        let args = command.split_whitespace().chain(["-h"]);
+    for (command, flag) in [
+        ("", "-h"),
+        ("", "--help"),
+        ("tool", "-h"),
+        ("tool call", "-h"),
+        ("tool call", "--help"),
+        ("tool run", "-h"),
+        ("tool check", "-h"),
+        ("asset list", "--help"),
+        ("audit", "-h"),
+        ("doctor", "-h"),
+        ("config show", "--help"),
+    ] {
+        let args = command.split_whitespace().chain([flag]);
         let mut asked = host.command();
         // What is set in the environment is shown in the help.
         asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
         let ran = Ran::of(&mut asked, b"").expect_code(0);
         assert_eq!(ran.stderr(), "");
-        let name = format!("help {command}").trim_end().replace(' ', "_");
+        let what = if flag == "-h" { "help" } else { "long help" };
+        let name = format!("{what} {command}").trim_end().replace(' ', "_");
         insta::assert_snapshot!(name, stable(&host, &ran.stdout()));
     }
 }
@@ -186,29 +201,6 @@ fn an_envelope_may_be_indented_for_people() {
     let expected =
         "{\n  \"tool_success\": true,\n  \"result\": {\n    \"a\": [\n      1\n    ]\n  }\n}\n";
     assert_eq!(pretty.stdout(), expected);
-}
-
-#[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
-fn completions_are_scripts_of_their_shell() {
-    let host = Host::without_system_tools();
-    for (shell, mark) in [
-        ("bash", "complete -F _ikigai"),
-        ("zsh", "#compdef ikigai"),
-        ("fish", "complete -c ikigai"),
-    ] {
-        let ran = host.run(["completions", shell]).expect_code(0);
-        let script = ran.stdout();
-        assert!(script.contains(mark), "{shell}");
-        assert!(!script.contains("precompile") && !script.contains("--ceiling"), "{shell}");
-        let file = host.write(format!("completions.{shell}"), ran.stdout(), 0o644);
-        // What is not on this machine cannot read it; the mark was there.
-        match Command::new(shell).arg("-n").arg(&file).output() {
-            Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
-            Err(error) => eprintln!("{shell} is not on this machine: {error}"),
-        }
-    }
-    host.run(["completions", "cobol"]).expect_code(2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print_exact, say};
+use super::{cancelled_by_signals, complete, list, print_exact, say};
 use crate::exec::envelope::Layout;
 use crate::host::Host;
 use crate::nearest::nearest;
@@ -19,6 +19,7 @@ use crate::registry::{Depth, Snapshot, Tool};
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
     name: String,
     /// The arguments: JSON, @FILE to read them from a file, - from stdin
     #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]

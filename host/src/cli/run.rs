@@ -10,7 +10,7 @@ use clap::Args;
 use super::call::{not_found_hints, snapshot_with};
 use super::error::CliError;
 use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, say};
+use super::{ToolReference, cancelled_by_signals, complete, say};
 use crate::audit::Via;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     /// passed on whole, hyphens included
     // One list, because clap would look for the host's own flags between two.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true,
-          value_names = ["NAME|PATH", "ARGS"], value_hint = super::FILE)]
+          value_names = ["NAME|PATH", "ARGS"], add = complete::tools_and_files())]
     command: Vec<OsString>,
 }
 

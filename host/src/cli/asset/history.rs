@@ -7,6 +7,7 @@ use ikigai_assets::{Agent, AssetPath, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
+use crate::cli::complete;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
 use crate::cli::{print, print_exact, print_json, print_raw, say};
@@ -14,6 +15,7 @@ use crate::cli::{print, print_exact, print_json, print_raw, say};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Get {
     /// The document: `blocks/x.md`, or `x` for short
+    #[arg(add = complete::documents())]
     path: String,
     /// An older version, by its number
     #[arg(long, value_name = "N")]
@@ -68,6 +70,7 @@ async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Log {
     /// The document, which may have been removed
+    #[arg(add = complete::documents())]
     path: String,
     /// Print JSON
     #[arg(long)]
@@ -122,6 +125,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Restore {
     /// The document, which may have been removed
+    #[arg(add = complete::documents())]
     path: String,
     /// The number of the version, as `log` shows it
     version: u64,
