@@ -53,7 +53,7 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// What kind of change replaced a version.
+/// What kind of change made a version, or ended one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The whole document was written.
@@ -97,12 +97,12 @@ impl FromStr for Cause {
     }
 }
 
-/// Who changes a document, and what the history shall say of it.
-#[derive(Clone, Debug)]
+/// Who changes a document, and what the history says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// Whose budget is checked.
     pub agent: Agent,
-    /// What the replaced version is marked with.
+    /// What the new version and the replaced one are marked with.
     pub cause: Cause,
 }
 
@@ -156,6 +156,8 @@ pub struct Version {
     pub tokens: u64,
     /// When it was written.
     pub written_at: SystemTime,
+    /// Who wrote it; `None` for some versions that a store of an earlier release has.
+    pub author: Option<Author>,
     /// What ended it; `None` for what the document says now.
     pub replaced: Option<Replaced>,
 }

@@ -15,6 +15,10 @@ pub const SCHEME: &str = "ikigai://";
 /// entry of PostgreSQL can hold (2,704 bytes), and no less than a file system allows.
 pub const MAX_PATH_BYTES: usize = 1024;
 
+/// The folder and the ending of a name that may be left out where a document is meant.
+const BLOCKS: &str = "blocks/";
+const ENDING: &str = ".md";
+
 /// Documents below this are long results of tools: outside the budget, never pinned,
 /// removed by age.
 pub(crate) const OUTPUTS: &str = "outputs/";
@@ -110,6 +114,17 @@ impl AssetPath {
         format!("{SCHEME}/{}", self.0)
     }
 
+    /// Returns every name by which [`resolution`] finds this document, the whole path first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let whole = self.as_str();
+        let short = whole.strip_prefix(BLOCKS);
+        [Some(whole), whole.strip_suffix(ENDING), short]
+            .into_iter()
+            .chain([short.and_then(|short| short.strip_suffix(ENDING))])
+            .flatten()
+            .filter(|name| !name.is_empty())
+    }
+
     /// Whether this is a long result of a tool: below `outputs/`.
     #[must_use]
     pub fn is_output(&self) -> bool {
@@ -127,7 +142,8 @@ impl AssetPath {
 pub fn resolution(text: &str) -> Result<Vec<AssetPath>, PathError> {
     let given = AssetPath::parse(text)?;
     let name = given.as_str();
-    let further = [format!("{name}.md"), format!("blocks/{name}"), format!("blocks/{name}.md")];
+    let further =
+        [format!("{name}{ENDING}"), format!("{BLOCKS}{name}"), format!("{BLOCKS}{name}{ENDING}")];
     let further: Vec<_> = further.iter().filter_map(|path| AssetPath::parse(path).ok()).collect();
     Ok(std::iter::once(given).chain(further).collect())
 }

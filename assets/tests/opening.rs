@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::migrate::{Migrate, Migration, MigrationType, Migrator};
+use sqlx::{Connection as _, PgConnection, SqliteConnection};
 
 fn path(text: &str) -> AssetPath {
     AssetPath::parse(text).expect(text)
@@ -232,9 +233,72 @@ fn a_newer_store_is_left_alone() {
         other.close().await.expect("closed");
         let before = fs::read(place.file()).expect("read");
         let error = refused(&place.url()).await;
-        assert!(matches!(error, Error::Newer { found: 7, known: 1, .. }), "{error:?}");
+        assert!(matches!(error, Error::Newer { found: 7, known: 2, .. }), "{error:?}");
         assert_eq!(error.code(), ToolCode::OpenFailed);
         assert!(fs::read(place.file()).expect("read") == before);
+    });
+}
+
+/// What is in a store of the first release: `x` with two versions behind the one that is
+/// there, `new` without any, `again` removed and written anew.
+const OF_FIRST_RELEASE: &str = "\
+    INSERT INTO stored_assets (path, tokens, version, read_only, updated_at, content) VALUES \
+        ('x', 1, 3, TRUE, 30, '3'), ('new', 1, 1, FALSE, 10, 'n'), \
+        ('again', 1, 2, FALSE, 20, '2'); \
+    INSERT INTO asset_versions \
+        (path, version, tokens, written_at, replaced_at, cause, agent, content) VALUES \
+        ('x', 1, 1, 10, 20, 'write', 'bob', '1'), ('x', 2, 1, 20, 30, 'edit', 'eve', '2'), \
+        ('again', 1, 1, 10, 20, 'remove', 'bob', '1'); \
+    INSERT INTO asset_pins (agent, path, pinned_at) VALUES ('ann@host', 'x', 5)";
+
+/// Makes the tables of the first release.
+async fn migrate_once(connection: &mut impl Migrate, tables: &'static str) {
+    let tables = sqlx::SqlStr::from_static(tables);
+    let first = Migration::new(1, "documents".into(), MigrationType::Simple, tables, false);
+    let mut migrator = Migrator::with_migrations(vec![first]);
+    migrator.dangerous_set_table_name("ikigai_migrations");
+    migrator.run_direct(None, connection, false).await.expect("made");
+}
+
+/// A store of the first release has all that it had, and says who wrote each version as far
+/// as that can be known.
+async fn is_brought_up_to_date(url: &StoreUrl) {
+    let store = Store::open(url, &hasty()).await.expect("it opens");
+    let authors = async |name: &str| {
+        let log = store.log(&path(name)).await.expect("a log");
+        let of = |author: Author| format!("{} {}", author.cause.as_str(), author.agent);
+        log.into_iter().map(|it| (it.version, it.author.map(of))).collect::<Vec<_>>()
+    };
+    let by = |author: &str| Some(author.to_owned());
+    assert_eq!(authors("x").await, [(3, by("edit eve")), (2, by("write bob")), (1, None)]);
+    assert_eq!(authors("new").await, [(1, None)]);
+    assert_eq!(authors("again").await, [(2, None), (1, None)]);
+    let x = store.read(&path("x")).await.expect("read");
+    assert_eq!((&*x.content, x.metadata.version, x.metadata.read_only), (&b"3"[..], 3, true));
+    assert_eq!(store.version(&path("again"), 1).await.expect("kept").content, b"1");
+    let pins = store.pins(&ann().agent).await.expect("pins");
+    assert_eq!(pins.iter().map(|pin| pin.metadata.path.as_str()).collect::<Vec<_>>(), ["x"]);
+    write(&store, "new", b"more").await.expect("written");
+    assert_eq!(authors("new").await, [(2, by("write ann@host")), (1, None)]);
+    let lifted = store.set_read_only(&path("x"), false).await;
+    lifted.expect("the document is there");
+    store.remove(&path("x"), &ann().agent, Expected::Any).await.expect("removed");
+    assert!(store.pins(&ann().agent).await.expect("pins").is_empty(), "a pin goes with it");
+}
+
+#[test]
+fn a_store_of_the_first_release_is_brought_up_to_date() {
+    run(async {
+        let place = Place::new();
+        let mut connection = raw(&place.file()).await;
+        let tables = include_str!("../migrations/sqlite/1_documents.sql");
+        migrate_once(&mut connection, tables).await;
+        execute(&mut connection, OF_FIRST_RELEASE).await;
+        // Says whose tables they are: `ikig`.
+        execute(&mut connection, "PRAGMA application_id = 0x696b6967").await;
+        connection.close().await.expect("closed");
+        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        is_brought_up_to_date(&place.url()).await;
     });
 }
 
@@ -348,6 +412,7 @@ fn in_postgres() {
     run(async {
         wrong_password(&server).await;
         foreign_and_newer(&server).await;
+        of_the_first_release(&server).await;
         read_only_and_unprivileged(&server).await;
         prefixes_use_the_index(&server).await;
         hanging(&server).await;
@@ -393,7 +458,16 @@ async fn foreign_and_newer(server: &Server) {
         execution_time) VALUES (7, 'of the future', TRUE, '', 0)";
     server.psql("newer", future).expect("made");
     let error = refused(newer).await;
-    assert!(matches!(error, Error::Newer { found: 7, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, Error::Newer { found: 7, known: 2, .. }), "{error:?}");
+}
+
+async fn of_the_first_release(server: &Server) {
+    let url = database(server, "first");
+    let mut connection = PgConnection::connect(&server.url("first")).await.expect("it opens");
+    migrate_once(&mut connection, include_str!("../migrations/postgres/1_documents.sql")).await;
+    sqlx::raw_sql(OF_FIRST_RELEASE).execute(&mut connection).await.expect("written");
+    connection.close().await.expect("closed");
+    is_brought_up_to_date(&url).await;
 }
 
 async fn read_only_and_unprivileged(server: &Server) {

@@ -8,12 +8,15 @@ mod asset;
 mod audit;
 mod call;
 mod check;
+mod complete;
 mod config;
 mod decided;
 mod doctor;
 mod error;
+mod help;
 mod layers;
 mod list;
+mod manual;
 mod model;
 mod options;
 mod policy;
@@ -30,7 +33,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use ikigai_terminal::harmless;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -96,7 +99,10 @@ enum Command {
     /// See what is configured
     #[command(subcommand)]
     Config(config::Command),
-    /// Print completions for a shell
+    /// Print the script that completes for a shell
+    ///
+    /// An installation has those of bash, zsh and fish where these look for them.
+    #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell to complete for
         shell: Shell,
@@ -107,7 +113,19 @@ enum Command {
         /// The directory
         dir: PathBuf,
     },
+    /// Write the manual pages into a directory; for installers
+    #[command(name = "__manual", hide = true)]
+    Manual {
+        /// The directory
+        dir: PathBuf,
+    },
 }
+
+/// How the script of a shell is used without an installation.
+const COMPLETIONS: &str = "Examples:\n  \
+    source <(ikigai completions bash)     in ~/.bashrc\n  \
+    source <(ikigai completions zsh)      in ~/.zshrc, behind compinit\n  \
+    ikigai completions fish | source      in ~/.config/fish/config.fish";
 
 #[derive(Debug, Subcommand)]
 enum ToolCommand {
@@ -138,13 +156,21 @@ enum ToolCommand {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(answered) = complete::answer() {
+        return ended(answered);
+    }
     let cli = match layers::read() {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),
     };
     log_to_stderr(cli.options.verbose);
     native::outlive_file_size_limit();
-    match dispatch(cli) {
+    ended(dispatch(cli))
+}
+
+/// The exit code of what was done, and a word on what failed.
+fn ended(done: Result<ExitCode, CliError>) -> ExitCode {
+    match done {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),
         Err(error) => {
@@ -172,20 +198,13 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Config(command) => block_on(config::run(options, command, cli.model)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut visible(), "ikigai", &mut script);
+            complete::write_script(shell, &mut script)?;
             print_raw(&script)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Manual { dir } => manual::write(&dir),
         Command::Precompile { dir } => block_on(precompile::run(dir)),
     }
-}
-
-/// The commands and flags that people are told of.
-fn visible() -> clap::Command {
-    let all = Cli::command();
-    let arguments = all.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
-    let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    clap::Command::new("ikigai").args(arguments).subcommands(commands)
 }
 
 /// Runs a command on a runtime of one thread: components have threads of their

@@ -35,6 +35,9 @@ pub struct Places {
     pub system_cache: Option<PathBuf>,
     /// `~/.ikigai/tools`; nothing without a home.
     pub user_tools: Option<PathBuf>,
+    /// Those of the two above that a flag, a variable or a file names: unlike the others they
+    /// are missed where they are not there.
+    pub named_tools: Vec<PathBuf>,
     /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
@@ -75,6 +78,7 @@ impl Places {
             system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             system_tools,
             user_tools: beneath_home(".ikigai/tools"),
+            named_tools: Vec::new(),
             cache: xdg("XDG_CACHE_HOME", ".cache"),
             policy: config.as_ref().map(|dir| dir.join(POLICY)),
             config,

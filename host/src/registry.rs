@@ -7,6 +7,7 @@ mod candidate;
 mod file;
 mod loader;
 mod memo;
+mod remembered;
 mod scan;
 mod tool;
 
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 pub use loader::{Budget, Progress, ProgressFn};
+pub use remembered::remembered;
 pub use tool::{Build, Tool};
 
 use crate::digest::Digest;
@@ -312,6 +314,7 @@ impl Registry {
         Scan {
             // Later wins on equal names.
             dirs: system.into_iter().chain(user).collect(),
+            named_dirs: places.named_tools.clone(),
             authority: Arc::clone(&self.settings.authority),
             limits: self.settings.limits,
             workspace: Arc::clone(&self.settings.workspace),
@@ -328,12 +331,8 @@ impl Registry {
 pub const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(format!("`{}`: {error}", path.display()));
-    }
-    Candidate::at(path.to_owned(), Origin::User).ok_or_else(|| {
-        format!("`{}` is no regular file that is executable or ends in `.wasm`", path.display())
-    })
+    Candidate::at(path.to_owned(), Origin::User)
+        .map_err(|unfit| format!("`{}`: {unfit}", path.display()))
 }
 
 /// What comes of `work` until the deadline, if there is one.
@@ -360,7 +359,7 @@ impl Drop for Unfinished<'_> {
 ///
 /// The directory cannot be read, or a component cannot be used.
 pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
-    let candidates = candidate::list(dir, Origin::System)
+    let listing = candidate::list(dir, Origin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
     let cache = Cache::to_install(&dir.join(SYSTEM_CACHE))
         .map_err(|error| format!("`{}` cannot have a cache: {error}", dir.display()))?;
@@ -373,7 +372,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     ));
     let memo = Memo::open(None);
     let mut count = 0;
-    for candidate in candidates {
+    for candidate in listing.candidates {
         let path = candidate.path.display().to_string();
         let build = Build::of(&candidate, &memo, &loader)?;
         if build.backend() == crate::policy::Backend::Wasm {

@@ -92,6 +92,7 @@ enum To {
 #[derive(Clone, Debug)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
+    is_live: bool,
 }
 
 impl Editor {
@@ -102,7 +103,7 @@ impl Editor {
     /// If the terminal refuses to be set.
     pub fn new(setup: Setup) -> io::Result<Self> {
         let Setup { prompt, look, screen, history, unsaved, finder } = setup;
-        let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)) };
+        let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)), is_live: look.live };
         if !look.live {
             let plain = Plain::new(&prompt);
             let printer = Printer { to: To::Around(plain.asked()), screen: screen.clone() };
@@ -205,9 +206,11 @@ impl Printer {
 
 impl Stopper {
     /// Makes [`Editor::read`] answer [`Input::End`], within a tenth of a second on a
-    /// terminal that can move its cursor. Elsewhere only the next line ends it.
-    pub fn stop(&self) {
+    /// terminal that can move its cursor and answers. Elsewhere only the next line ends it,
+    /// and this returns false.
+    pub fn stop(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
+        self.is_live
     }
 }
 

@@ -60,7 +60,7 @@ fn program() {
             Input::Line(line) if line == "print" => {
                 printer.print("first above\nsecond above").expect("a prompt to come");
             }
-            Input::Line(line) if line == "stop" => stopper.stop(),
+            Input::Line(line) if line == "stop" => assert_eq!(stopper.stop(), look.live),
             Input::Line(line) if line == "later" => {
                 let printer = printer.clone();
                 thread::spawn(move || {

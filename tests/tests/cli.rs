@@ -1,6 +1,11 @@
 //! The command line: what it prints where, with which exit code, and what it says
 //! to those who got it wrong.
 
+#[path = "cli/completion.rs"]
+mod completion;
+#[path = "cli/mistaken.rs"]
+mod mistaken;
+
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -9,7 +14,7 @@ use std::process::{Command, Stdio};
 use ikigai_protocol::is_deceptive;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A host with the script `tool` and the component `part`.
 fn two_tools() -> Host {
@@ -35,14 +40,27 @@ fn stable(host: &Host, text: &str) -> String {
 #[test]
 fn help_says_what_there_is() {
     let host = Host::without_system_tools();
-    for command in ["", "tool", "tool call", "tool run", "tool check", "audit", "doctor"] {
-        let args = command.split_whitespace().chain(["-h"]);
+    for (command, flag) in [
+        ("", "-h"),
+        ("", "--help"),
+        ("tool", "-h"),
+        ("tool call", "-h"),
+        ("tool call", "--help"),
+        ("tool run", "-h"),
+        ("tool check", "-h"),
+        ("asset list", "--help"),
+        ("audit", "-h"),
+        ("doctor", "-h"),
+        ("config show", "--help"),
+    ] {
+        let args = command.split_whitespace().chain([flag]);
         let mut asked = host.command();
         // What is set in the environment is shown in the help.
         asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
         let ran = Ran::of(&mut asked, b"").expect_code(0);
         assert_eq!(ran.stderr(), "");
-        let name = format!("help {command}").trim_end().replace(' ', "_");
+        let what = if flag == "-h" { "help" } else { "long help" };
+        let name = format!("{what} {command}").trim_end().replace(' ', "_");
         insta::assert_snapshot!(name, stable(&host, &ran.stdout()));
     }
 }
@@ -80,7 +98,7 @@ fn a_check_says_every_check_and_whether_it_is_a_tool() {
         ("part.wasm", 0, "valid, of a tool called `part`"),
         ("trapping.wasm", 1, "trapped"),
         ("hanging", 1, "timeout"),
-        ("plain", 1, "executable"),
+        ("plain", 1, "chmod +x '"),
         ("importing.wasm", 1, "example:gone/thing@1.0.0"),
         ("absent", 1, "No such file"),
     ] {
@@ -186,29 +204,6 @@ fn an_envelope_may_be_indented_for_people() {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
-fn completions_are_scripts_of_their_shell() {
-    let host = Host::without_system_tools();
-    for (shell, mark) in [
-        ("bash", "complete -F _ikigai"),
-        ("zsh", "#compdef ikigai"),
-        ("fish", "complete -c ikigai"),
-    ] {
-        let ran = host.run(["completions", shell]).expect_code(0);
-        let script = ran.stdout();
-        assert!(script.contains(mark), "{shell}");
-        assert!(!script.contains("precompile") && !script.contains("--ceiling"), "{shell}");
-        let file = host.write(format!("completions.{shell}"), ran.stdout(), 0o644);
-        // What is not on this machine cannot read it; the mark was there.
-        match Command::new(shell).arg("-n").arg(&file).output() {
-            Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
-            Err(error) => eprintln!("{shell} is not on this machine: {error}"),
-        }
-    }
-    host.run(["completions", "cobol"]).expect_code(2);
-}
-
-#[test]
 fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
     let host = two_tools();
     host.script("endless", "while echo more 2>/dev/null; do :; done");
@@ -247,24 +242,6 @@ fn a_stdout_that_is_full_is_an_error() {
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("error: No space left on device"), "{stderr}");
     }
-}
-
-#[test]
-fn a_name_that_is_nearly_right_is_corrected() {
-    let host = two_tools();
-    for (args, code) in [
-        (["call", "tol"], 1),
-        (["show", "toool"], 1),
-        (["run", "tool_"], 2),
-        (["schema", "tolo"], 1),
-    ] {
-        let ran = host.run([&["tool"], &args[..]].concat()).expect_code(code);
-        assert!(ran.stderr().contains("hint: did you mean `tool`?"), "{ran}");
-    }
-    let ran = host.run(["tool", "call", "zzz"]).expect_code(1);
-    assert!(ran.stderr().contains("`ikigai tool list --all`"), "{ran}");
-    let envelope: Value = ran.json();
-    assert_eq!(envelope["error_code"], json!("TOOL_NOT_FOUND"));
 }
 
 #[test]

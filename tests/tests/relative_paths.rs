@@ -1,6 +1,8 @@
 //! Relative paths mean the workspace, whatever of it and around it is granted, and a call
 //! agrees with what `policy test` says of it.
 
+use std::fs;
+
 use ikigai_tests::host::{Host, Ran};
 use serde_json::{Value, json};
 
@@ -82,6 +84,28 @@ fn a_shell_starts_in_the_workspace() {
             let expected = [pwd.to_str().expect("UTF-8"), "b.txt"];
             assert_eq!(lines(&ran), expected, "{granted} is granted, {backend}: {ran}");
         }
+    }
+}
+
+#[test]
+fn what_is_answered_to_be_written_is_there_after_the_call() {
+    let host = Host::new();
+    // Beneath `/tmp` as a rule, of which a sandbox has one of its own.
+    let file = host.write("beside/file.txt", "", 0o644);
+    let dir = file.parent().and_then(|dir| dir.to_str()).expect("UTF-8");
+    let arguments = json!({ "file_path": file, "content": "kept" });
+    let content = || fs::read_to_string(&file).expect("a file");
+    for backend in ["native", "wasm"] {
+        let ran = call(&host, backend, "file_write", &arguments);
+        assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{backend}: {ran}");
+        assert_eq!(content(), "", "{backend}");
+    }
+    host.run(["policy", "grant", "file_write", "--write", dir]).expect_code(0);
+    for backend in ["native", "wasm"] {
+        let ran = call(&host, backend, "file_write", &arguments);
+        assert_eq!(ran.json()["result"]["bytes"], 4, "{backend}: {ran}");
+        assert_eq!(content(), "kept", "{backend}: {ran}");
+        fs::write(&file, "").expect("written");
     }
 }
 

@@ -1,12 +1,12 @@
 //! `cargo xtask install`: build, put into place, compile ahead, and prove it with
 //! one real call.
 //!
-//! Owns the layout of an install (`bin`, `libexec`, the sample of a
-//! configuration) and its order. A second run with nothing changed writes nothing.
+//! Owns the layout of an install (`bin`, `libexec`, what lies below `share`, the sample
+//! of a configuration) and its order. A second run with nothing changed writes nothing.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::stage;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to install: DIR/bin and DIR/libexec [default: ~/.local]
+    /// Where to install: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
     /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
@@ -40,8 +40,20 @@ struct Layout {
     bin: PathBuf,
     libexec: PathBuf,
     tools: PathBuf,
+    share: PathBuf,
     sample: Sample,
 }
+
+/// What the installed host writes for shells: the name that it has for each, and where that
+/// shell looks below `share` for the completions of a command that it does not know yet.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/ikigai"),
+    ("zsh", "zsh/site-functions/_ikigai"),
+    ("fish", "fish/vendor_completions.d/ikigai.fish"),
+];
+
+/// Where manual pages of commands are, below `share`.
+const MANUAL: &str = "man/man1";
 
 /// Where the commented sample of a configuration goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,6 +106,9 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     if !changed {
         note("nothing changed since the last install");
     }
+    step(&format!("Installing completions and manual pages into {}", layout.share.display()));
+    install_completions(project, &installed, &layout.share)?;
+    install_manual(project, &installed, &layout.share)?;
     let source = project.root.join("etc").join("ikigai").join("config.toml");
     install_sample(&source, &layout.sample)?;
 
@@ -137,9 +152,53 @@ impl Layout {
             bin: place(prefix.join("bin")),
             libexec: place(prefix.join("libexec")),
             tools: place(prefix.join("libexec").join("ikigai")),
+            share: place(prefix.join("share")),
             sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
     }
+}
+
+/// Has the installed host write the script of each shell, and puts it into place.
+fn install_completions(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
+    let written = empty(project, "completions")?;
+    for (shell, place) in COMPLETIONS {
+        let script = run::output(Command::new(host).args(["completions", shell]))?;
+        let source = written.join(shell);
+        fs::write(&source, script)
+            .with_context(|| format!("cannot write `{}`", source.display()))?;
+        put(&source, &share.join(place))?;
+    }
+    Ok(())
+}
+
+/// Has the installed host write its manual pages, and puts them into place.
+fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
+    let written = empty(project, "manual")?;
+    run::output(Command::new(host).arg("__manual").arg(&written))?;
+    let list = || format!("cannot list `{}`", written.display());
+    for page in fs::read_dir(&written).with_context(list)? {
+        let page = page.with_context(list)?;
+        put(&page.path(), &share.join(MANUAL).join(page.file_name()))?;
+    }
+    Ok(())
+}
+
+/// An empty directory of the build tree.
+fn empty(project: &Project, name: &str) -> anyhow::Result<PathBuf> {
+    let directory = project.target.join("install").join(name);
+    if directory.exists() {
+        fs::remove_dir_all(&directory)
+            .with_context(|| format!("cannot empty `{}`", directory.display()))?;
+    }
+    place::directory(&directory)?;
+    Ok(directory)
+}
+
+fn put(source: &Path, destination: &Path) -> anyhow::Result<()> {
+    if let Some(parent) = destination.parent() {
+        place::directory(parent)?;
+    }
+    place::file(source, destination, DATA).map(drop)
 }
 
 /// Installs the commented sample, and says where a configuration is read.
@@ -152,10 +211,7 @@ fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
         note(&format!("{file} is there already and stays as it is"));
         return Ok(());
     }
-    if let Some(parent) = sample.file.parent() {
-        place::directory(parent)?;
-    }
-    place::file(source, &sample.file, DATA)?;
+    put(source, &sample.file)?;
     match sample.role {
         Role::InForce => step(&format!("Installed a commented configuration as {file}")),
         Role::Unread | Role::Documentation => {
@@ -204,8 +260,6 @@ fn hint_path(bin: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn layout(
@@ -227,7 +281,8 @@ mod tests {
         let sample = Sample { file: file.into(), role };
         let tools = PathBuf::from(tools);
         let libexec = tools.parent().expect("a parent").to_owned();
-        let expected = Layout { bin: bin.into(), libexec, tools, sample };
+        let share = libexec.with_file_name("share");
+        let expected = Layout { bin: bin.into(), libexec, tools, share, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

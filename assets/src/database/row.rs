@@ -23,6 +23,13 @@ impl Row {
         }
     }
 
+    pub(crate) fn optional_text(&self, column: &str) -> Column<Option<String>> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
+
     pub(crate) fn bytes(&self, column: &str) -> Column<Vec<u8>> {
         match self {
             Self::Sqlite(row) => row.try_get(column),

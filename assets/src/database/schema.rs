@@ -15,11 +15,18 @@ const APPLIED: &str = "ikigai_migrations";
 /// What each migration is about, and its statements for SQLite and for PostgreSQL. The
 /// number of a migration is its place, from 1. What has been released is never changed,
 /// only followed by another.
-const MIGRATIONS: [(&str, &str, &str); 1] = [(
-    "documents",
-    include_str!("../../migrations/sqlite/1_documents.sql"),
-    include_str!("../../migrations/postgres/1_documents.sql"),
-)];
+const MIGRATIONS: [(&str, &str, &str); 2] = [
+    (
+        "documents",
+        include_str!("../../migrations/sqlite/1_documents.sql"),
+        include_str!("../../migrations/postgres/1_documents.sql"),
+    ),
+    (
+        "authors",
+        include_str!("../../migrations/sqlite/2_authors.sql"),
+        include_str!("../../migrations/postgres/2_authors.sql"),
+    ),
+];
 
 /// How far the tables of a store are.
 enum State {

@@ -229,7 +229,8 @@ impl Store {
         // The version is compared although the document is locked: whoever writes to the
         // table without the locks, by hand or from another program, is noticed here.
         let statement = "UPDATE stored_assets \
-            SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7 \
+            SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7, \
+                written_cause = $8, written_agent = $9 \
             WHERE path = $1 AND version = $2";
         let version = before.version + 1;
         let values = [
@@ -240,6 +241,8 @@ impl Store {
             int(version),
             Value::Int(now()),
             Value::Flag(read_only),
+            Value::Text(author.cause.as_str()),
+            Value::Text(author.agent.as_str()),
         ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
@@ -261,8 +264,8 @@ impl Store {
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
         let version = one(last).unwrap_or(0) + 1;
         let statement = "INSERT INTO stored_assets \
-            (path, content, tokens, version, read_only, updated_at) \
-            VALUES ($1, $2, $3, $4, $5, $6)";
+            (path, content, tokens, version, read_only, updated_at, written_cause, written_agent) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         let values = [
             path.value(),
             Value::Bytes(content),
@@ -270,6 +273,8 @@ impl Store {
             int(version),
             Value::Flag(read_only),
             Value::Int(now()),
+            Value::Text(author.cause.as_str()),
+            Value::Text(author.agent.as_str()),
         ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
@@ -306,8 +311,10 @@ impl Store {
         let moment = SystemTime::now();
         let oldest = moment.checked_sub(self.retention.age).unwrap_or(UNIX_EPOCH);
         let statement = "INSERT INTO asset_versions \
-            (path, version, content, tokens, written_at, replaced_at, cause, agent) \
-            SELECT path, version, content, tokens, updated_at, $3, $4, $5 \
+            (path, version, content, tokens, written_at, written_cause, written_agent, \
+                replaced_at, cause, agent) \
+            SELECT path, version, content, tokens, updated_at, written_cause, written_agent, \
+                $3, $4, $5 \
             FROM stored_assets WHERE path = $1 AND version = $2";
         let values = [
             before.path.value(),

@@ -22,12 +22,13 @@ impl Store {
     /// [`Error::NotFound`] where there is none, and those of the database.
     pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            updated_at AS written_at, CAST(NULL AS BIGINT) AS replaced_at, \
+            updated_at AS written_at, written_cause, written_agent, \
+            CAST(NULL AS BIGINT) AS replaced_at, \
             CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent \
             FROM stored_assets WHERE path = $1 \
             UNION ALL \
             SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            written_at, replaced_at, cause, agent \
+            written_at, written_cause, written_agent, replaced_at, cause, agent \
             FROM asset_versions WHERE path = $1 ORDER BY version DESC";
         let versions = self.database.rows(statement, &[path.value()], rows::version).await?;
         if versions.is_empty() {
@@ -43,12 +44,13 @@ impl Store {
     /// [`Error::NoVersion`], and those of the database.
     pub async fn version(&self, path: &AssetPath, version: u64) -> Result<Snapshot> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            updated_at AS written_at, CAST(NULL AS BIGINT) AS replaced_at, \
+            updated_at AS written_at, written_cause, written_agent, \
+            CAST(NULL AS BIGINT) AS replaced_at, \
             CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent, content \
             FROM stored_assets WHERE path = $1 AND version = $2 \
             UNION ALL \
             SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            written_at, replaced_at, cause, agent, content \
+            written_at, written_cause, written_agent, replaced_at, cause, agent, content \
             FROM asset_versions WHERE path = $1 AND version = $2";
         let values = [path.value(), int(version)];
         let found = self.database.rows(statement, &values, rows::snapshot).await?;

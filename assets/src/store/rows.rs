@@ -6,7 +6,7 @@ use sqlx::Error;
 use crate::budget::Budget;
 use crate::database::Row;
 use crate::document::{
-    Agent, Cause, Document, InvalidAgent, Metadata, Pin, Replaced, Snapshot, Usage, Version,
+    Agent, Author, Cause, Document, InvalidAgent, Metadata, Pin, Replaced, Snapshot, Usage, Version,
 };
 
 type Read<T> = Result<T, Error>;
@@ -31,11 +31,18 @@ pub(super) fn pin(row: &Row) -> Read<Pin> {
 }
 
 pub(super) fn agent(row: &Row) -> Read<Agent> {
-    let name = row.text("agent")?;
-    Agent::new(&name).map_err(|error: InvalidAgent| Error::Decode(Box::new(error)))
+    named(&row.text("agent")?)
+}
+
+fn named(name: &str) -> Read<Agent> {
+    Agent::new(name).map_err(|error: InvalidAgent| Error::Decode(Box::new(error)))
 }
 
 pub(super) fn version(row: &Row) -> Read<Version> {
+    let author = match row.optional_text("written_agent")? {
+        None => None,
+        Some(name) => Some(Author { agent: named(&name)?, cause: row.parsed("written_cause")? }),
+    };
     // What a document says now has no end.
     let replaced = match row.optional_int("replaced_at")? {
         None => None,
@@ -50,6 +57,7 @@ pub(super) fn version(row: &Row) -> Read<Version> {
         size: row.count("size")?,
         tokens: row.count("tokens")?,
         written_at: row.time("written_at")?,
+        author,
         replaced,
     })
 }

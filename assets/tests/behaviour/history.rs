@@ -23,15 +23,17 @@ pub(crate) async fn what_replaced_what(place: &Place<'_>) {
         .map(|version| {
             let end = version.replaced.as_ref();
             let end = end.map(|end| (end.agent.as_str(), end.cause.as_str()));
-            (version.version, version.size, end)
+            let by = version.author.as_ref().expect("known");
+            let by = (by.agent.as_str(), by.cause.as_str());
+            (version.version, version.size, by, end)
         })
         .collect();
     let expected = [
-        (5, 3, None),
-        (4, 1, Some(("e", "restore"))),
-        (3, 3, Some(("d", "compact"))),
-        (2, 7, Some(("c", "edit"))),
-        (1, 3, Some(("b", "write"))),
+        (5, 3, ("e", "restore"), None),
+        (4, 1, ("d", "compact"), Some(("e", "restore"))),
+        (3, 3, ("c", "edit"), Some(("d", "compact"))),
+        (2, 7, ("b", "write"), Some(("c", "edit"))),
+        (1, 3, ("a", "write"), Some(("b", "write"))),
     ];
     assert_eq!(told, expected);
     for pair in log.windows(2) {

@@ -5,14 +5,16 @@
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
 //! this the base names no time and no date; a model that needs one asks a tool.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use ikigai_assets::{Document, thousands};
+use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
 use super::{SLASH_COMMAND, Session};
-use crate::policy::{Backend, Decision, Origin};
-use crate::registry::Snapshot;
+use crate::policy::{Backend, Decision, Origin, Sandbox};
+use crate::registry::{Snapshot, Tool};
 
 impl Session {
     /// The system blocks of the next request, each not empty, and what a person should know
@@ -62,10 +64,36 @@ impl Session {
         {
             text.push_str(&shell_told(tool.build.backend(), &decision));
         }
+        let transient = self.with_own_temporary_files(snapshot);
+        if !transient.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n\nThese run in a sandbox with a `/tmp` of their own, and what they write there is \
+                 gone after the call: {}.",
+                transient.join(", ")
+            );
+        }
         if let Some(documents) = &self.documents {
             text.push_str(&documents_told(documents.budget));
         }
         text
+    }
+
+    /// Returns the names of the person's tools whose `/tmp` is one of the call's own. The
+    /// standard tools for files write to granted directories alone, and of the shell more is
+    /// told.
+    fn with_own_temporary_files<'s>(&self, snapshot: &'s Snapshot) -> Vec<&'s str> {
+        let is_one = |tool: &&Tool| {
+            tool.origin == Origin::User
+                && tool.build.backend() == Backend::Native
+                && self.host.decide((*tool).into()).is_ok_and(|decision| {
+                    let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");
+                    decision.grant.sandbox != Sandbox::Off
+                        && !decision.grant.dirs.iter().any(is_granted)
+                })
+        };
+        snapshot.tools().filter(is_one).map(Tool::name).collect()
     }
 }
 
@@ -77,7 +105,7 @@ fn shell_told(backend: Backend, decision: &Decision) -> String {
         return format!(
             "\n\nbash is a shell inside WebAssembly: the syntax of GNU bash, with the usual \
              commands for files and text built in. It runs no program of this machine, and has no \
-             network. {ended}"
+             network; `/tmp` is empty and ends with the call. {ended}"
         );
     }
     let is_there = |path: &&&str| Path::new(path).exists();

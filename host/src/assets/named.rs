@@ -2,6 +2,8 @@
 
 use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
 
+use crate::nearest::nearest_named;
+
 /// Why no document was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -33,7 +35,8 @@ pub async fn named(store: &Store, name: &str) -> Result<Metadata, NotNamed> {
     }
     let missing = AssetPath::parse(name).map_err(Error::from)?;
     let all = store.list("", None).await?;
-    let names = all.iter().map(|metadata| metadata.path.as_str());
-    let nearest = crate::nearest::nearest(missing.as_str(), names).map(str::to_owned);
+    let named = all.iter().flat_map(|it| it.path.names().map(move |name| (name, &it.path)));
+    let nearest = nearest_named(missing.as_str(), named);
+    let nearest = nearest.map(|path| path.as_str().to_owned());
     Err(NotNamed { error: Error::NotFound(missing), nearest })
 }

@@ -19,7 +19,7 @@ use self::story::{HEADINGS, Story, columns};
 use super::error::CliError;
 use super::list::plain_table;
 use super::options::Options;
-use super::{cancelled_by_signals, print, print_exact, say};
+use super::{cancelled_by_signals, complete, print, print_exact, say};
 use crate::audit::{Batch, Line, Reader};
 
 /// How many calls are shown before those that come, unless it is said.
@@ -31,7 +31,7 @@ const PACE: Duration = Duration::from_millis(200);
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Only calls of this tool; may be repeated
-    #[arg(long = "tool", value_name = "NAME")]
+    #[arg(long = "tool", value_name = "NAME", add = complete::tools())]
     tools: Vec<String>,
     /// Only calls that ended so: ok, failed, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]

@@ -1,6 +1,6 @@
 //! `ikigai tool call`: one call, its envelope on stdout.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print_exact, say};
+use super::{cancelled_by_signals, complete, list, print_exact, say};
 use crate::exec::envelope::Layout;
 use crate::nearest::nearest;
 use crate::registry::{Snapshot, Tool};
@@ -17,6 +17,7 @@ use crate::registry::{Snapshot, Tool};
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
     name: String,
     /// The arguments: JSON, @FILE to read them from a file, - from stdin
     #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]
@@ -62,6 +63,12 @@ pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a T
 
 /// What to do when there is no tool of that name.
 pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    if let Some(path) = as_path(name) {
+        return vec![format!(
+            "a file is run by `ikigai tool run {path}` and looked at by `ikigai tool check {path}`; \
+             here a tool is called by the name that `ikigai tool list` shows"
+        )];
+    }
     if snapshot.is_late() {
         return vec!["`ikigai tool list` compiles every component; or raise `--timeout`".into()];
     }
@@ -77,6 +84,15 @@ pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`ikigai tool list --all` shows every tool and what was skipped".to_owned(),
     }]
+}
+
+/// Returns what stands in place of a name if it is the path of a file, in the form in which
+/// `tool run` takes one.
+fn as_path(name: &str) -> Option<String> {
+    if name.contains('/') {
+        return Some(name.to_owned());
+    }
+    Path::new(name).is_file().then(|| format!("./{name}"))
 }
 
 /// Hints for a person, on stderr.

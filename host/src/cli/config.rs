@@ -18,7 +18,8 @@ pub(super) enum Command {
     /// Show every setting and where it is from
     ///
     /// Flags are above variables, those above ~/.config/ikigai/config.toml, and that above
-    /// /etc/ikigai/config.toml. Keys and passwords are not shown.
+    /// /etc/ikigai/config.toml. Keys and passwords are not shown. The flags are those of
+    /// `ikigai --help`.
     Show(Arguments),
 }
 

@@ -14,7 +14,7 @@ use ikigai_provider::Provider;
 
 use super::error::{self, CliError};
 use super::options::{Options, Origin};
-use super::{Cli, say};
+use super::{Cli, help, say};
 use crate::config::{Config, Setting};
 use crate::places::Places;
 
@@ -28,7 +28,11 @@ pub(super) fn read() -> Result<Cli, u8> {
         u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
     };
     // By itself first: help and mistakes of the line do not depend on files.
-    let matches = Cli::command().try_get_matches_from(&line).map_err(told)?;
+    let matches = Cli::command().try_get_matches_from(&line);
+    let matches = matches.or_else(|error| {
+        if is_help(&error) { help::command().try_get_matches_from(&line) } else { Err(error) }
+    });
+    let matches = matches.map_err(told)?;
     only_with_models(&matches).map_err(told)?;
     let config = if matches.subcommand_name() == Some("completions") {
         // A shell that starts with them must not fail for a file.
@@ -49,6 +53,11 @@ pub(super) fn read() -> Result<Cli, u8> {
     Ok(cli)
 }
 
+fn is_help(error: &clap::Error) -> bool {
+    let kind = error.kind();
+    kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
 /// Refuses the flags of a model before a command that asks none, where they would be ignored.
 fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
@@ -65,7 +74,7 @@ fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
     }
 }
 
-fn load() -> Result<Config, CliError> {
+pub(super) fn load() -> Result<Config, CliError> {
     let config = Config::load(&Places::find())?;
     for (key, setting) in config.settings() {
         check(key, setting)?;
@@ -108,7 +117,7 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
 }
 
 /// The commands, with what the files say as the defaults of the shared flags.
-fn with_defaults(config: &Config) -> Command {
+pub(super) fn with_defaults(config: &Config) -> Command {
     let shared = shared();
     let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
     config.settings().filter(|(key, _)| is_shared(key)).fold(Cli::command(), |command, it| {

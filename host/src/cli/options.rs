@@ -27,90 +27,93 @@ use crate::policy::{
 };
 use crate::registry::{Budget, ProgressFn, Registry, Settings};
 
-/// Heading of the shared flags in `--help`.
-const HEADING: &str = "Shared options";
+/// Headings of the shared flags in `--help`. `help.rs` says which commands show which.
+pub(super) const DIRECTORIES: &str = "Directories";
+pub(super) const POLICY: &str = "Policy";
+pub(super) const CALLS: &str = "Calls";
+pub(super) const DOCUMENTS: &str = "Documents";
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = HEADING)]
 pub(super) struct Options {
     /// Directory that tools work in [default: the current directory]
-    #[arg(long, global = true, value_name = "DIR", env = "IKIGAI_WORKSPACE")]
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_WORKSPACE")]
     workspace: Option<PathBuf>,
 
     /// Directory of the tools installed with ikigai
-    #[arg(long, global = true, value_name = "DIR", env = "IKIGAI_SYSTEM_TOOLS")]
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_SYSTEM_TOOLS")]
     system_tools: Option<PathBuf>,
 
     /// Directory of your own tools [default: ~/.ikigai/tools]
-    #[arg(long, global = true, value_name = "DIR", env = "IKIGAI_USER_TOOLS")]
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_USER_TOOLS")]
     user_tools: Option<PathBuf>,
 
     /// Your policy [default: ~/.config/ikigai/policy.toml]
-    #[arg(long, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
+    #[arg(long, help_heading = POLICY, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
           value_hint = super::FILE)]
     policy: Option<PathBuf>,
 
     /// What tools may touch where no policy says otherwise [default: standard]; never less
     /// strict than a ceiling
-    #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_PROFILE")]
+    #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
+          env = "IKIGAI_PROFILE")]
     profile: Option<ProfileArg>,
 
     /// A further ceiling, besides /etc/ikigai/policy.toml: it can only narrow
-    #[arg(long, global = true, value_name = "FILE", env = "IKIGAI_CEILING", hide = true,
-          value_hint = super::FILE)]
+    #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
+          env = "IKIGAI_CEILING", hide = true, value_hint = super::FILE)]
     ceiling: Option<PathBuf>,
 
     /// Which build of a tool to run
-    #[arg(
-        long,
-        global = true,
-        value_name = "KIND",
-        env = "IKIGAI_BACKEND",
-        default_value = "auto"
-    )]
+    #[arg(long, help_heading = POLICY, global = true, value_name = "KIND",
+          env = "IKIGAI_BACKEND", default_value = "auto")]
     backend: BackendArg,
 
     /// Wall clock of a call, such as 500ms, 30s or 2m [default: 30s]
-    #[arg(long, global = true, value_name = "DURATION", env = "IKIGAI_TIMEOUT",
-          value_parser = limits::parse_timeout)]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
+          env = "IKIGAI_TIMEOUT", value_parser = limits::parse_timeout)]
     timeout: Option<Duration>,
 
     /// Fuel of a component's call, about one unit an instruction
-    #[arg(long, global = true, value_name = "N", env = "IKIGAI_FUEL")]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "N", env = "IKIGAI_FUEL")]
     fuel: Option<u64>,
 
     /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
     /// native tools]
-    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
+    #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
           value_parser = limits::parse_size)]
     memory: Option<u64>,
 
     /// Bytes of stdout of a call [default: 16MiB]
-    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_MAX_OUTPUT",
-          value_parser = limits::parse_size)]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE",
+          env = "IKIGAI_MAX_OUTPUT", value_parser = limits::parse_size)]
     max_output: Option<u64>,
 
     /// Where documents are kept: sqlite:PATH, postgres://… or memory: [default:
     /// ~/.local/share/ikigai/store.db]
-    #[arg(long, global = true, value_name = "URL", env = STORE_VARIABLE, hide_env_values = true)]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "URL",
+          env = STORE_VARIABLE, hide_env_values = true)]
     store: Option<String>,
 
     /// Tokens of documents that an agent may have pinned
-    #[arg(long, global = true, value_name = "TOKENS", env = "IKIGAI_BUDGET",
-          default_value_t = assets::Budget::default().0)]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "TOKENS",
+          env = "IKIGAI_BUDGET", default_value_t = assets::Budget::default().0)]
     budget: u64,
 
     /// Bytes that all documents of the store may come to [default: 1GiB]
-    #[arg(long, global = true, value_name = "SIZE", env = "IKIGAI_CAPACITY",
-          value_parser = limits::parse_size)]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "SIZE",
+          env = "IKIGAI_CAPACITY", value_parser = limits::parse_size)]
     capacity: Option<u64>,
 
     /// Whose pins and whose budget count [default: USER@HOST]
-    #[arg(long, global = true, value_name = "NAME", env = "IKIGAI_AGENT")]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "NAME",
+          env = "IKIGAI_AGENT")]
     agent: Option<String>,
 
     /// Record the text of arguments in the audit log, not only their digest
-    #[arg(long, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
+    #[arg(long, help_heading = CALLS, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
     audit_arguments: bool,
 
     /// Say more on stderr, among it why files are no tools
@@ -218,7 +221,10 @@ impl Options {
     /// Where everything is, with what the flags say of it.
     pub(super) fn places(&self) -> Places {
         let found = Places::find();
+        let named = [&self.system_tools, &self.user_tools].into_iter().flatten();
         Places {
+            // An empty one names nothing.
+            named_tools: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
             policy: self.policy.clone().or(found.policy),

@@ -5,14 +5,21 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::ask;
-use super::error::CliError;
+use super::error::{self, CliError};
 use super::model::{Chosen, ENVIRONMENT, ModelOptions};
 use super::options::Options;
 use crate::repl::{self, Ended, Out, Setup};
 
 pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
-        return ask::run(options, ask::Arguments::of_stdin(model)).await;
+        let asked = ask::run(options, ask::Arguments::of_stdin(model)).await;
+        // Whoever said nothing on the line may not know that this asks a model.
+        return asked.map_err(|error| match error.exit {
+            error::USAGE => {
+                error.hint("`ikigai --help` lists what there is besides asking a model")
+            }
+            _ => error,
+        });
     }
     let chosen = model.chosen(&options.config, ENVIRONMENT)?;
     let (model, notices) = match chosen.model(&options.config, ENVIRONMENT) {

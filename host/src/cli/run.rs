@@ -10,7 +10,7 @@ use clap::Args;
 use super::call::named_tool;
 use super::error::{CliError, USAGE};
 use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, say};
+use super::{ToolReference, cancelled_by_signals, complete, say};
 use crate::audit::Via;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     /// passed on whole, hyphens included
     // One list, because clap would look for the host's own flags between two.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true,
-          value_names = ["NAME|PATH", "ARGS"], value_hint = super::FILE)]
+          value_names = ["NAME|PATH", "ARGS"], add = complete::tools_and_files())]
     command: Vec<OsString>,
 }
 
@@ -46,11 +46,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let path = Path::new(&reference.0);
         named = host.registry.build_at(path).map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
-            if path.is_file() {
-                error.hint("make it executable with `chmod +x`, or build a component")
-            } else {
-                error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
+            if path.exists() {
+                return error;
             }
+            error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
         })?;
         Subject::at_path(&named)
     } else {

@@ -10,13 +10,14 @@ use serde_json::Value;
 use super::call::{not_found_hints, say_hints};
 use super::error::{self, CliError};
 use super::options::Options;
-use super::{list, print_json, say};
+use super::{complete, list, print_json, say};
 use crate::agent;
 use crate::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The tools; all of them if none is named
+    #[arg(add = complete::tools())]
     names: Vec<String>,
     /// The form in which to print them: a provider's is exactly what it is sent
     #[arg(long, value_name = "FORM", default_value = "canonical")]

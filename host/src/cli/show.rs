@@ -11,11 +11,12 @@ use super::decided::{self, Row};
 use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
 use super::options::Options;
-use super::{print, print_json};
+use super::{complete, print, print_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
     name: String,
     /// Print JSON
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! The files of a tool directory that may be tools.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -23,21 +23,47 @@ pub(super) struct Candidate {
     metadata: fs::Metadata,
 }
 
+/// Why the file at a path cannot be a tool, whatever it holds.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    /// There is nothing, or it cannot be looked at.
+    #[error(transparent)]
+    Missing(#[from] io::Error),
+    /// It is a directory, a FIFO or the like.
+    #[error("it is no regular file")]
+    NotAFile,
+    /// It may be a program, or anything else.
+    #[error("it is not executable; `chmod +x '{}'` makes it so", .0.display())]
+    NotExecutable(PathBuf),
+    /// It is a component by its contents and not by its name.
+    #[error("it is WebAssembly, and its name does not end in `.wasm`; rename it")]
+    Unnamed,
+}
+
 impl Candidate {
     /// The file at `path`, if it is a regular file that is executable or ends in
-    /// `.wasm`. Symbolic links to files count; nothing is opened.
-    pub(super) fn at(path: PathBuf, origin: Origin) -> Option<Self> {
+    /// `.wasm`. Symbolic links to files count; nothing that is a candidate is opened.
+    ///
+    /// # Errors
+    ///
+    /// Why it is none.
+    pub(super) fn at(path: PathBuf, origin: Origin) -> Result<Self, Unfit> {
         // A tool starts in its workspace, which is not where the path was said.
-        let path = std::path::absolute(path).ok()?;
-        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let path = std::path::absolute(path)?;
+        let metadata = fs::metadata(&path)?;
+        if !metadata.is_file() {
+            return Err(Unfit::NotAFile);
+        }
         let backend = if path.extension().is_some_and(|extension| extension == "wasm") {
             Backend::Wasm
         } else if metadata.permissions().mode() & 0o111 != 0 {
             Backend::Native
+        } else if head(&path).is_some_and(|head| head == WASM) {
+            return Err(Unfit::Unnamed);
         } else {
-            return None;
+            return Err(Unfit::NotExecutable(path));
         };
-        Some(Self { path, origin, backend, metadata })
+        Ok(Self { path, origin, backend, metadata })
     }
 
     /// What two builds of one tool share: the name without `.wasm`.
@@ -50,41 +76,83 @@ impl Candidate {
 
     /// Whether [`Self::digest`] takes so long that nothing else may wait for it.
     pub(super) fn takes_long(&self, memo: &Memo) -> bool {
-        self.metadata.len() > MUCH && memo.digest(&Identity::of(&self.metadata)).is_none()
+        self.metadata.len() > MUCH && self.known_digest(memo).is_none()
+    }
+
+    /// The digest of the contents, if the file is known.
+    pub(super) fn known_digest(&self, memo: &Memo) -> Option<Digest> {
+        memo.digest(&Identity::of(&self.metadata))
     }
 
     /// The digest of the contents, read only if the file is not known.
     pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
-        let identity = Identity::of(&self.metadata);
-        if let Some(digest) = memo.digest(&identity) {
+        if let Some(digest) = self.known_digest(memo) {
             return Ok(digest);
         }
         if self.backend == Backend::Wasm {
             file::check_size(self.metadata.len())?;
         }
         let digest = Digest::of_reader(file::open(&self.path)?)?;
-        memo.keep_digest(&identity, &self.metadata, digest);
+        memo.keep_digest(&Identity::of(&self.metadata), &self.metadata, digest);
         Ok(digest)
     }
 }
 
-/// The candidates of a directory in the order of their names. A directory that
-/// does not exist is an empty one.
+/// What a directory of tools holds.
+#[derive(Default)]
+pub(super) struct Listing {
+    /// In the order of their names.
+    pub(super) candidates: Vec<Candidate>,
+    /// What was probably meant to be a tool, and why it is none.
+    pub(super) overlooked: Vec<(PathBuf, Unfit)>,
+}
+
+/// Lists a directory of tools.
 ///
 /// # Errors
 ///
-/// The directory cannot be read.
-pub(super) fn list(dir: &Path, origin: Origin) -> io::Result<Vec<Candidate>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut paths = entries
+/// The directory does not exist or cannot be read.
+pub(super) fn list(dir: &Path, origin: Origin) -> io::Result<Listing> {
+    let mut paths = fs::read_dir(dir)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<PathBuf>>>()?;
     paths.retain(|path| !is_hidden(path));
     paths.sort();
-    Ok(paths.into_iter().filter_map(|path| Candidate::at(path, origin)).collect())
+    let mut listing = Listing::default();
+    for path in paths {
+        match Candidate::at(path.clone(), origin) {
+            Ok(candidate) => listing.candidates.push(candidate),
+            Err(unfit) if is_meant(&path, &unfit) => listing.overlooked.push((path, unfit)),
+            Err(_) => {}
+        }
+    }
+    Ok(listing)
+}
+
+/// Returns whether somebody probably meant a file to be a tool. Others lie beside tools: a
+/// README, what a tool reads, a folder.
+fn is_meant(path: &Path, unfit: &Unfit) -> bool {
+    match unfit {
+        Unfit::Unnamed => true,
+        Unfit::NotExecutable(_) => {
+            head(path).is_some_and(|head| head == ELF || head.starts_with(SCRIPT))
+        }
+        // A link that leads nowhere, and not what was removed meanwhile.
+        Unfit::Missing(_) => path.is_symlink(),
+        Unfit::NotAFile => false,
+    }
+}
+
+/// How an executable begins, a script, and WebAssembly.
+const ELF: [u8; 4] = *b"\x7fELF";
+const SCRIPT: &[u8] = b"#!";
+const WASM: [u8; 4] = *b"\0asm";
+
+/// Returns the first bytes of a file, if it can be read and has as many.
+fn head(path: &Path) -> Option<[u8; 4]> {
+    let mut head = [0; 4];
+    file::open(path).ok()?.read_exact(&mut head).ok()?;
+    Some(head)
 }
 
 /// Hidden files are what editors and installers leave half-written.

@@ -33,6 +33,8 @@ const ASKED_PER_CORE: usize = 4;
 /// What a scan needs to know.
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, Origin)>,
+    /// Those that somebody named: one that is missing is told.
+    pub(super) named_dirs: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
     pub(super) limits: Limits,
     pub(super) workspace: Arc<Path>,
@@ -100,14 +102,23 @@ impl Scan {
         let mut snapshot = Snapshot::default();
         let mut is_whole = true;
         for (dir, origin) in &scan.dirs {
-            let candidates = match candidate::list(dir, *origin) {
-                Ok(candidates) => candidates,
+            let listing = match candidate::list(dir, *origin) {
+                Ok(listing) => listing,
                 Err(error) => {
-                    snapshot.warnings.push(unreadable(dir, &error));
+                    let is_default =
+                        error.kind() == io::ErrorKind::NotFound && !scan.named_dirs.contains(dir);
+                    if !is_default {
+                        snapshot.warnings.push(unreadable(dir, &error));
+                    }
                     continue;
                 }
             };
-            let asked = ask_all(&scan, candidates).await;
+            snapshot.skipped.extend(listing.overlooked.into_iter().map(|(path, unfit)| Skipped {
+                path,
+                reason: unfit.to_string(),
+                failed: false,
+            }));
+            let asked = ask_all(&scan, listing.candidates).await;
             let mut found = BTreeMap::new();
             for mut builds in by_stem(asked) {
                 scan.ask_siblings(&mut builds).await;
@@ -384,7 +395,7 @@ async fn add(
     let Some(tool) = choose(scan, snapshot, native, wasm).await else { return };
     if let Some(first) = found.get(tool.name()) {
         let reason = format!(
-            "`{}` in the same directory has the same name `{}`",
+            "`{}` in the same directory has the same name `{}`; remove one of the two",
             file::name(&first.build.path),
             tool.name()
         );
@@ -467,14 +478,18 @@ async fn choose(
             let path = build.path.display();
             snapshot
                 .warnings
-                .push(format!("{path}: not used, its schema differs from that of its component"));
+                .push(format!("{path}: not used, its schema differs from that of its component; build both from the same source"));
             tool(wasm, "its native build has another schema".into(), None)
         }
     }
 }
 
 fn unreadable(dir: &Path, error: &io::Error) -> String {
-    format!("the tool directory `{}` cannot be read: {error}", dir.display())
+    let dir = dir.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        return format!("the tool directory `{dir}` does not exist; make it, or name another");
+    }
+    format!("the tool directory `{dir}` cannot be read: {error}")
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Build {
     /// The digest of what its file holds now. An unchanged file is not read.
     pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
         let candidate = Candidate::at(self.path.clone(), Origin::User)
-            .ok_or_else(|| format!("`{}` is no tool any more", self.path.display()))?;
+            .map_err(|unfit| format!("`{}` is no tool any more: {unfit}", self.path.display()))?;
         let told = |error: String| format!("`{}` cannot be read: {error}", self.path.display());
         if !candidate.takes_long(memo) {
             return candidate.digest(memo).map_err(|error| told(error.to_string()));

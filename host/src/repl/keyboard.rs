@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ikigai_terminal::editor::{History, Setup, Stopper};
+use ikigai_terminal::editor::{History, Modes, Setup, Stopper};
 use ikigai_terminal::finder::Finder;
 use ikigai_terminal::{Editor, Input};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,9 +17,9 @@ use super::signals;
 /// What stands before a line.
 pub(super) const PROMPT: &str = "> ";
 
-/// How long the editor has to put the terminal back. One that reads plain lines cannot be
-/// stopped, and leaves nothing to put back.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the editor has to put the terminal back. It looks every tenth of a second whether
+/// it is to end.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// What is to be read.
 enum Wanted {
@@ -34,6 +34,7 @@ pub(super) struct Keyboard {
     wanted: mpsc::Sender<Wanted>,
     typed: UnboundedReceiver<io::Result<Input>>,
     stopper: Stopper,
+    modes: Modes,
     is_asked: bool,
 }
 
@@ -50,14 +51,15 @@ impl Keyboard {
             finder,
         })?;
         let stopper = editor.stopper();
-        signals::set_again(editor.modes())?;
+        let modes = editor.modes();
+        signals::set_again(modes.clone())?;
         out.set_printer(editor.printer());
         let (wanted, asked) = mpsc::channel();
         let (sender, typed) = unbounded_channel();
         let out = out.clone();
         let read = move || read(editor, &out, &asked, &sender);
         thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
-        Ok(Self { wanted, typed, stopper, is_asked: false })
+        Ok(Self { wanted, typed, stopper, modes, is_asked: false })
     }
 
     /// Reads a line. Where this is dropped before there is one, the next call has it.
@@ -83,15 +85,18 @@ impl Keyboard {
 
     /// Ends the reading, and waits until the terminal is as it was.
     pub(super) async fn stop(self) {
-        let Self { wanted, mut typed, stopper, is_asked } = self;
-        if is_asked {
-            stopper.stop();
+        let Self { wanted, mut typed, stopper, modes, is_asked } = self;
+        if is_asked && !stopper.stop() {
+            // One that reads plain lines cannot be stopped, and leaves nothing to put back.
+            return;
         }
         // The thread ends, and closes its side when the editor is gone.
         drop(wanted);
         let closed = async { while typed.recv().await.is_some() {} };
-        // Without an answer there is nothing that could be done about it.
-        let _ = tokio::time::timeout(PATIENCE, closed).await;
+        if tokio::time::timeout(PATIENCE, closed).await.is_err() {
+            // A terminal that is gone has nothing to be put back.
+            let _ = modes.give_back();
+        }
     }
 }
 

@@ -59,6 +59,21 @@ impl Modes {
         Ok(())
     }
 
+    /// Gives the terminal back while its editor is stuck in a read: to be called before the
+    /// program ends. A terminal that owes the editor the place of its cursor keeps it for two
+    /// seconds.
+    ///
+    /// # Errors
+    ///
+    /// If the terminal refuses.
+    pub fn give_back(&self) -> io::Result<()> {
+        if self.lock().now == Now::Reading {
+            // Pastes without brackets, and a cursor that shows.
+            rustix::io::write(io::stdout(), b"\x1b[?2004l\x1b[?25h\r\n")?;
+        }
+        self.change(Now::Before)
+    }
+
     fn change(&self, now: Now) -> io::Result<()> {
         let mut state = self.lock();
         state.now = now;

@@ -45,7 +45,10 @@ struct Screen {
 
 /// Answers what a program asks the terminal.
 #[derive(Default)]
-struct Replies(Vec<u8>);
+struct Replies {
+    due: Vec<u8>,
+    is_silent: bool,
+}
 
 impl Callbacks for Replies {
     fn unhandled_csi(
@@ -56,10 +59,10 @@ impl Callbacks for Replies {
         params: &[&[u16]],
         c: char,
     ) {
-        if c == 'n' && params == [&[6]] {
+        if c == 'n' && params == [&[6]] && !self.is_silent {
             let (row, column) = screen.cursor_position();
             let reply = format!("\x1b[{};{}R", row + 1, column + 1);
-            self.0.extend(reply.into_bytes());
+            self.due.extend(reply.into_bytes());
         }
     }
 }
@@ -112,6 +115,11 @@ impl Terminal {
         // the last descriptor; so the session is told as the kernel tells it.
         self.pty = None;
         let _ = kill_process(Pid::from_child(&self.child), Signal::HUP);
+    }
+
+    /// Answers nothing from now on that a program asks the terminal.
+    pub fn fall_silent(&self) {
+        self.shared.lock().parser.callbacks_mut().is_silent = true;
     }
 
     /// Waits until `text` is on the screen, and says what is there then.
@@ -247,7 +255,7 @@ impl Shared {
             let mut screen = self.lock();
             screen.parser.process(&buffer[..count]);
             screen.written.extend(&buffer[..count]);
-            let replies = std::mem::take(&mut screen.parser.callbacks_mut().0);
+            let replies = std::mem::take(&mut screen.parser.callbacks_mut().due);
             drop(screen);
             self.changed.notify_all();
             if (&mut &*pty).write_all(&replies).is_err() {

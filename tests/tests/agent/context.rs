@@ -99,7 +99,14 @@ fn pinned_documents_are_blocks_of_their_own_in_the_order_of_pinning() {
 #[test]
 fn a_model_is_told_which_shell_it_has_and_what_is_not_there() {
     for (backend, told) in [
-        ("wasm", &["shell inside WebAssembly", "no program of this machine", "no network"][..]),
+        (
+            "wasm",
+            &[
+                "shell inside WebAssembly",
+                "no program of this machine",
+                "no network; `/tmp` is empty and ends with the call",
+            ][..],
+        ),
         ("native", &["in a sandbox", "the home directory are empty", "There is no network"]),
     ] {
         let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
@@ -109,6 +116,24 @@ fn a_model_is_told_which_shell_it_has_and_what_is_not_there() {
             assert!(request.contains(told), "{backend}: {told}: {request}");
         }
     }
+}
+
+#[test]
+fn a_model_is_told_whose_temporary_files_end_with_the_call() {
+    let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
+    for name in ["confined", "beside", "free"] {
+        rig.host.script(name, "echo '{}'");
+    }
+    rig.host.run(["tool", "list"]).expect_code(0);
+    let grant = |tool: &str, more: &[&str]| {
+        rig.host.run([&["policy", "grant", tool, "--yes"], more].concat()).expect_code(0);
+    };
+    grant("confined", &["--sandbox", "prefer", "--read", "."]);
+    grant("beside", &["--sandbox", "prefer", "--read", "/tmp"]);
+    rig.ask(&["hello"]).expect_code(0);
+    let request = rig.request(0);
+    let told = "what they write there is gone after the call: confined.";
+    assert!(request.contains(told), "{request}");
 }
 
 #[test]

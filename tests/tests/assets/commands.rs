@@ -36,6 +36,24 @@ fn what_is_written_is_listed_and_read_and_kept() {
         let causes: Vec<_> = causes.map(|it| it["replaced"]["cause"].clone()).collect();
         assert!(causes.contains(&json!("write")) && causes.contains(&json!("restore")), "{log}");
         assert_eq!(log["versions"][1]["replaced"]["agent"], AGENT);
+        let by = |cause: &str| json!({ "cause": cause, "agent": AGENT });
+        assert_eq!(log["versions"][0]["author"], by("restore"));
+        let other = |args: &[&str]| host.run([&["--agent", "other"], args].concat()).expect_code(0);
+        other(&["asset", "restore", "a", "2"]);
+        let table = host.run(["asset", "log", "a"]).expect_code(0).stdout();
+        let lines: Vec<&str> = table.lines().collect();
+        let head: Vec<&str> = lines[1].split_whitespace().collect();
+        assert_eq!(head, ["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
+        // Each line has who wrote that version, also the first and the one that is there.
+        let mine = ["write, ", "write, ", "restore, "].map(|cause| format!("{cause}{AGENT}"));
+        let authors = mine.into_iter().chain(["restore, other".to_owned()]);
+        for (line, by) in lines[2..].iter().rev().zip(authors) {
+            assert!(line.contains(&by), "{by}\n{table}");
+        }
+        other(&["asset", "rm", "a"]);
+        let table = host.run(["asset", "log", "blocks/a.md"]).expect_code(0).stdout();
+        assert!(table.contains(", removed by other"), "{table}");
+        host.run(["asset", "restore", "blocks/a.md", "3"]).expect_code(0);
 
         host.run(["asset", "rm", "a"]).expect_code(0);
         host.run(["asset", "get", "a"]).expect_code(1);

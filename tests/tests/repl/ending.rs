@@ -58,6 +58,35 @@ fn sigterm_at_the_prompt_puts_the_terminal_back() {
 }
 
 #[test]
+fn sigterm_puts_a_terminal_back_that_does_not_answer() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.fall_silent();
+    let asked = || terminal.written().matches("\x1b[6n").count();
+    let before = asked();
+    // The editor asks where the next prompt begins, and waits for that.
+    terminal.send("/help\r");
+    while asked() == before {
+        std::thread::yield_now();
+    }
+    terminal.signal(Signal::TERM);
+    terminal.wait();
+    assert!(terminal.shows_typing());
+    let written = terminal.written();
+    assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
+}
+
+#[test]
+fn sigterm_ends_a_prompt_of_plain_lines() {
+    let rig = Rig::new([]).env("TERM", "dumb");
+    let mut terminal = rig.start();
+    terminal.wait_for(" available.");
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
+}
+
+#[test]
 fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
     let rig = Rig::new([]);
     let mut terminal = rig.ready();

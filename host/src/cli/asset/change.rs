@@ -14,6 +14,7 @@ use serde_json::json;
 use super::named;
 use crate::assets::AssetStore;
 use crate::assets::told;
+use crate::cli::complete;
 use crate::cli::error::CliError;
 use crate::cli::{print_json, say};
 
@@ -26,6 +27,7 @@ pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
 #[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
 pub(in crate::cli) struct Put {
     /// The document, as it is to be called: `blocks/decisions.md`
+    #[arg(add = complete::documents())]
     path: String,
     /// The file; `-`, or nothing, for stdin
     #[arg(value_hint = crate::cli::FILE)]
@@ -103,7 +105,7 @@ fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Remove {
     /// The documents
-    #[arg(required = true)]
+    #[arg(required = true, add = complete::documents())]
     paths: Vec<String>,
     /// Print JSON
     #[arg(long)]

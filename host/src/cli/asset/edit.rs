@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::named;
 use crate::assets::told;
+use crate::cli::complete;
 use crate::cli::error::{self, CliError};
 use crate::cli::{print_json, say};
 
@@ -23,6 +24,7 @@ const EDITOR: &str = "vi";
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// The document; a new one where there is none of that name
+    #[arg(add = complete::documents())]
     path: String,
     /// Print JSON
     #[arg(long)]

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_assets::{Agent, AssetPath, Error, Store, resolution};
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
+use crate::cli::complete;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::plain_table;
 use crate::cli::{print, print_exact, print_json, print_raw, say};
@@ -14,6 +15,7 @@ use crate::cli::{print, print_exact, print_json, print_raw, say};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Get {
     /// The document: `blocks/x.md`, or `x` for short
+    #[arg(add = complete::documents())]
     path: String,
     /// An older version, by its number
     #[arg(long, value_name = "N")]
@@ -68,6 +70,7 @@ async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Log {
     /// The document, which may have been removed
+    #[arg(add = complete::documents())]
     path: String,
     /// Print JSON
     #[arg(long)]
@@ -86,11 +89,15 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
                     "agent": replaced.agent.as_str(),
                 })
             });
+            let author = version.author.as_ref().map(
+                |author| json!({ "cause": author.cause.as_str(), "agent": author.agent.as_str() }),
+            );
             json!({
                 "version": version.version,
                 "bytes": version.size,
                 "tokens": version.tokens,
                 "written_at": stamp(version.written_at),
+                "author": author,
                 "replaced": replaced,
             })
         });
@@ -99,20 +106,26 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = plain_table();
-    table.set_header(["VERSION", "TOKENS", "WRITTEN", "REPLACED", "BY"]);
+    table.set_header(["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
     for version in &versions {
-        let (end, by) = match &version.replaced {
-            None => ("-".to_owned(), "-".to_owned()),
-            Some(replaced) => {
-                (local(replaced.at), format!("{}, {}", replaced.cause.as_str(), replaced.agent))
+        let by = match &version.author {
+            None => "-".to_owned(),
+            Some(Author { cause, agent }) => format!("{}, {agent}", cause.as_str()),
+        };
+        let end = match &version.replaced {
+            None => "-".to_owned(),
+            // No version says who removed the document.
+            Some(end) if end.cause == Cause::Remove => {
+                format!("{}, removed by {}", local(end.at), end.agent)
             }
+            Some(end) => local(end.at),
         };
         table.add_row([
             version.version.to_string(),
             version.tokens.to_string(),
             local(version.written_at),
-            end,
             by,
+            end,
         ]);
     }
     print(&format!("{}\n{table}\n", path.to_uri()))?;
@@ -122,6 +135,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Restore {
     /// The document, which may have been removed
+    #[arg(add = complete::documents())]
     path: String,
     /// The number of the version, as `log` shows it
     version: u64,

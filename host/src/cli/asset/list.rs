@@ -7,6 +7,7 @@ use clap::Args;
 use ikigai_assets::{Agent, Store};
 
 use super::{as_json, local};
+use crate::cli::complete;
 use crate::cli::error::CliError;
 use crate::cli::list::plain_table;
 use crate::cli::{print, print_json, say};
@@ -14,7 +15,7 @@ use crate::cli::{print, print_json, say};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// Only documents whose path begins with this
-    #[arg(default_value = "", hide_default_value = true)]
+    #[arg(default_value = "", hide_default_value = true, add = complete::documents())]
     prefix: String,
     /// Print JSON
     #[arg(long)]

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 
 use super::{as_json, named, stamp};
 use crate::assets::told;
+use crate::cli::complete;
 use crate::cli::error::CliError;
 use crate::cli::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Pin {
     /// The document; without one, what is pinned is shown
+    #[arg(add = complete::documents())]
     path: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -45,6 +47,7 @@ pub(super) async fn pin(
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Unpin {
     /// The document; it stays in the store
+    #[arg(add = complete::documents())]
     path: String,
     /// Print JSON
     #[arg(long)]

@@ -1,11 +1,10 @@
 //! The directories of tools, and what was found in them.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 use super::Check;
 use crate::host::Host;
-use crate::places;
+use crate::places::{self, Places};
 use crate::policy::{Backend, Origin};
 use crate::registry::Snapshot;
 
@@ -13,23 +12,25 @@ const SECTION: &str = "tools";
 
 pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let dirs = host.registry.places();
-    let mut checks = vec![
-        directory(dirs.system_tools.as_deref(), Origin::System, snapshot),
-        directory(dirs.user_tools.as_deref(), Origin::User, snapshot),
-    ];
+    let mut checks =
+        vec![directory(dirs, Origin::System, snapshot), directory(dirs, Origin::User, snapshot)];
     checks.push(match snapshot.skipped().len() {
         0 => Check::new(SECTION, "skipped", "none"),
         count => Check::new(SECTION, "skipped", count.to_string())
             .warn("`ikigai tool list --all` says why"),
     });
     for warning in snapshot.warnings() {
-        checks.push(Check::new(SECTION, "discovery", warning).warn("remove one of the two"));
+        checks.push(Check::new(SECTION, "discovery", warning).less());
     }
     checks
 }
 
-fn directory(dir: Option<&Path>, origin: Origin, snapshot: &Snapshot) -> Check {
+fn directory(places: &Places, origin: Origin, snapshot: &Snapshot) -> Check {
     let what = format!("{} tools", origin.as_str());
+    let dir = match origin {
+        Origin::System => places.system_tools.as_deref(),
+        Origin::User => places.user_tools.as_deref(),
+    };
     let Some(dir) = dir else {
         return Check::new(SECTION, what, "no directory").warn("set HOME");
     };
@@ -37,7 +38,9 @@ fn directory(dir: Option<&Path>, origin: Origin, snapshot: &Snapshot) -> Check {
     let metadata = match dir.metadata() {
         Ok(metadata) => metadata,
         Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
-            return Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
+            let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
+            let is_named = places.named_tools.iter().any(|named| named == dir);
+            return if is_named { check.warn("make it, or name another") } else { check };
         }
         Err(error) => {
             return Check::new(SECTION, what, format!("`{shown}`: {error}"))

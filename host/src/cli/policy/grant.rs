@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::carry_out;
 use crate::cli::call::named_tool;
+use crate::cli::complete;
 use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
@@ -32,6 +33,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
     tool: String,
     /// A directory to read; one in the workspace is granted in every workspace
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]

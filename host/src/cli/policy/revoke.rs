@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::carry_out;
+use crate::cli::complete;
 use crate::cli::error::{self, CliError};
 use crate::cli::options::Options;
 use crate::cli::{print_exact, say};
@@ -14,6 +15,7 @@ use crate::nearest::nearest;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// The tool; it need not be there any more
+    #[arg(add = complete::tools())]
     tool: String,
     /// Do not ask
     #[arg(short, long)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::homely;
 use crate::cli::call::named_tool;
+use crate::cli::complete;
 use crate::cli::decided::{self, Row};
 use crate::cli::error::CliError;
 use crate::cli::list::{plain_table, tell_warnings};
@@ -21,6 +22,7 @@ use crate::registry::{Depth, Snapshot, Tool};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// One tool; all of them if none is named
+    #[arg(add = complete::tools())]
     tool: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -8,6 +8,7 @@ use ikigai_protocol::Access;
 use serde_json::json;
 
 use crate::cli::call::named_tool;
+use crate::cli::complete;
 use crate::cli::decided;
 use crate::cli::error::{self, CliError};
 use crate::cli::list::tell_warnings;
@@ -24,6 +25,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// The tool
+    #[arg(add = complete::tools())]
     tool: String,
     /// Read this file or directory
     #[arg(long, value_name = "PATH", value_hint = crate::cli::FILE)]

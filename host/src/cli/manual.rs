@@ -1,0 +1,17 @@
+//! `ikigai __manual`: the manual pages, for installers.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use super::error::CliError;
+use super::help;
+
+/// Writes a page for each command into a directory.
+pub(super) fn write(dir: &Path) -> Result<ExitCode, CliError> {
+    clap_mangen::generate_to(help::command(), dir)
+        .with_context(|| format!("cannot write manual pages into `{}`", dir.display()))
+        .map_err(CliError::failed)?;
+    Ok(ExitCode::SUCCESS)
+}

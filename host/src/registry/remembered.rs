@@ -1,0 +1,30 @@
+//! The tools that an earlier scan found, for who must not wait for another.
+
+use std::collections::BTreeMap;
+
+use super::candidate;
+use super::memo::{Answer, Memo, Question};
+use crate::places::Places;
+use crate::policy::Origin;
+
+/// Returns the names and descriptions of the tools whose files are as they were when they
+/// were last asked. Nothing is run, compiled, digested or written; where nobody has looked
+/// yet, there are none.
+#[must_use]
+pub fn remembered(places: &Places) -> BTreeMap<String, String> {
+    let cache = places.cache.as_deref().filter(|cache| cache.is_dir());
+    let memo = Memo::open(cache);
+    let dirs = [(&places.system_tools, Origin::System), (&places.user_tools, Origin::User)];
+    let listed = dirs.into_iter().filter_map(|(dir, origin)| {
+        let listing = candidate::list(dir.as_deref()?, origin).ok()?;
+        Some(listing.candidates)
+    });
+    let known = listed.flatten().filter_map(|candidate| {
+        let digest = candidate.known_digest(&memo)?;
+        let question = Question::new(candidate.backend, &candidate.path, digest);
+        let Answer::Schema(schema) = memo.answer(&question)? else { return None };
+        let text = |key: &str| Some(schema.get(key)?.as_str()?.to_owned());
+        Some((text("name")?, text("description").unwrap_or_default()))
+    });
+    known.collect()
+}

@@ -1,0 +1,157 @@
+//! Mistakes of people who begin, and what they are told.
+
+use std::path::Path;
+
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, schema};
+use serde_json::{Value, json};
+
+use super::two_tools;
+
+#[test]
+fn a_name_that_is_nearly_right_is_corrected() {
+    let host = two_tools();
+    for (args, code) in [
+        (["call", "tol"], 1),
+        (["show", "toool"], 1),
+        (["run", "tool_"], 2),
+        (["schema", "tolo"], 1),
+    ] {
+        let ran = host.run([&["tool"], &args[..]].concat()).expect_code(code);
+        assert!(ran.stderr().contains("hint: did you mean `tool`?"), "{ran}");
+    }
+    let ran = host.run(["tool", "call", "zzz"]).expect_code(1);
+    assert!(ran.stderr().contains("`ikigai tool list --all`"), "{ran}");
+    let envelope: Value = ran.json();
+    assert_eq!(envelope["error_code"], json!("TOOL_NOT_FOUND"));
+}
+
+#[test]
+fn a_path_where_a_name_is_meant_leads_to_the_command_that_takes_one() {
+    let host = two_tools();
+    host.write("workspace/hello", "#!/bin/sh\n", 0o755);
+    for (args, code) in [
+        (["call", "./hello"], 1),
+        (["call", "hello"], 1),
+        (["show", "./hello"], 1),
+        (["schema", "./hello"], 1),
+    ] {
+        let ran = host.run([&["tool"], &args[..]].concat()).expect_code(code);
+        assert!(ran.stderr().contains("`ikigai tool run ./hello`"), "{ran}");
+        assert!(ran.stderr().contains("`ikigai tool check ./hello`"), "{ran}");
+    }
+    let ran = host.run(["tool", "call", "hello"]).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "TOOL_NOT_FOUND");
+    let ran = host.run(["policy", "grant", "./hello"]).expect_code(1);
+    assert!(ran.stderr().contains("`ikigai tool list`"), "{ran}");
+}
+
+#[test]
+fn a_tool_that_cannot_be_executed_is_named_wherever_one_asks() {
+    let host = two_tools();
+    let plain = host.write("user-tools/plain", "#!/bin/sh\n", 0o644);
+    let elf = host.write("user-tools/elf", b"\x7fELF and more", 0o644);
+    let unnamed = printing(schema("unnamed"), Ending::Well);
+    let unnamed = host.write("user-tools/unnamed", unnamed, 0o644);
+    std::os::unix::fs::symlink("/nowhere", host.user_tools().join("lost")).expect("a link");
+    // Neither is meant to be a tool.
+    host.write("user-tools/README.md", "# Tools\n", 0o644);
+    host.write("user-tools/parts/plain", "#!/bin/sh\n", 0o644);
+    let chmod = |path: &Path| format!("chmod +x '{}'", path.display());
+    let expected = [
+        ("plain", chmod(&plain)),
+        ("elf", chmod(&elf)),
+        ("unnamed", "does not end in `.wasm`".to_owned()),
+        ("lost", "No such file".to_owned()),
+    ];
+    let ran = host.run(["tool", "list", "--all", "--json"]).expect_code(0);
+    let skipped = ran.json()["skipped"].as_array().expect("a list").clone();
+    assert_eq!(skipped.len(), expected.len(), "{ran}");
+    for (name, why) in &expected {
+        let ends = |it: &&Value| it["path"].as_str().is_some_and(|path| path.ends_with(name));
+        let found = skipped.iter().find(ends).unwrap_or_else(|| panic!("{name}: {ran}"));
+        assert!(found["reason"].as_str().is_some_and(|it| it.contains(why.as_str())), "{found}");
+        let verbose = host.run(["tool", "list", "-v"]).expect_code(0).stderr();
+        assert!(verbose.contains(why), "{verbose}");
+        let called = host.run(["tool", "call", name]).expect_code(1).stderr();
+        assert!(called.contains(why), "{called}");
+    }
+    let plain = plain.to_str().expect("UTF-8");
+    for args in [["tool", "run", plain], ["tool", "check", plain]] {
+        let ran = host.run(args);
+        assert!(format!("{}{}", ran.stdout(), ran.stderr()).contains(&expected[0].1), "{ran}");
+    }
+    let ran = host.run(["doctor", "--json"]).expect_code(0);
+    let checks = ran.json()["checks"].as_array().expect("a list").clone();
+    let skipped = checks.iter().find(|check| check["what"] == "skipped").expect("a check");
+    assert_eq!((&skipped["detail"], &skipped["status"]), (&json!("4"), &json!("warn")));
+    assert!(unnamed.exists());
+    // One that is made executable is a tool at the next look.
+    host.script("plain", "echo 1");
+    host.run(["tool", "call", "plain"]).expect_code(0);
+}
+
+#[test]
+fn a_directory_of_tools_that_was_named_and_is_missing_is_told() {
+    let said =
+        "warning: the tool directory `/nowhere/tools` does not exist; make it, or name another";
+    let host = two_tools();
+    for flag in ["--user-tools", "--system-tools"] {
+        for command in [&["tool", "list"][..], &["tool", "call", "x"], &["tool", "schema"]] {
+            let ran = host.run([&[flag, "/nowhere/tools"], command].concat());
+            assert!(ran.stderr().contains(said), "{ran}");
+        }
+    }
+    let ran = two_tools().env("IKIGAI_USER_TOOLS", "/nowhere/tools").run(["tool", "list"]);
+    assert!(ran.expect_code(0).stderr().contains(said));
+    let mut command = host.command();
+    host.write("home/.config/ikigai/config.toml", "user_tools = \"/nowhere/tools\"\n", 0o600);
+    command.env_remove("IKIGAI_USER_TOOLS").args(["tool", "list"]);
+    let ran = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0);
+    assert!(ran.stderr().contains(said), "{ran}");
+    let ran = host.run(["--user-tools", "/nowhere/tools", "doctor", "--json"]).expect_code(0);
+    let checks = ran.json()["checks"].as_array().expect("a list").clone();
+    let user = checks.iter().find(|check| check["what"] == "user tools").expect("a check");
+    assert_eq!(user["status"], "warn", "{user}");
+    // The usual place need not be there.
+    let host = two_tools();
+    let mut command = host.command();
+    command.env_remove("IKIGAI_USER_TOOLS").args(["tool", "list"]);
+    let ran = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0);
+    assert!(!ran.stderr().contains("does not exist"), "{ran}");
+}
+
+#[test]
+fn a_document_that_is_nearly_right_is_corrected() {
+    let host = Host::without_system_tools();
+    for path in ["blocks/decisions.md", "blocks/long-lived-rules.md", "notes/today.txt"] {
+        host.run_with(["asset", "put", path], b"text").expect_code(0);
+    }
+    for (meant, path) in [
+        ("decision", "blocks/decisions.md"),
+        ("decisons.md", "blocks/decisions.md"),
+        ("block/decisions", "blocks/decisions.md"),
+        ("long-lived-rule", "blocks/long-lived-rules.md"),
+        ("notes/tody.txt", "notes/today.txt"),
+    ] {
+        for command in ["get", "log", "rm", "pin", "unpin"] {
+            let ran = host.run(["asset", command, meant]).expect_code(1);
+            let hint = format!("hint: did you mean `{path}`?");
+            assert!(ran.stderr().contains(&hint), "{command}: {ran}");
+        }
+    }
+    let ran = host.run(["asset", "get", "zzz"]).expect_code(1);
+    assert!(!ran.stderr().contains("did you mean"), "{ran}");
+    assert!(ran.stderr().contains("`ikigai asset list`"), "{ran}");
+}
+
+#[test]
+fn who_says_nothing_is_told_of_help() {
+    let host = Host::without_system_tools();
+    let ran = host.run([""; 0]).expect_code(2);
+    assert!(ran.stderr().contains("there is no key of a model provider"), "{ran}");
+    assert!(ran.stderr().contains("hint: `ikigai --help` lists"), "{ran}");
+    // Who asks for an answer knows what there is.
+    let ran = host.run(["ask", "what?"]).expect_code(2);
+    assert!(!ran.stderr().contains("--help"), "{ran}");
+}
