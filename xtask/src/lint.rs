@@ -4,6 +4,7 @@ use std::env;
 
 use anyhow::bail;
 
+use crate::portable;
 use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components, WASM_TARGET};
@@ -25,6 +26,9 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
         }
         command.args(denied);
         run::run(&mut command)?;
+        let mut command = project.cargo(&["clippy", "--target", WASM_TARGET]);
+        command.args(["--package", portable::PACKAGE]).args(portable::WITHOUT_HOST_IMPORTS);
+        run::run(command.args(denied))?;
     }
 
     step("Dependencies: bans, licences, sources");

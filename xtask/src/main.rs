@@ -13,6 +13,7 @@ mod install;
 mod lint;
 mod llmock;
 mod place;
+mod portable;
 mod project;
 mod run;
 mod stage;
