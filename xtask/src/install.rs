@@ -1,7 +1,7 @@
 //! `cargo xtask install`: build, put into place, compile ahead, and prove it with
 //! one real call.
 //!
-//! Owns the layout of an install (`bin`, `libexec`, the sample of a
+//! Owns the layout of an install (`bin`, `libexec`, the WIT, the sample of a
 //! configuration) and its order. A second run with nothing changed writes nothing.
 
 use std::env;
@@ -13,13 +13,13 @@ use clap::Args;
 
 use crate::build;
 use crate::place::{self, DATA, PROGRAM, Placed};
-use crate::project::Project;
+use crate::project::{INSTALLED_WIT, Project};
 use crate::run::{self, note, step};
 use crate::stage;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to install: DIR/bin and DIR/libexec [default: ~/.local]
+    /// Where to install: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
     /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
@@ -40,6 +40,7 @@ struct Layout {
     bin: PathBuf,
     libexec: PathBuf,
     tools: PathBuf,
+    wit: PathBuf,
     sample: Sample,
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     place::directory(&layout.bin)?;
     let installed = layout.bin.join(&host.name);
     changed |= place::file(&host.file, &installed, PROGRAM)? == Placed::Written;
+    changed |= place::tree(&project.wit(), &layout.wit)?;
     if !changed {
         note("nothing changed since the last install");
     }
@@ -137,6 +139,7 @@ impl Layout {
             bin: place(prefix.join("bin")),
             libexec: place(prefix.join("libexec")),
             tools: place(prefix.join("libexec").join("ikigai")),
+            wit: place(prefix.join(INSTALLED_WIT)),
             sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
     }
@@ -227,7 +230,8 @@ mod tests {
         let sample = Sample { file: file.into(), role };
         let tools = PathBuf::from(tools);
         let libexec = tools.parent().expect("a parent").to_owned();
-        let expected = Layout { bin: bin.into(), libexec, tools, sample };
+        let wit = libexec.with_file_name("share").join("ikigai").join("wit");
+        let expected = Layout { bin: bin.into(), libexec, tools, wit, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

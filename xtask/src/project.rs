@@ -22,6 +22,9 @@ pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-was
 /// Components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
+/// Where an installation has the WIT, from its prefix. docs/writing-tools.md states it.
+pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
+
 /// The repository, as cargo sees it.
 pub(crate) struct Project {
     /// The root of the workspace.
@@ -104,6 +107,16 @@ impl Project {
     /// The tools of a build tree, where `target/debug/ikigai` looks for them.
     pub(crate) fn staged_tools(&self) -> PathBuf {
         self.staged().join("ikigai")
+    }
+
+    /// The interfaces that a component may import, as WIT.
+    pub(crate) fn wit(&self) -> PathBuf {
+        self.root.join("wit")
+    }
+
+    /// Where a build tree has the WIT, as an installation has it beneath its prefix.
+    pub(crate) fn staged_wit(&self) -> PathBuf {
+        self.target.join(INSTALLED_WIT)
     }
 
     /// Where the tests find the components that only they run.
