@@ -129,9 +129,9 @@ impl Project {
         self.target.join("examples")
     }
 
-    /// The Python environment that has llmock.
-    pub(crate) fn llmock(&self) -> PathBuf {
-        self.target.join("llmock")
+    /// The Python environment of this name.
+    pub(crate) fn python(&self, name: &str) -> PathBuf {
+        self.target.join(name)
     }
 
     /// `path` as it is shown to a person: relative to the repository where it lies in it.
