@@ -35,7 +35,7 @@ fn cases() -> Vec<Case> {
         case(
             "bash",
             json!({ "command": "cat note.txt | tr a-z A-Z > loud.txt; cat loud.txt" }),
-            json!({ "output": "ONE\nTWO\n", "exit_code": 0 }),
+            json!({ "output": "ONE\nTWO", "exit_code": 0 }),
             ("loud.txt", "ONE\nTWO\n"),
         ),
         case(
