@@ -144,7 +144,8 @@ impl OtherHost for Jco {
             let mut jco = Command::new(&self.program);
             jco.arg("run").arg("--jco-dir").arg(self.scratch.path());
             jco.arg("--jco-import").arg(self.scratch.path().join("files.mjs"));
-            jco.arg(component).args(args).current_dir(dir);
+            // As from a shell: jco hands its environment on to the component.
+            jco.arg(component).args(args).current_dir(dir).env("PWD", dir);
             Ran::of(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
         };
         [run(&["--schema"], ""), run(&[], stdin)]
