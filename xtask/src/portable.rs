@@ -1,4 +1,4 @@
-//! Components that start in every host, ours in other hosts too.
+//! Joins two builds of a component into one file that starts in every host.
 //!
 //! No import of a component is optional, so a tool that imports what only this host has
 //! would start nowhere else. Each such tool is built twice: without those imports for any
