@@ -89,6 +89,22 @@ pub fn library() -> Vec<u8> {
     assemble("(component)")
 }
 
+/// A component of WASI 0.3, as far as a host of WASI 0.2 reads it: its types are the first
+/// thing that such a host cannot make sense of.
+#[must_use]
+pub fn of_wasi_0_3() -> Vec<u8> {
+    assemble(
+        r#"(component (import "wasi:cli/stdin@0.3.0" (instance
+          (export "read-via-stream" (func (result (stream u8)))))))"#,
+    )
+}
+
+/// A component that names no WASI, and uses what came into the component model with 0.3.
+#[must_use]
+pub fn streaming() -> Vec<u8> {
+    assemble(r#"(component (import "lines" (func (result (stream u8)))))"#)
+}
+
 /// A core module, as `wasm32-wasip1` makes them.
 #[must_use]
 pub fn core_module() -> Vec<u8> {

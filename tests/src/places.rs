@@ -44,6 +44,13 @@ pub fn llmock() -> PathBuf {
     named("IKIGAI_TEST_LLMOCK", "llmock")
 }
 
+/// The Python environment that has wasmtime: `IKIGAI_TEST_OTHER_HOSTS`, or
+/// `TARGET/other-hosts`. Where there is no Python it is missing.
+#[must_use]
+pub fn other_hosts() -> PathBuf {
+    named("IKIGAI_TEST_OTHER_HOSTS", "other-hosts")
+}
+
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {

@@ -184,10 +184,16 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     host.program("garbage.wasm", [0xa5; 4096]);
     host.program("empty.wasm", "");
     host.program("importing.wasm", component::importing("example:gone/thing@1.2.3", "{}"));
+    host.program("newer.wasm", component::of_wasi_0_3());
+    host.program("streaming.wasm", component::streaming());
+    host.program("newer-name.wasm", component::importing("wasi:cli/types@0.3.0", "{}"));
     host.program("whole.wasm", whole);
     let ran = list(&host);
     assert_eq!(names(&ran), ["whole"], "{ran}");
     for (file, expected) in [
+        ("newer.wasm", "is a component of WASI 0.3"),
+        ("streaming.wasm", "`wasm32-wasip2`"),
+        ("newer-name.wasm", "is a component of WASI 0.3"),
         ("text", "#!/bin/sh"),
         ("empty", "is empty"),
         ("gone", "/nowhere/at/all"),
@@ -205,7 +211,7 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     }
     // One line each, for those who ask for it.
     let told = host.run(["-v", "tool", "list"]).expect_code(0).stderr();
-    assert_eq!(told.matches("Debug: tool '").count(), 11, "{told}");
+    assert_eq!(told.matches("Debug: tool '").count(), 14, "{told}");
     // And the way on for who calls one by its name.
     let call = host.run(["tool", "call", "module"]);
     assert!(call.stderr().contains("hint: `") && call.stderr().contains("tool check"), "{call}");

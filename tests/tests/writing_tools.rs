@@ -11,7 +11,7 @@ use ikigai_tests::{left_out, places};
 use serde_json::{Value, json};
 
 /// Files of the examples that the page has no place for.
-const NOT_SHOWN: &[&str] = &[".gitignore", "rust-component/Cargo.lock"];
+const NOT_SHOWN: &[&str] = &[".gitignore"];
 
 fn examples() -> PathBuf {
     places::repository().join("tests").join("examples")
@@ -33,6 +33,48 @@ fn the_page_shows_the_files_as_they_are() {
     let mut shown: Vec<&str> = shown.iter().map(|(path, _)| *path).collect();
     shown.sort_unstable();
     assert_eq!(shown, example_files(), "the page shows every file of `tests/examples`, once");
+}
+
+/// The commands of the page in its order, less those that build a component, which
+/// `cargo xtask test` has run.
+fn shown_commands(page: &str) -> Vec<&str> {
+    let parts: Vec<&str> = page.split("```").collect();
+    let blocks = parts.windows(2).step_by(2);
+    blocks
+        .filter(|pair| !pair[0].ends_with("-->\n"))
+        .filter_map(|pair| pair[1].strip_prefix("sh\n"))
+        .collect()
+}
+
+#[test]
+fn the_commands_of_the_page_work_from_an_empty_folder() {
+    let built = places::built_examples();
+    let component = built.join("rust-component/text-count.wasm");
+    if !component.is_file() {
+        return left_out("the commands of the page", "wasm32-wasip2").unwrap_or_default();
+    }
+    let page = fs::read_to_string(places::repository().join("docs/writing-tools.md"))
+        .expect("docs/writing-tools.md");
+    let host = Host::new();
+    let folder = host.workspace();
+    for (path, text) in shown_files(&page).iter().filter(|(path, _)| !path.contains('/')) {
+        fs::write(folder.join(path), text).expect("written");
+    }
+    fs::copy(&component, folder.join("text-count.wasm")).expect("copied");
+
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = [built.join("bin")].into_iter().chain(std::env::split_paths(&paths));
+    let path = std::env::join_paths(paths).expect("a PATH");
+    let commands = shown_commands(&page);
+    assert!(commands.len() > 2, "{commands:?}");
+    let mut said = String::new();
+    for command in commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-eu", "-c", command]).current_dir(&folder);
+        shell.env_clear().env("PATH", &path).env("HOME", host.home());
+        said += &Ran::of(&mut shell, b"").expect_code(0).stdout();
+    }
+    assert!(said.contains(r#""words":2"#), "{said}");
 }
 
 /// The blocks of `page` that follow a comment with the name of their file.

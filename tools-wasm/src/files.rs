@@ -14,6 +14,7 @@ use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
 };
 
+#[cfg(feature = "host-imports")]
 use crate::bindings::ikigai::tool::workspace;
 use crate::error_code::{io_error, meaning};
 
@@ -42,8 +43,20 @@ impl WasiFiles {
     /// Takes the preopened directories.
     #[must_use]
     pub fn preopened() -> Self {
-        let workspace = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
-        Self { preopens: get_directories(), workspace }
+        let told = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
+        let mut files = Self { preopens: get_directories(), workspace: None };
+        // A host that hands its own environment on says nothing of the directories with it.
+        let has_nameless = files.nameless_workspace().is_some();
+        files.workspace = told.filter(|path| {
+            let holds = |(_, name): &(_, String)| beneath(name.as_bytes(), path.as_bytes());
+            !has_nameless || files.absolute().any(|dir| holds(dir).is_some())
+        });
+        files
+    }
+
+    fn nameless_workspace(&self) -> Option<&Descriptor> {
+        let found = self.preopens.iter().find(|(_, name)| name == NAMELESS_WORKSPACE);
+        found.map(|(dir, _)| dir)
     }
 
     fn absolute(&self) -> impl Iterator<Item = &(Descriptor, String)> {
@@ -76,8 +89,7 @@ impl WasiFiles {
             Err(_) => Err(FsError::NotFound),
         };
         let Some(path) = self.joined(path) else {
-            let workspace = self.preopens.iter().find(|(_, name)| name == NAMELESS_WORKSPACE);
-            let (dir, _) = workspace.ok_or(FsError::Outside)?;
+            let dir = self.nameless_workspace().ok_or(FsError::Outside)?;
             return Ok((dir, text(path)?));
         };
         let within = self
@@ -91,7 +103,8 @@ impl WasiFiles {
     fn writable_place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
         let (dir, rest) = self.place(path)?;
         let flags = dir.get_flags().map_err(meaning)?;
-        if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) {
+        // Of a host that tells no flags at all, the attempt will show it.
+        if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) || flags.is_empty() {
             return Ok((dir, rest));
         }
         match dir.stat_at(PathFlags::SYMLINK_FOLLOW, &rest) {
@@ -132,28 +145,12 @@ impl Files for WasiFiles {
         let opened =
             dir.open_at(PathFlags::SYMLINK_FOLLOW, &path, creating, DescriptorFlags::WRITE);
         let file = opened.map_err(|code| WriteFailure::Open(meaning(code)))?;
-        let failed = |error| WriteFailure::Write(error);
-        let mut offset = 0;
-        while offset < contents.len() {
-            let end = contents.len().min(offset + TRANSFER_BYTES);
-            match file.write(&contents[offset..end], offset as u64) {
-                Ok(0) => return Err(failed(FsError::Other)),
-                Ok(count) => offset += usize::try_from(count).unwrap_or(0),
-                Err(ErrorCode::Interrupted) => {}
-                // The file is open: this is no path that leads out.
-                Err(ErrorCode::NotPermitted) => return Err(failed(FsError::Denied)),
-                Err(code) => return Err(failed(meaning(code))),
-            }
-        }
-        Ok(())
+        write_all(&file, contents).map_err(WriteFailure::Write)
     }
 
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
         let (dir, path) = self.writable_place(path)?;
-        workspace::replace(dir, &path, contents).map_err(|code| match code {
-            ErrorCode::Invalid => FsError::NotRegular,
-            other => meaning(other),
-        })
+        replace(dir, &path, contents)
     }
 
     fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
@@ -183,6 +180,48 @@ impl Files for WasiFiles {
         );
         opened.map(Directory::Open).map_err(meaning)
     }
+}
+
+/// Writes the whole of a file that was opened for it.
+fn write_all(file: &Descriptor, contents: &[u8]) -> Result<(), FsError> {
+    let mut offset = 0;
+    while offset < contents.len() {
+        let end = contents.len().min(offset + TRANSFER_BYTES);
+        match file.write(&contents[offset..end], offset as u64) {
+            Ok(0) => return Err(FsError::Other),
+            Ok(count) => offset += usize::try_from(count).unwrap_or(0),
+            Err(ErrorCode::Interrupted) => {}
+            // The file is open: this is no path that leads out.
+            Err(ErrorCode::NotPermitted) => return Err(FsError::Denied),
+            Err(code) => return Err(meaning(code)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(feature = "host-imports")]
+fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError> {
+    workspace::replace(dir, path, contents).map_err(|code| match code {
+        ErrorCode::Invalid => FsError::NotRegular,
+        other => meaning(other),
+    })
+}
+
+/// In place: a new file could not be given the mode and the owner of the old one, which
+/// WASI does not know.
+#[cfg(not(feature = "host-imports"))]
+fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError> {
+    let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path).map_err(meaning)?;
+    if kind_of(&stat) != Kind::Regular {
+        return Err(FsError::NotRegular);
+    }
+    let flags = DescriptorFlags::WRITE;
+    let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), flags);
+    let file = opened.map_err(meaning)?;
+    // The new length last: where the disk is full, the rest of the old contents stays.
+    write_all(&file, contents)?;
+    file.set_size(contents.len() as u64).map_err(meaning)?;
+    file.sync().map_err(meaning)
 }
 
 fn kind_of(stat: &DescriptorStat) -> Kind {

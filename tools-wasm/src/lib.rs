@@ -2,17 +2,26 @@
 //! host preopened, `ikigai:tool/workspace` for what WASI cannot express, and documents
 //! over `ikigai:tool/assets`.
 //!
+//! Without the feature `host-imports` nothing of `ikigai:tool` is imported, so that the
+//! component starts in any host: there are no documents then, and a file is replaced in
+//! place.
+//!
 //! What a tool answers is `ikigai-tools`'s. What is not preopened does not exist
 //! here, so nothing in this crate guards anything; it only tells a path outside
 //! apart from a missing file.
 
+#[cfg(feature = "host-imports")]
 mod bindings;
+#[cfg(feature = "host-imports")]
 mod documents;
 mod error_code;
 mod files;
 
-pub use documents::WitDocuments;
+#[cfg(feature = "host-imports")]
+pub use documents::WitDocuments as HostDocuments;
 pub use files::{Directory, File, WasiFiles};
+#[cfg(not(feature = "host-imports"))]
+pub use ikigai_tools::ports::NoDocuments as HostDocuments;
 
 use ikigai_tools::ports::Storage;
 
@@ -30,6 +39,6 @@ pub fn files() -> Result<WasiFiles, String> {
 /// # Errors
 ///
 /// None: what is not granted shows when it is asked for.
-pub fn storage() -> Result<Storage<WasiFiles, WitDocuments>, String> {
-    Ok(Storage { files: WasiFiles::preopened(), documents: WitDocuments })
+pub fn storage() -> Result<Storage<WasiFiles, HostDocuments>, String> {
+    Ok(Storage { files: WasiFiles::preopened(), documents: HostDocuments })
 }

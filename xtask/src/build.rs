@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::portable;
 use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_GUESTS};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
@@ -75,36 +76,55 @@ pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<V
     Ok(project.binaries(NATIVE_TOOLS)?.into_iter().map(built).collect())
 }
 
-/// Builds the tools as components, all or the named ones.
+/// Builds the tools as components, all or the named ones, each so that it starts in every
+/// host; see [`portable`].
 pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
-    let mut built = Vec::new();
+    let (mut built, mut own) = (Vec::new(), Vec::new());
     for package in COMPONENTS {
         let mut wanted = project.binaries(package)?;
         if !names.is_empty() {
             wanted.retain(|name| names.contains(name));
         }
-        built.extend(for_wasm(project, package, wanted)?);
+        for tool in for_wasm(project, package, wanted, &[])? {
+            if portable::is_for_this_host_only(&tool)? {
+                // Read now: the other build takes its place.
+                let bytes = portable::read(&tool)?;
+                own.push((tool, bytes));
+            } else {
+                built.push(tool);
+            }
+        }
     }
+    let name = |(tool, _): &(Built, _)| tool.name.trim_end_matches(".wasm").to_owned();
+    let names = own.iter().map(name).collect();
+    let flags = portable::WITHOUT_HOST_IMPORTS;
+    let for_others = for_wasm(project, portable::PACKAGE, names, flags)?;
+    built.extend(portable::join(project, own, for_others)?);
     Ok(built)
 }
 
 /// Builds the components that only the tests run.
 pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
-    for_wasm(project, TEST_GUESTS, project.binaries(TEST_GUESTS)?)
+    for_wasm(project, TEST_GUESTS, project.binaries(TEST_GUESTS)?, &[])
 }
 
-/// Builds binaries of `package` as components.
+/// Builds binaries of `package` as components, with more flags for cargo.
 ///
 /// In a target directory of their own: the tools as components have the names of
 /// the native ones.
-fn for_wasm(project: &Project, package: &str, names: Vec<String>) -> anyhow::Result<Vec<Built>> {
+fn for_wasm(
+    project: &Project,
+    package: &str,
+    names: Vec<String>,
+    flags: &[&str],
+) -> anyhow::Result<Vec<Built>> {
     // Without a name, cargo would build all.
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let target = project.target.join(COMPONENT_PROFILE);
     let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
-    command.args(["--profile", COMPONENT_PROFILE, "--target-dir"]).arg(&target);
+    command.args(["--profile", COMPONENT_PROFILE, "--target-dir"]).arg(&target).args(flags);
     named(&mut command, &names);
     run::run(&mut command)?;
     let directory = target.join(WASM_TARGET).join(COMPONENT_PROFILE);

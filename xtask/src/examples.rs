@@ -1,15 +1,18 @@
-//! The component examples of docs/writing-tools.md, built as the page says: by
-//! the `build.sh` of each, in a copy under the target directory.
+//! The component examples of docs/writing-tools.md, built as a reader of the page builds
+//! them: from an empty folder, with the files and the commands that the page shows and an
+//! `ikigai` on the `PATH`.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::place::{self, DATA, Placed};
+use crate::build::{self, EVERYDAY};
+use crate::place;
 use crate::project::Project;
 use crate::run::{self, note, step};
 
@@ -26,29 +29,46 @@ const NEEDS: &[Needs] = &[
     Needs { example: "javascript-component", program: "npm", probe: &["--version"] },
 ];
 
-/// What an example's `build.sh` leaves where it is run by hand.
-const BUILT_IN_PLACE: &[&str] = &[".venv", "__pycache__", "node_modules", "target"];
+/// A comment that begins so stands before a block that is a file, and names its path; a folder
+/// in the path is an example.
+const FILE: &str = "file: ";
 
-/// Written when a build is complete.
+/// A comment that begins so stands before commands, and names the example that they build.
+const RUN: &str = "run in: ";
+
+/// Everything that the last complete build was made from.
 const STAMP: &str = ".built";
 
-/// Builds every example that has a `build.sh`, unless its files and the WIT are
-/// those of the last build.
+/// One example of the page.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Example<'p> {
+    folder: &'p str,
+    /// Names in the folder, and contents.
+    files: Vec<(&'p str, &'p str)>,
+    commands: Vec<&'p str>,
+}
+
+/// Builds every example of the page that has commands, unless all that it is made from is
+/// that of the last build.
 ///
 /// An example whose language is not on this machine is left out, and its tests
 /// say so; in CI that is an error, because there nothing may be left out.
 pub(crate) fn build(project: &Project) -> anyhow::Result<()> {
-    let sources = project.root.join("tests").join("examples");
-    for source in folders(&sources)? {
-        if source.join("build.sh").is_file() {
-            build_one(project, &source)?;
-        }
+    let page = project.root.join("docs").join("writing-tools.md");
+    let page = fs::read_to_string(&page)
+        .with_context(|| format!("cannot read `{}`", project.shown(&page)))?;
+    let examples = examples(&page);
+    if examples.is_empty() {
+        bail!("docs/writing-tools.md shows no example that is built");
+    }
+    for example in examples {
+        build_one(project, &example)?;
     }
     Ok(())
 }
 
-fn build_one(project: &Project, source: &Path) -> anyhow::Result<()> {
-    let name = source.file_name().unwrap_or_default().to_string_lossy();
+fn build_one(project: &Project, example: &Example) -> anyhow::Result<()> {
+    let name = example.folder;
     let needs = NEEDS.iter().find(|needs| needs.example == name);
     if let Some(Needs { program, .. }) =
         needs.filter(|needs| !run::works(needs.program, needs.probe))
@@ -59,64 +79,118 @@ fn build_one(project: &Project, source: &Path) -> anyhow::Result<()> {
         note(&format!("the example `{name}` needs {program}; its tests are skipped"));
         return Ok(());
     }
-    let directory = project.built_examples().join(&*name);
+    let directory = project.built_examples().join(name);
     let stamp = directory.join(STAMP);
-    let wit = project.root.join("wit");
-    let inputs = [(source, ""), (&wit, "wit")];
-    let mut changed = !stamp.is_file();
-    for (from, to) in inputs {
-        changed |= copy_tree(from, &directory.join(to))?;
-    }
-    if !changed {
+    let made_from = format!("{example:#?}\n{}", tree_text(&project.staged_wit())?);
+    if fs::read_to_string(&stamp).is_ok_and(|built| built == made_from) {
         return Ok(());
     }
     step(&format!("Building the example {name}"));
-    if stamp.is_file() {
-        fs::remove_file(&stamp).context("cannot mark the example as unbuilt")?;
-    }
-    let mut command = Command::new("sh");
-    command
-        .arg("build.sh")
-        .current_dir(&directory)
-        .env("WIT", directory.join("wit"))
+    let lay_out = || {
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        for (file, text) in &example.files {
+            let file = directory.join(file);
+            fs::create_dir_all(file.parent().unwrap_or(&directory))?;
+            fs::write(file, text)?;
+        }
+        Ok::<_, io::Error>(())
+    };
+    lay_out().with_context(|| format!("cannot lay out `{}`", directory.display()))?;
+    let programs = installed_programs(project)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths([programs].into_iter().chain(env::split_paths(&path)))
+        .context("cannot put `ikigai` on the PATH")?;
+    for commands in &example.commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-eu", "-c", commands]).current_dir(&directory).env("PATH", &path);
         // A package of its own, as it is for its author.
-        .env_remove("CARGO_TARGET_DIR");
-    run::run(&mut command).with_context(|| format!("cannot build the example `{name}`"))?;
-    fs::write(&stamp, "").context("cannot mark the example as built")
+        shell.env_remove("CARGO_TARGET_DIR").env_remove("WIT");
+        run::run(&mut shell).with_context(|| format!("cannot build the example `{name}`"))?;
+    }
+    fs::write(&stamp, made_from).context("cannot mark the example as built")
 }
 
-/// Copies the files below `from` that differ. True if any did.
-fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
-    place::directory(to)?;
-    let mut changed = false;
-    for (path, is_directory) in entries(from)? {
-        if path.file_name().is_some_and(|name| BUILT_IN_PLACE.iter().any(|built| name == *built)) {
-            continue;
+/// A directory with the host as the one program, by a link to where it lies as in an
+/// installation.
+fn installed_programs(project: &Project) -> anyhow::Result<PathBuf> {
+    let directory = project.built_examples().join("bin");
+    place::directory(&directory)?;
+    let host = build::host(project, EVERYDAY);
+    match symlink(&host.file, directory.join(&host.name)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).context("cannot put `ikigai` on the PATH")
         }
-        let target = to.join(path.file_name().unwrap_or_default());
-        changed |= if is_directory {
-            copy_tree(&path, &target)?
+        _ => Ok(directory),
+    }
+}
+
+/// The examples of `page` that have commands, in its order.
+fn examples(page: &str) -> Vec<Example<'_>> {
+    let mut examples: Vec<Example> = Vec::new();
+    for part in page.split("\n<!-- ").skip(1) {
+        let Some((what, name, text)) = block(part) else { continue };
+        let (folder, file) = match what {
+            FILE => match name.split_once('/') {
+                Some((folder, file)) => (folder, Some(file)),
+                None => continue,
+            },
+            _ => (name, None),
+        };
+        let known = examples.iter().position(|example| example.folder == folder);
+        let index = known.unwrap_or_else(|| {
+            examples.push(Example { folder, ..Example::default() });
+            examples.len() - 1
+        });
+        match file {
+            Some(file) => examples[index].files.push((file, text)),
+            None => examples[index].commands.push(text),
+        }
+    }
+    examples.retain(|example| !example.commands.is_empty());
+    examples
+}
+
+/// A block that follows a comment of the page: the kind of the comment, the name in it, and
+/// the text of the block. `part` begins within the comment.
+fn block(part: &str) -> Option<(&'static str, &str, &str)> {
+    let what = [FILE, RUN].into_iter().find(|what| part.starts_with(what))?;
+    let (name, rest) = part[what.len()..].split_once(" -->\n```")?;
+    let (_language, rest) = rest.split_once('\n')?;
+    let end = rest.find("\n```")?;
+    Some((what, name, &rest[..=end]))
+}
+
+/// The names and the contents of all files below `from`.
+fn tree_text(from: &Path) -> anyhow::Result<String> {
+    let list = || format!("cannot list `{}`", from.display());
+    let entries = fs::read_dir(from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut paths: Vec<_> = entries.with_context(list)?.iter().map(fs::DirEntry::path).collect();
+    paths.sort();
+    let mut text = String::new();
+    for path in paths {
+        text += &if path.is_dir() {
+            tree_text(&path)?
         } else {
-            place::file(&path, &target, DATA)? == Placed::Written
+            let read = fs::read_to_string(&path);
+            read.with_context(|| format!("cannot read `{}`", path.display()))?
         };
     }
-    Ok(changed)
+    Ok(text)
 }
 
-fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    Ok(entries(path)?
-        .into_iter()
-        .filter(|(_, directory)| *directory)
-        .map(|(path, _)| path)
-        .collect())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What is in `path`, sorted, and whether each is a directory.
-fn entries(path: &Path) -> anyhow::Result<BTreeMap<PathBuf, bool>> {
-    let read = || {
-        fs::read_dir(path)?
-            .map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?.is_dir()))))
-            .collect::<std::io::Result<_>>()
-    };
-    read().with_context(|| format!("cannot list `{}`", path.display()))
+    #[test]
+    fn an_example_is_the_files_and_the_commands_of_its_folder() {
+        let page = "# A\n\n<!-- file: alone -->\n```sh\necho\n```\n\n<!-- file: a/one -->\n```toml\n\
+                    [x]\n```\n<!-- file: b/one -->\n```\nb\n```\nText\n\n```sh\nnot this\n```\n\
+                    <!-- run in: a -->\n```sh\nsh one\nls\n```\n<!-- other -->\n";
+        let expected =
+            Example { folder: "a", files: vec![("one", "[x]\n")], commands: vec!["sh one\nls\n"] };
+        assert_eq!(examples(page), [expected]);
+    }
 }

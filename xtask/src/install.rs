@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::build;
 use crate::place::{self, DATA, PROGRAM, Placed};
-use crate::project::Project;
+use crate::project::{INSTALLED_WIT, Project};
 use crate::run::{self, note, step};
 use crate::stage;
 
@@ -41,6 +41,7 @@ struct Layout {
     libexec: PathBuf,
     tools: PathBuf,
     share: PathBuf,
+    wit: PathBuf,
     sample: Sample,
 }
 
@@ -103,6 +104,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     place::directory(&layout.bin)?;
     let installed = layout.bin.join(&host.name);
     changed |= place::file(&host.file, &installed, PROGRAM)? == Placed::Written;
+    changed |= place::tree(&project.wit(), &layout.wit)?;
     if !changed {
         note("nothing changed since the last install");
     }
@@ -153,6 +155,7 @@ impl Layout {
             libexec: place(prefix.join("libexec")),
             tools: place(prefix.join("libexec").join("ikigai")),
             share: place(prefix.join("share")),
+            wit: place(prefix.join(INSTALLED_WIT)),
             sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
     }
@@ -282,7 +285,8 @@ mod tests {
         let tools = PathBuf::from(tools);
         let libexec = tools.parent().expect("a parent").to_owned();
         let share = libexec.with_file_name("share");
-        let expected = Layout { bin: bin.into(), libexec, tools, share, sample };
+        let wit = share.join("ikigai").join("wit");
+        let expected = Layout { bin: bin.into(), libexec, tools, share, wit, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

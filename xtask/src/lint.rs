@@ -4,6 +4,7 @@ use std::env;
 
 use anyhow::bail;
 
+use crate::portable;
 use crate::ports;
 use crate::project::Project;
 use crate::run::{self, note, step};
@@ -26,6 +27,9 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
         }
         command.args(denied);
         run::run(&mut command)?;
+        let mut command = project.cargo(&["clippy", "--target", WASM_TARGET]);
+        command.args(["--package", portable::PACKAGE]).args(portable::WITHOUT_HOST_IMPORTS);
+        run::run(command.args(denied))?;
     }
 
     ports::check(project)?;

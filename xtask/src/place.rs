@@ -38,6 +38,24 @@ pub(crate) fn file(source: &Path, destination: &Path, mode: u32) -> anyhow::Resu
     Ok(Placed::Written)
 }
 
+/// Makes `to` hold copies of the files below `from`. True if any of them changed; what else
+/// is in `to` stays.
+pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
+    directory(to)?;
+    let list = || format!("cannot list `{}`", from.display());
+    let mut changed = false;
+    for entry in fs::read_dir(from).with_context(list)? {
+        let entry = entry.with_context(list)?;
+        let target = to.join(entry.file_name());
+        changed |= if entry.file_type().with_context(list)?.is_dir() {
+            tree(&entry.path(), &target)?
+        } else {
+            file(&entry.path(), &target, DATA)? == Placed::Written
+        };
+    }
+    Ok(changed)
+}
+
 /// Creates `path` and what leads to it, readable by all, whatever the umask: an
 /// install by an administrator is for everyone.
 pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {

@@ -22,6 +22,9 @@ pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-was
 /// Components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
+/// Where an installation has the WIT, from its prefix. docs/writing-tools.md states it.
+pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
+
 /// The repository, as cargo sees it.
 pub(crate) struct Project {
     /// The root of the workspace.
@@ -106,6 +109,16 @@ impl Project {
         self.staged().join("ikigai")
     }
 
+    /// The interfaces that a component may import, as WIT.
+    pub(crate) fn wit(&self) -> PathBuf {
+        self.root.join("wit")
+    }
+
+    /// Where a build tree has the WIT, as an installation has it beneath its prefix.
+    pub(crate) fn staged_wit(&self) -> PathBuf {
+        self.target.join(INSTALLED_WIT)
+    }
+
     /// Where the tests find the components that only they run.
     pub(crate) fn staged_guests(&self) -> PathBuf {
         self.target.join("test-guests")
@@ -116,9 +129,9 @@ impl Project {
         self.target.join("examples")
     }
 
-    /// The Python environment that has llmock.
-    pub(crate) fn llmock(&self) -> PathBuf {
-        self.target.join("llmock")
+    /// The Python environment of this name.
+    pub(crate) fn python(&self, name: &str) -> PathBuf {
+        self.target.join(name)
     }
 
     /// `path` as it is shown to a person: relative to the repository where it lies in it.

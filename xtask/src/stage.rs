@@ -32,6 +32,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     remove_others(&tools, &directory)?;
     place_tools(&[build::supervisor(project, EVERYDAY)], &project.staged())?;
     place_tools(&tools, &directory)?;
+    place::tree(&project.wit(), &project.staged_wit())?;
     precompile(&build::host(project, EVERYDAY).file, &directory)?;
     step(&format!("Staged {} in {}", listed(&tools), project.shown(&directory)));
     Ok(())

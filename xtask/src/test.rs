@@ -9,7 +9,7 @@ use clap::Args;
 use crate::build::{self, EVERYDAY};
 use crate::project::{Project, SUPERVISOR};
 use crate::run::{self, step};
-use crate::{examples, llmock, stage};
+use crate::{examples, python, stage};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -24,7 +24,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
-    llmock::install(project)?;
+    python::install(project)?;
 
     // The test runner last: its summary is the line that a reader looks for.
     step("Documentation tests");
@@ -48,5 +48,6 @@ fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comma
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
-        .env("IKIGAI_TEST_LLMOCK", project.llmock())
+        .env("IKIGAI_TEST_LLMOCK", project.python(python::LLMOCK))
+        .env("IKIGAI_TEST_OTHER_HOSTS", project.python(python::OTHER_HOSTS))
 }

@@ -10,11 +10,10 @@ use std::time::Duration;
 use anyhow::ensure;
 use bytes::Bytes;
 use ikigai::limits::Limits;
-use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
-    StoreLimits, StoreLimitsBuilder, bail,
+    StoreLimits, StoreLimitsBuilder,
 };
 use wasmtime_wasi::p2::bindings::CommandPre;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
@@ -58,7 +57,6 @@ impl Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
         let component = Component::from_binary(&engine, bytes)?;
-        refuse_documents(&mut linker, &component)?;
         let component = CommandPre::new(linker.instantiate_pre(&component)?)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -114,25 +112,6 @@ impl Drop for Bare {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
-}
-
-/// The documents are the host's own: a component that imports them is linked, and may not
-/// call them here.
-fn refuse_documents(linker: &mut Linker<State>, component: &Component) -> anyhow::Result<()> {
-    let engine = component.engine();
-    for (name, import) in component.component_type().imports(engine) {
-        let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
-        if !name.starts_with("ikigai:tool/assets@") {
-            continue;
-        }
-        let mut instance = linker.instance(name)?;
-        for (function, export) in interface.exports(engine) {
-            if matches!(export.ty, ComponentItem::ComponentFunc(_)) {
-                instance.func_new(function, |_, _, _, _| bail!("there are no documents here"))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The settings are those of the host's engine, which are its own affair.

@@ -5,6 +5,7 @@
 //! guest may import is in [`guest`], where compiled code is kept in [`cache`].
 
 mod assets;
+mod binary;
 mod bounds;
 pub mod cache;
 pub mod compiler;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
+use self::binary::OfWasi03;
 use self::cache::{Cache, Turn};
 use self::compiler::{Compiler, Excess};
 use self::engine::GuestEngine;
@@ -53,6 +55,9 @@ pub enum ComponentError {
     /// A core module: `wasm32-wasip1` or no WASI at all.
     #[error("is a core WebAssembly module, not a component (build it for `wasm32-wasip2`)")]
     CoreModule,
+    /// It was built for WASI 0.3.
+    #[error("{}", binary::OfWasi03)]
+    OfWasi03,
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
     Invalid(String),
@@ -83,7 +88,11 @@ impl ComponentError {
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::CoreModule | Self::Invalid(_) | Self::NotACommand | Self::Link(_) => true,
+            Self::CoreModule
+            | Self::OfWasi03
+            | Self::Invalid(_)
+            | Self::NotACommand
+            | Self::Link(_) => true,
             Self::TooCostly(_) | Self::Unread(_) | Self::NoRuntime(_) => false,
         }
     }
@@ -226,7 +235,10 @@ impl Runtime {
     /// See [`ComponentError`].
     pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code = engine::compile(bytes).map_err(invalid)?;
+        let code = engine::compile(bytes).map_err(|error| match error.is::<OfWasi03>() {
+            true => ComponentError::OfWasi03,
+            false => invalid(error),
+        })?;
         // SAFETY: it was compiled the line before.
         let component = unsafe { Component::deserialize(&self.engine.engine, code) };
         self.link(&component.map_err(invalid)?)
@@ -244,11 +256,14 @@ impl Runtime {
     }
 
     fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
-        // wasmtime's text names the import that is missing or of another type.
-        let instance = self
-            .linker_for(component)?
-            .instantiate_pre(component)
-            .map_err(|error| ComponentError::Link(format!("{error:#}")))?;
+        let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
+            let imports = imports(component, &self.engine.engine);
+            match imports.iter().any(|name| binary::is_version_0_3(name)) {
+                true => ComponentError::OfWasi03,
+                // wasmtime's text names the import that is missing or of another type.
+                false => ComponentError::Link(format!("{error:#}")),
+            }
+        })?;
         let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
         Ok(GuestProgram { runtime: Arc::clone(self), component })
     }

@@ -40,7 +40,9 @@ pub(super) struct Granted {
 impl Granted {
     pub(super) fn new(name: String, dir: Descriptor) -> Self {
         let flags = dir.get_flags().unwrap_or(DescriptorFlags::empty());
-        Self { name, dir, writable: flags.contains(DescriptorFlags::MUTATE_DIRECTORY) }
+        // Of a host that tells no flags at all, the attempt will show it.
+        let writable = flags.contains(DescriptorFlags::MUTATE_DIRECTORY) || flags.is_empty();
+        Self { name, dir, writable }
     }
 
     fn for_writing(&self) -> io::Result<&Descriptor> {

@@ -81,7 +81,12 @@ impl World {
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
-        if let (None, Some(dot)) = (&workspace, dot) {
+        // A host that hands its own environment on says nothing of the directories with it.
+        let holds =
+            |path: &String| granted.iter().any(|dir| Path::new(path).starts_with(&dir.name));
+        if !workspace.as_ref().is_some_and(holds)
+            && let Some(dot) = dot
+        {
             granted.push(Granted::new(NAMELESS_WORKSPACE.to_owned(), dot));
             workspace = Some(NAMELESS_WORKSPACE.to_owned());
         }

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::binary::{self, OfWasi03};
 use super::{Capability, bounds};
 use wasmtime::component::Component;
 use wasmtime::{
@@ -130,16 +131,21 @@ fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
     Engine::new(&config)
 }
 
-/// Compiles a component to code that every engine of this module with the same
-/// fingerprint can load.
+/// Compiles a component, or the build in it that is meant for this host, to code that every
+/// engine of this module with the same fingerprint can load.
 ///
 /// # Errors
 ///
-/// It does not compile, or is out of [`bounds`].
+/// It does not compile, or is out of [`bounds`]; [`OfWasi03`] if it was built for that.
 pub(super) fn compile(component: &[u8]) -> wasmtime::Result<Vec<u8>> {
     // The bounds are those of a pool, which nothing is ever taken from.
     let engine = with_pool(bounds::pool())?;
-    Component::from_binary(&engine, component)?.serialize()
+    let compiled = Component::from_binary(&engine, binary::for_this_host(component));
+    let compiled = compiled.map_err(|error| {
+        let is_of_wasi_0_3 = binary::is_of_wasi_0_3(component, &format!("{error:#}"));
+        if is_of_wasi_0_3 { OfWasi03.into() } else { error }
+    });
+    compiled?.serialize()
 }
 
 /// A thread that advances the epoch while at least one guest runs, and sleeps

@@ -13,6 +13,7 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
+use super::super::binary::OfWasi03;
 use super::super::engine;
 use crate::digest::Digest;
 
@@ -30,6 +31,9 @@ pub(super) const NO_MEMORY: i32 = 12;
 
 /// The code is larger than it may be.
 pub(super) const TOO_MUCH_CODE: i32 = 13;
+
+/// The component was built for WASI 0.3.
+pub(super) const OF_WASI_0_3: i32 = 14;
 
 /// How much rather everything else of the machine runs.
 const NICENESS: i32 = 10;
@@ -82,7 +86,11 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
     let component = read(&digest)?;
     let compiled = engine::compile(&component).map_err(|error| {
-        let code = if is_no_memory(&error) { NO_MEMORY } else { INVALID };
+        let code = match () {
+            () if is_no_memory(&error) => NO_MEMORY,
+            () if error.is::<OfWasi03>() => OF_WASI_0_3,
+            () => INVALID,
+        };
         Fault { code, reason: format!("{error:#}") }
     });
     drop(component);

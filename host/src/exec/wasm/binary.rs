@@ -1,0 +1,201 @@
+//! Reads of a component's binary what the host has to know before it compiles it: which
+//! build in it is meant for this host, and which WASI it was built for.
+//!
+//! Judges nothing: what cannot be read is the compiler's to refuse.
+
+use wasmparser::{Chunk, Parser, Payload};
+
+/// The interfaces that only this host has.
+const OWN: &str = "ikigai:tool/";
+
+/// The interfaces that every host of components may have.
+const WASI: &str = "wasi:";
+
+/// The export that makes a component a command, without its version.
+const RUN: &str = "wasi:cli/run@";
+
+/// The build of a component that is meant for this host: the component itself, or a
+/// component nested in it.
+///
+/// No import of a component is optional, so one that imports [`OWN`] interfaces starts in no
+/// other host. A component for every host does without them, or has a stand-in for them
+/// inside, and contains the command that does import them. That command is what runs here.
+/// It is taken only where it is the one such command, can run by itself, and the component
+/// around it leaves all of [`OWN`] to what is inside.
+pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
+    let outer = Outline::of(component);
+    if outer.imports(OWN) || !outer.exports(RUN) {
+        return component;
+    }
+    let is_meant = |nested: &&&[u8]| {
+        let nested = Outline::of(nested);
+        let by_itself = |name: &&str| name.starts_with(OWN) || name.starts_with(WASI);
+        nested.exports(RUN) && nested.imports(OWN) && nested.imports.iter().all(by_itself)
+    };
+    let mut meant = outer.nested.iter().filter(is_meant);
+    match (meant.next(), meant.next()) {
+        (Some(nested), None) => nested,
+        _ => component,
+    }
+}
+
+/// A component was built for WASI 0.3.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "is a component of WASI 0.3, and this host runs those of WASI 0.2; build it against \
+     `wasi:cli/command@0.2` (in Rust, for the target `wasm32-wasip2`)"
+)]
+pub(super) struct OfWasi03;
+
+/// Whether a component that does not compile was built for WASI 0.3, or uses what came into
+/// the component model with it. `refusal` is the compiler's.
+pub(super) fn is_of_wasi_0_3(component: &[u8], refusal: &str) -> bool {
+    let names = Outline::of(component);
+    let is_0_3 = |name: &&str| is_version_0_3(name);
+    names.imports.iter().chain(&names.exports).any(is_0_3) || refusal.contains(ASYNC)
+}
+
+/// Whether an interface is one of WASI 0.3, by its name with the version.
+pub(super) fn is_version_0_3(interface: &str) -> bool {
+    interface.starts_with(WASI)
+        && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
+}
+
+/// A part of every refusal of wasmparser's that is due to the types and functions of WASI
+/// 0.3, in a component that names no interface of it.
+const ASYNC: &str = "requires the component model async";
+
+/// The outermost layer of a component.
+#[derive(Default)]
+struct Outline<'a> {
+    imports: Vec<&'a str>,
+    exports: Vec<&'a str>,
+    nested: Vec<&'a [u8]>,
+}
+
+impl<'a> Outline<'a> {
+    /// As much as can be read.
+    fn of(component: &'a [u8]) -> Self {
+        let mut outline = Self::default();
+        // What is broken is not for here: the compiler says what and where.
+        let _ = outline.read(component);
+        outline
+    }
+
+    fn read(&mut self, mut rest: &'a [u8]) -> wasmparser::Result<()> {
+        let mut parser = Parser::new(0);
+        loop {
+            let Chunk::Parsed { consumed, payload } = parser.parse(rest, true)? else {
+                return Ok(());
+            };
+            rest = rest.get(consumed..).unwrap_or_default();
+            match payload {
+                Payload::ComponentImportSection(imports) => {
+                    for import in imports {
+                        self.imports.push(import?.name.name);
+                    }
+                }
+                Payload::ComponentExportSection(exports) => {
+                    for export in exports {
+                        self.exports.push(export?.name.name);
+                    }
+                }
+                Payload::ComponentSection { unchecked_range, .. } => {
+                    let Some((nested, after)) = rest.split_at_checked(unchecked_range.len()) else {
+                        return Ok(());
+                    };
+                    self.nested.push(nested);
+                    rest = after;
+                }
+                // The parser expects what follows a module next.
+                Payload::ModuleSection { unchecked_range, .. } => {
+                    rest = rest.get(unchecked_range.len()..).unwrap_or_default();
+                }
+                Payload::End(_) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    fn imports(&self, prefix: &str) -> bool {
+        self.imports.iter().any(|name| name.starts_with(prefix))
+    }
+
+    fn exports(&self, prefix: &str) -> bool {
+        self.exports.iter().any(|name| name.starts_with(prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component that imports and exports these interfaces and contains these components.
+    fn component(imports: &[&str], exports: &[&str], nested: &[&str]) -> String {
+        let nested: String = nested.iter().map(|nested| format!("({nested})\n")).collect();
+        let line = |name: &&str| format!("(import \"{name}\" (instance))\n");
+        let imports: String = imports.iter().map(line).collect();
+        let line = |name: &&str| format!("(export \"{name}\" (instance $empty))\n");
+        let exports: String = exports.iter().map(line).collect();
+        format!("component\n(core module)\n{imports}(instance $empty)\n{nested}{exports}")
+    }
+
+    fn binary(text: &str) -> Vec<u8> {
+        wat::parse_str(format!("({text})")).expect("a component")
+    }
+
+    const ASSETS: &str = "ikigai:tool/assets@0.1.0";
+    const COMMAND: &str = "wasi:cli/run@0.2.3";
+    const EXIT: &str = "wasi:cli/exit@0.2.3";
+
+    #[test]
+    fn a_command_inside_that_imports_what_only_this_host_has_is_the_one_that_runs() {
+        let own = component(&[ASSETS, EXIT], &[COMMAND], &[]);
+        let stand_in = component(&[], &[ASSETS], &[]);
+        for around in [
+            component(&[EXIT], &[COMMAND], &[&own]),
+            component(&[EXIT], &[COMMAND], &[&stand_in, &own]),
+        ] {
+            assert_eq!(for_this_host(&binary(&around)), binary(&own), "{around}");
+        }
+    }
+
+    #[test]
+    fn any_other_component_runs_as_it_is() {
+        let own = component(&[ASSETS], &[COMMAND], &[]);
+        let plain = component(&[EXIT], &[COMMAND], &[]);
+        let library = component(&[ASSETS], &[EXIT], &[]);
+        // Its other import is given to it by what is around it.
+        let part = component(&[ASSETS, "acme:db/query"], &[COMMAND], &[]);
+        for as_it_is in [
+            own.clone(),
+            plain.clone(),
+            component(&[], &[COMMAND], &[&plain]),
+            component(&[], &[COMMAND], &[&library]),
+            component(&[], &[COMMAND], &[&part]),
+            component(&[], &[COMMAND], &[&own, &own]),
+            component(&[], &[EXIT], &[&own]),
+            component(&[ASSETS], &[COMMAND], &[&own]),
+        ] {
+            let binary = binary(&as_it_is);
+            assert_eq!(for_this_host(&binary), binary, "{as_it_is}");
+        }
+        let whole = binary(&component(&[], &[COMMAND], &[&own]));
+        for end in 0..whole.len() {
+            let broken = &whole[..end];
+            let found = for_this_host(broken);
+            assert!(found == broken || found == binary(&own), "cut at {end}");
+        }
+        assert_eq!(for_this_host(b"#!/bin/sh\n"), b"#!/bin/sh\n");
+    }
+
+    #[test]
+    fn wasi_0_3_is_seen_in_the_names_of_interfaces() {
+        let built_for = |name: &str| is_of_wasi_0_3(&binary(&component(&[name], &[], &[])), "");
+        assert!(built_for("wasi:cli/environment@0.3.0"));
+        assert!(built_for("wasi:clocks/system-clock@0.3.0-rc-2026-02-09"));
+        assert!(!built_for("wasi:cli/environment@0.2.3"));
+        assert!(!built_for("acme:cli/environment@0.3.0"));
+        assert!(is_of_wasi_0_3(b"", "`stream` requires the component model async feature"));
+    }
+}

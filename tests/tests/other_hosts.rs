@@ -1,0 +1,207 @@
+//! The six tools as components in hosts that are not ours: wasmtime as Python's package
+//! has it, and jco, which the JavaScript example brings. Each prints its schema there, and
+//! works on the files that the host gives to it.
+//!
+//! Where Python, npm or the network was missing, nothing is tested, and the tests say so.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::{left_out, places};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Set to `1`, it makes the absence of a host a failure.
+const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_OTHER_HOSTS";
+
+/// The workspace of each call has this one file, which may be executed.
+const NOTE: &str = "one\ntwo\n";
+
+/// A call, what it answers, and a file with what is in it afterwards.
+struct Case {
+    tool: &'static str,
+    arguments: Value,
+    answer: Value,
+    file: (&'static str, &'static str),
+}
+
+fn cases() -> Vec<Case> {
+    let case = |tool, arguments, answer, file| Case { tool, arguments, answer, file };
+    let note = ("note.txt", NOTE);
+    vec![
+        case(
+            "bash",
+            json!({ "command": "cat note.txt | tr a-z A-Z > loud.txt; cat loud.txt" }),
+            json!({ "output": "ONE\nTWO", "exit_code": 0 }),
+            ("loud.txt", "ONE\nTWO\n"),
+        ),
+        case(
+            "file_read",
+            json!({ "file_path": "note.txt", "offset": 2 }),
+            json!({ "output": "two\n" }),
+            note,
+        ),
+        case(
+            "file_read",
+            json!({ "file_path": "ikigai:///blocks/a.md" }),
+            json!({ "error_code": "PERMISSION_DENIED" }),
+            note,
+        ),
+        case(
+            "file_write",
+            json!({ "file_path": "new.txt", "content": "new\n" }),
+            json!({ "output": "Wrote 4 bytes to new.txt", "bytes": 4 }),
+            ("new.txt", "new\n"),
+        ),
+        case(
+            "file_edit",
+            json!({ "file_path": "note.txt", "old_string": "one\n", "new_string": "1\n" }),
+            json!({ "output": "Replaced 1 occurrence in note.txt", "replacements": 1 }),
+            ("note.txt", "1\ntwo\n"),
+        ),
+        case(
+            "glob",
+            json!({ "pattern": "*.txt" }),
+            json!({ "output": "note.txt", "count": 1 }),
+            note,
+        ),
+        case(
+            "grep",
+            json!({ "pattern": "^t" }),
+            json!({ "output": "./note.txt:2: two", "count": 1 }),
+            note,
+        ),
+    ]
+}
+
+/// A host that is not ours.
+trait OtherHost {
+    /// The stdout of `--schema`, and of a call with `stdin`, of a component whose workspace
+    /// is `dir`. Both end well.
+    fn schema_and_answer(&self, component: &Path, dir: &Path, stdin: &str) -> [String; 2];
+}
+
+/// wasmtime, by its Python package.
+struct Wasmtime {
+    python: PathBuf,
+}
+
+impl Wasmtime {
+    fn find() -> Option<Self> {
+        let environment = places::other_hosts();
+        if !environment.join(".installed").exists() {
+            return missing("wasmtime of Python");
+        }
+        Some(Self { python: environment.join("bin").join("python") })
+    }
+}
+
+impl OtherHost for Wasmtime {
+    fn schema_and_answer(&self, component: &Path, dir: &Path, stdin: &str) -> [String; 2] {
+        // Both in one process, which compiles the component once.
+        let calls =
+            [json!({ "args": ["--schema"], "stdin": "" }), json!({ "args": [], "stdin": stdin })];
+        let calls = calls.map(|call| format!("{call}\n")).concat();
+        let mut python = Command::new(&self.python);
+        python.arg("-I").arg(kept("run.py")).arg(component).current_dir(dir).env_clear();
+        let ran = Ran::of(&mut python, calls.as_bytes()).expect_code(0);
+        let answers = ran.stdout();
+        let answers = answers.lines().map(|line| {
+            let answer: Value = serde_json::from_str(line).expect("a line of JSON");
+            assert_eq!(answer["ok"], json!(true), "{answer}");
+            answer["stdout"].as_str().expect("text").to_owned()
+        });
+        answers.collect::<Vec<_>>().try_into().expect("an answer to each call")
+    }
+}
+
+/// jco, which turns a component into JavaScript and runs that by Node.js.
+struct Jco {
+    program: PathBuf,
+    scratch: TempDir,
+}
+
+impl Jco {
+    fn find() -> Option<Self> {
+        let modules = places::built_examples().join("javascript-component/node_modules");
+        let program = modules.join(".bin/jco");
+        if !program.exists() {
+            return missing("jco");
+        }
+        let scratch = TempDir::new().expect("a directory");
+        // Where what it imports is found: jco runs the component there.
+        fs::copy(kept("files.mjs"), scratch.path().join("files.mjs")).expect("copied");
+        Some(Self { program, scratch })
+    }
+}
+
+impl OtherHost for Jco {
+    fn schema_and_answer(&self, component: &Path, dir: &Path, stdin: &str) -> [String; 2] {
+        let run = |args: &[&str], stdin: &str| {
+            let mut jco = Command::new(&self.program);
+            jco.arg("run").arg("--jco-dir").arg(self.scratch.path());
+            jco.arg("--jco-import").arg(self.scratch.path().join("files.mjs"));
+            // As from a shell: jco hands its environment on to the component.
+            jco.arg(component).args(args).current_dir(dir).env("PWD", dir);
+            Ran::of(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
+        };
+        [run(&["--schema"], ""), run(&[], stdin)]
+    }
+}
+
+/// Says that a host is not there, unless that is a failure.
+fn missing<T>(what: &str) -> Option<T> {
+    let is_required = std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
+    assert!(!is_required, "{what} is not installed, and `{REQUIRE_VARIABLE}` asks for it");
+    left_out("the components in another host", what)
+}
+
+/// A file of `tests/other-hosts`.
+fn kept(name: &str) -> PathBuf {
+    places::repository().join("tests/other-hosts").join(name)
+}
+
+/// Every tool prints its schema in `other` and works there.
+fn all_work_in(other: &dyn OtherHost) {
+    let host = Host::new().with_shared_cache();
+    for Case { tool, arguments, answer, file } in cases() {
+        let component = places::tools().join(format!("{}.wasm", tool.replace('_', "-")));
+        let dir = TempDir::new().expect("a workspace");
+        let note = dir.path().join("note.txt");
+        fs::write(&note, NOTE).expect("written");
+        fs::set_permissions(&note, fs::Permissions::from_mode(0o751)).expect("a mode");
+
+        let [schema, answered] =
+            other.schema_and_answer(&component, dir.path(), &arguments.to_string());
+        let schema: Value = serde_json::from_str(&schema).expect("a schema");
+        let own = host.run(["tool", "run", component.to_str().expect("UTF-8"), "--schema"]);
+        assert_eq!(schema, own.expect_code(0).json(), "the schema of `{tool}`");
+
+        let answered: Value = serde_json::from_str(&answered).expect("an answer in JSON");
+        for (key, value) in answer.as_object().expect("an object") {
+            assert_eq!(answered[key], *value, "`{tool}` {arguments}: {answered}");
+        }
+        let (name, contents) = file;
+        let found = fs::read_to_string(dir.path().join(name)).expect("the file is there");
+        assert_eq!(found, contents, "`{name}` after `{tool}` {arguments}");
+        let mode = fs::metadata(&note).expect("the file is there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o751, "the mode after `{tool}` {arguments}");
+    }
+}
+
+#[test]
+fn every_tool_works_in_wasmtime() {
+    if let Some(wasmtime) = Wasmtime::find() {
+        all_work_in(&wasmtime);
+    }
+}
+
+#[test]
+fn every_tool_works_in_jco() {
+    if let Some(jco) = Jco::find() {
+        all_work_in(&jco);
+    }
+}

@@ -1,0 +1,99 @@
+//! Joins two builds of a component into one file that starts in every host.
+//!
+//! No import of a component is optional, so a tool that imports what only this host has
+//! would start nowhere else. Each such tool is built twice: without those imports for any
+//! host, and with them for this one. The second lies in the first as a nested component,
+//! which nobody instantiates: this host looks for it, and runs it. So a tool stays one file.
+
+use std::fs;
+
+use anyhow::{Context as _, bail};
+
+use crate::build::Built;
+use crate::place;
+use crate::project::Project;
+
+/// The package that has the feature of [`WITHOUT_HOST_IMPORTS`].
+pub(crate) const PACKAGE: &str = "ikigai-tools-wasm";
+
+/// What cargo is told for the build that any host runs.
+pub(crate) const WITHOUT_HOST_IMPORTS: &[&str] = &["--no-default-features"];
+
+/// How the names of the interfaces begin that only this host has.
+const OWN: &[u8] = b"ikigai:tool/";
+
+/// The section of a component that holds another (the component model's binary format).
+const COMPONENT_SECTION: u8 = 4;
+
+/// The component header: the magic number, version 13, layer 1.
+const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// Whether a component imports what only this host has.
+pub(crate) fn is_for_this_host_only(tool: &Built) -> anyhow::Result<bool> {
+    let bytes = read(tool)?;
+    // A component has names of interfaces for nothing but its imports and exports, and
+    // exports none of these.
+    Ok(bytes.windows(OWN.len()).any(|window| window == OWN))
+}
+
+/// Puts each of `own` into that of `portable` with the same name, and returns the results.
+pub(crate) fn join(
+    project: &Project,
+    own: Vec<(Built, Vec<u8>)>,
+    portable: Vec<Built>,
+) -> anyhow::Result<Vec<Built>> {
+    let directory = project.target.join("portable");
+    place::directory(&directory)?;
+    let mut joined = Vec::new();
+    for (own, bytes) in own {
+        let Some(portable) = portable.iter().find(|it| it.name == own.name) else {
+            bail!("`{}` was not built for other hosts", own.name);
+        };
+        if is_for_this_host_only(portable)? {
+            bail!("`{}` imports `ikigai:tool` also where it is built for other hosts", own.name);
+        }
+        let whole = nest(read(portable)?, &bytes)
+            .with_context(|| format!("cannot join the builds of `{}`", own.name))?;
+        let file = directory.join(&own.name);
+        fs::write(&file, whole).with_context(|| format!("cannot write `{}`", file.display()))?;
+        joined.push(Built { file, name: own.name });
+    }
+    Ok(joined)
+}
+
+pub(crate) fn read(tool: &Built) -> anyhow::Result<Vec<u8>> {
+    fs::read(&tool.file).with_context(|| format!("cannot read `{}`", tool.file.display()))
+}
+
+/// The component `outer` with `inner` as one more section.
+fn nest(mut outer: Vec<u8>, inner: &[u8]) -> anyhow::Result<Vec<u8>> {
+    if !outer.starts_with(HEADER) || !inner.starts_with(HEADER) {
+        bail!("one of them is no component");
+    }
+    let mut length = u32::try_from(inner.len()).context("it is too large")?;
+    outer.push(COMPONENT_SECTION);
+    // LEB128: seven bits a byte, the lowest first.
+    while length >= 0x80 {
+        outer.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    outer.push(length as u8);
+    outer.extend_from_slice(inner);
+    Ok(outer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_is_nested_as_a_section_with_its_length() {
+        let long = [HEADER, &[0; 292]].concat();
+        let whole = nest(HEADER.to_vec(), &long).expect("two components");
+        assert_eq!(whole, [HEADER, &[4, 0xac, 0x02], &long].concat());
+        let empty = nest(HEADER.to_vec(), HEADER).expect("two components");
+        assert_eq!(empty, [HEADER, &[4, 8], HEADER].concat());
+        assert!(nest(b"\0asm\x01\0\0\0".to_vec(), HEADER).is_err());
+        assert!(nest(HEADER.to_vec(), b"").is_err());
+    }
+}
