@@ -241,7 +241,7 @@ fn prove(project: &Project, installed: &Path, sandboxed: bool) -> anyhow::Result
             command.env_remove(name);
         }
     }
-    command.env("IKIGAI_USER_TOOLS", project.target.join("no-user-tools"));
+    command.env("IKIGAI_USER_TOOLS", empty(project, "user-tools")?);
     let envelope = run::output(&mut command).context(
         "everything is installed, but the first call failed; \
          `ikigai tool list --all` says which tools it found and why it skipped others",
