@@ -114,6 +114,15 @@ const MOVES: [c_long; 4] =
 /// use inotify.
 const NOTIFY: u64 = libc::F_NOTIFY as u64;
 
+/// Calls that ask where the pages of a range are, with the argument that is how many or how
+/// long, and the most that is answered. The kernel goes through all of it in one call, which
+/// no signal ends and which, on a kernel that does not preempt itself, nothing interrupts.
+const SURVEYS: [(c_long, u8, u64); 2] =
+    [(libc::SYS_mincore, 1, 1 << 30), (libc::SYS_move_pages, 1, 1 << 16)];
+
+/// The flag of `close_range` that gives a thread descriptors of its own, linux/close_range.h.
+const CLOSE_RANGE_UNSHARE: u64 = 2;
+
 /// Options of a socket that attach a program, whose code no cgroup is charged for:
 /// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h.
 const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
@@ -233,9 +242,10 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     // `/proc/locks` does not tell of.
     let [files, thread] = [libc::CLONE_FILES, libc::CLONE_THREAD].map(i64::from);
     let [files, thread] = [files.cast_unsigned(), thread.cast_unsigned()];
-    let shares = SeccompCondition::new(0, Length::Dword, Op::MaskedEq(files), files)?;
-    let is_process = SeccompCondition::new(0, Length::Dword, Op::MaskedEq(thread), 0)?;
-    cloned.push(SeccompRule::new(vec![shares, is_process])?);
+    let is = |flag, value| SeccompCondition::new(0, Length::Dword, Op::MaskedEq(flag), value);
+    cloned.push(SeccompRule::new(vec![is(files, files)?, is(thread, 0)?])?);
+    // And a thread that has its own hides them from who looks at its process.
+    cloned.push(SeccompRule::new(vec![is(files, 0)?, is(thread, thread)?])?);
     rules.insert(libc::SYS_clone, cloned);
     // Huge pages are charged to nobody, and the machine sets few apart.
     let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
@@ -282,6 +292,12 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     for call in [libc::SYS_migrate_pages, libc::SYS_move_pages] {
         rules.insert(call, vec![only(0, Op::Ne, 0)?]);
     }
+    for (call, argument, most) in SURVEYS {
+        let long = SeccompCondition::new(argument, Length::Qword, Op::Gt, most)?;
+        rules.entry(call).or_default().push(SeccompRule::new(vec![long])?);
+    }
+    // As with a thread that is born so.
+    rules.insert(libc::SYS_close_range, vec![bit(2, CLOSE_RANGE_UNSHARE)?]);
     // Without a network sockets are pairs or the call's own, and are made large to hold
     // memory that no process has.
     let buffers = BUFFERS.iter().filter(|_| !net);
@@ -474,7 +490,8 @@ mod tests {
             let flags = first(flag | libc::CLONE_VM | libc::SIGCHLD);
             assert_eq!(own(true, libc::SYS_clone, flags), REFUSAL, "{flag:#x}");
         }
-        assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_THREAD)), ALLOWED);
+        let thread = libc::CLONE_THREAD | libc::CLONE_FILES;
+        assert_eq!(own(true, libc::SYS_clone, first(thread)), ALLOWED);
         for (flags, mode, judgement) in [
             (libc::O_CREAT, 0o4755, REFUSAL),
             (libc::O_TMPFILE | libc::O_RDWR, 0o2755, REFUSAL),
@@ -594,6 +611,12 @@ mod tests {
         assert_eq!(own(true, libc::SYS_clone, first(thread)), ALLOWED);
         assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_VM | libc::SIGCHLD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_clone, first(libc::CLONE_FILES)), REFUSAL);
+        let apart = libc::CLONE_VM | libc::CLONE_THREAD;
+        assert_eq!(own(true, libc::SYS_clone, first(apart)), REFUSAL);
+        for (flags, judgement) in [(0, ALLOWED), (CLOSE_RANGE_UNSHARE, REFUSAL)] {
+            let closed = [3, u64::from(u32::MAX), flags, 0, 0, 0];
+            assert_eq!(own(true, libc::SYS_close_range, closed), judgement, "{flags}");
+        }
     }
 
     #[test]
@@ -603,6 +626,17 @@ mod tests {
         {
             for call in SET_ATTRIBUTE {
                 assert_eq!(own(true, call, [0, 0, 0, length, 0, 0]), judgement, "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_survey_of_more_memory_than_anybody_has_is_refused() {
+        for (call, argument, most) in SURVEYS {
+            for (length, judgement) in [(most, ALLOWED), (most + 1, REFUSAL), (1 << 43, REFUSAL)] {
+                let mut arguments = [0; 6];
+                arguments[usize::from(argument)] = length;
+                assert_eq!(own(true, call, arguments), judgement, "{call} {length}");
             }
         }
     }

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::Cgroups;
 use super::kernel_memory::KernelMemory;
@@ -265,14 +266,14 @@ impl Looks {
         cgroups: &Cgroups,
         notes: &mut Vec<String>,
     ) -> Option<Cause> {
-        let began = Instant::now();
+        let began = own_time();
         let cause = self.passed(bounds, cgroups).unwrap_or_else(|(cause, error)| {
             notes.push(format!("memory and processes cannot be watched any more: {error}"));
             Some(cause)
         });
-        let now = Instant::now();
         self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
-        self.next = now + self.interval.max((now - began) * SHARE_OF_TIME);
+        let took = own_time().saturating_sub(began);
+        self.next = Instant::now() + self.interval.max(took * SHARE_OF_TIME);
         cause
     }
 
@@ -306,6 +307,13 @@ impl Looks {
         let memory = memory.then(|| descent::memory_beyond(&tree, bounds.memory)).flatten();
         Ok(memory.map(|_| Cause::Memory))
     }
+}
+
+/// The processor time of this process. A look that waits for the processor among a tool's
+/// hundreds of processes takes long, and must not come the more seldom for it.
+fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The bound by which the kernel has refused something, if a cgroup tells of one.

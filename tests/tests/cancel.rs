@@ -93,6 +93,8 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
         let ran = running.wait();
         assert_eq!(ran.code(), Some(130), "{ran}");
         assert_eq!(ran.stdout(), "", "it was compiled to its end\n{ran}");
+        // What is seen next is the next one's.
+        host.assert_nothing_left();
     }
     let mut running = host.start(["tool", "list"]);
     running.wait_until("the component is compiled", compiles);

@@ -258,6 +258,27 @@ fn directories_that_are_being_read_are_handles_and_no_memory_of_the_host() {
 }
 
 #[test]
+fn what_a_guest_never_sends_is_no_memory_of_the_host() {
+    let host = Host::without_system_tools();
+    host.guest("caller");
+    host.run(["tool", "list"]).expect_code(0);
+    let call = |memory, mode: &str| {
+        let arguments = format!("{{\"mode\":\"{mode}\"}}");
+        let args = ["--memory", memory, "tool", "call", "_caller", &arguments];
+        within_means(&host, &args).wait_within(HOST_ALONE)
+    };
+    let ran = call("32MiB", "texts").expect_code(0);
+    assert_eq!(ran.json()["result"]["taken"], "0", "{ran}");
+    let ran = call("32MiB", "requests").expect_code(1);
+    let error = ran.json()["error"].to_string();
+    assert!(error.contains("at most 64 requests"), "{ran}");
+    // What all of them may take counts from the first one on.
+    let ran = call("4MiB", "requests").expect_code(1);
+    assert_eq!(ran.json()["limit"], "memory", "{ran}");
+    host.assert_nothing_left();
+}
+
+#[test]
 fn what_a_guest_says_is_judged_as_it_is() {
     let host = greedy();
     for (mode, error) in [

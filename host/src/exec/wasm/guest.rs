@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::engine::GuestEngine;
-use super::net::{Reach, sockets};
+use super::net::{Reach, messages, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
 use super::{assets, listing, paths, preopens, workspace};
@@ -22,6 +22,9 @@ use crate::limits::{Limit, Limits};
 
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";
+
+/// The most random bytes of one call of WASI: wasmtime's own default.
+const MAX_RANDOM: u64 = 64 << 20;
 
 /// Tables of one guest, in bytes, that the allocator may keep for the next.
 const TABLES_KEPT: u64 = 1 << 20;
@@ -42,6 +45,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
 pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State>> {
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    messages::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 
@@ -111,9 +115,11 @@ impl Guest {
             State::new(wasi, Arc::clone(&self.reach), self.desk.clone(), memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
-        // The copy of one argument from guest to host; `workspace.replace` takes
-        // the largest. The rest is room for the path beside it.
-        store.set_hostcall_fuel(workspace::MAX_CONTENTS + (1 << 20));
+        // The copy of one argument from guest to host, which honestly is no larger than the
+        // guest's memory; `workspace.replace` takes the largest. The rest is room for the
+        // path beside it.
+        let memory = usize::try_from(limits.wasm_memory).unwrap_or(usize::MAX);
+        store.set_hostcall_fuel(memory.min(workspace::MAX_CONTENTS) + (1 << 20));
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1);
         store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
@@ -123,6 +129,8 @@ impl Guest {
     fn wasi(&self) -> Result<WasiCtx, String> {
         let grant = &self.call.grant;
         let mut wasi = WasiCtxBuilder::new();
+        // It lies in the host before it lies in the guest.
+        wasi.max_random_size((self.call.limits.wasm_memory / 4).min(MAX_RANDOM));
         // Before any preopen, which keeps the flag: file calls run on this
         // thread instead of being handed to another, 6 to 10 times faster.
         wasi.allow_blocking_current_thread(true);

@@ -6,6 +6,7 @@
 //! every connection and every datagram is checked by its address again.
 
 pub(super) mod http;
+pub(super) mod messages;
 pub(super) mod sockets;
 mod tls;
 

@@ -15,7 +15,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
 use super::listing::Listing;
-use super::net::{Reach, http::Hooks};
+use super::net::{Reach, http::Hooks, messages};
 use crate::exec::documents::Desk;
 
 /// Streams and pollables that come with a file, beside its own handle.
@@ -24,9 +24,6 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 4;
 /// Requests of one guest that are under way at once. Each has a socket, and what is read
 /// ahead of the guest.
 const MAX_CONNECTIONS: usize = 32;
-
-/// One list of header fields, in bytes as the host keeps it.
-const HEADERS: usize = 64 << 10;
 
 /// The data of a store.
 pub(super) struct State {
@@ -53,7 +50,7 @@ impl State {
         // behind it, for streams and pollables, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
         let mut http = WasiHttpCtx::new();
-        http.set_field_size_limit(HEADERS);
+        http.set_field_size_limit(messages::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
         Self { wasi, table, http, hooks, reach, desk, memory, handles }
     }
@@ -119,13 +116,15 @@ pub(super) struct MemoryLimit {
     used: u64,
     /// What of it is tables.
     tables: u64,
+    /// What of it is for messages of HTTP, which lie in the host.
+    messages: u64,
     refused: bool,
     budget: MemoryBudget,
 }
 
 impl MemoryLimit {
     pub(super) fn new(limit: u64, budget: MemoryBudget) -> Self {
-        Self { limit, used: 0, tables: 0, refused: false, budget }
+        Self { limit, used: 0, tables: 0, messages: 0, refused: false, budget }
     }
 
     /// Whether growth was refused: what then looks like an `unreachable` or a
@@ -134,7 +133,7 @@ impl MemoryLimit {
         self.refused
     }
 
-    /// Linear memories and tables of the guest, in bytes. They only ever grow.
+    /// Linear memories, tables and messages of the guest, in bytes. They only ever grow.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
@@ -153,6 +152,18 @@ impl Drop for MemoryLimit {
 }
 
 impl MemoryLimit {
+    /// Takes room for messages of HTTP, if there is so much; once for all of them.
+    pub(super) fn set_aside(&mut self, messages: u64) -> bool {
+        if self.messages >= messages {
+            return true;
+        }
+        let fits = self.take(messages - self.messages);
+        if fits {
+            self.messages = messages;
+        }
+        fits
+    }
+
     /// Takes room for `more` bytes, if there is so much.
     fn take(&mut self, more: u64) -> bool {
         let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);

@@ -13,7 +13,7 @@ mod http;
 const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "tcp","udp","udp_strays","udp_listens","listen","lookup","sockets","hang","get","follow","hoard",
-"forge","connections","impatient"]}}}}"#;
+"forge","connections","impatient","texts","requests"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -35,6 +35,8 @@ fn main() {
         "forge" => http::forge(&mut attempts, targets[0]),
         "connections" => http::connections(&mut attempts, targets[0]),
         "impatient" => http::impatient(&mut attempts, targets[0]),
+        "texts" => http::texts(&mut attempts),
+        "requests" => http::requests(&mut attempts),
         other => attempts.tell("error", &format!("there is no mode '{other}'")),
     }
     attempts.say();

@@ -86,10 +86,12 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
     let component = read(&digest)?;
     let compiled = engine::compile(&component).map_err(|error| {
-        let code = match () {
-            () if is_no_memory(&error) => NO_MEMORY,
-            () if error.is::<OfWasi03>() => OF_WASI_0_3,
-            () => INVALID,
+        let code = if is_no_memory(&error) {
+            NO_MEMORY
+        } else if error.is::<OfWasi03>() {
+            OF_WASI_0_3
+        } else {
+            INVALID
         };
         Fault { code, reason: format!("{error:#}") }
     });

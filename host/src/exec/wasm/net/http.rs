@@ -30,6 +30,7 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::messages::CHUNK;
 use super::{NoAddress, Reach, parse_host};
 
 /// What a response's head may take, in bytes, and what is read ahead of a guest. hyper's
@@ -73,6 +74,14 @@ impl WasiHttpHooks for Hooks {
                 connections.try_acquire_owned().map_err(|_| Error::ConnectionLimitReached)?;
             send(&reach, request, options.unwrap_or_default(), permit).await
         })
+    }
+
+    fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
+        1
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK
     }
 
     fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {

@@ -165,3 +165,40 @@ pub(crate) fn connections(attempts: &mut Attempts, url: &str) {
     let again = fetch(url).map(|response| response.status().to_string());
     attempts.tell("again", &again.unwrap_or_else(|error| format!("{error:?}")));
 }
+
+/// Has the host keep long texts, in requests that are never sent.
+pub fn texts(attempts: &mut Attempts) {
+    let text = "a".repeat(4 << 20);
+    let kept: Vec<_> = (0..50)
+        .map(|_| {
+            let request = OutgoingRequest::new(Fields::new());
+            let taken = request.set_authority(Some(&text)).is_ok()
+                || request.set_method(&Method::Other(text.clone())).is_ok()
+                || request.set_scheme(Some(&Scheme::Other(text.clone()))).is_ok()
+                || request.set_path_with_query(Some(&text)).is_ok();
+            (request, taken)
+        })
+        .collect();
+    let taken = kept.iter().filter(|(_, taken)| *taken).count();
+    attempts.tell("taken", &taken.to_string());
+}
+
+/// Has the host keep requests with a body that nobody reads, until it does not.
+pub fn requests(attempts: &mut Attempts) {
+    let mut kept = Vec::new();
+    for _ in 0..600 {
+        let request = OutgoingRequest::new(Fields::new());
+        if let Ok(body) = request.body()
+            && let Ok(stream) = body.write()
+        {
+            while let Ok(room @ 1..) = stream.check_write() {
+                let room = usize::try_from(room).unwrap_or(1 << 20).min(1 << 20);
+                if stream.write(&vec![1; room]).is_err() {
+                    break;
+                }
+            }
+        }
+        kept.push(request);
+    }
+    attempts.tell("kept", &kept.len().to_string());
+}

@@ -1,0 +1,113 @@
+//! The functions of `wasi:http/types` by which a guest makes what the host keeps for it, in
+//! place of wasmtime's own.
+//!
+//! Header fields, requests and responses lie in the host, with or without a grant of the
+//! network: as many as the table has entries, and with texts of any length. Here they are
+//! few and short, and the most that they can take counts into the memory of the guest
+//! from the first one on.
+
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi_http::p2::bindings::http::types::{
+    Host as _, HostFields, HostOutgoingRequest as _, Method, Scheme,
+};
+use wasmtime_wasi_http::p2::types::{
+    HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
+};
+use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
+
+use crate::exec::wasm::state::State;
+
+/// Requests, responses and lists of fields of one guest at once.
+const MOST: usize = 64;
+
+/// The names and values of one list of fields, in bytes. Servers take 8 KiB or 16 KiB.
+pub(in crate::exec::wasm) const FIELDS: usize = 16 << 10;
+
+/// What is kept of the body of a request until it is sent: one write that waits and one that
+/// is under way, in bytes each.
+pub(super) const CHUNK: usize = 16 << 10;
+
+/// The longest method, scheme, authority or path, in bytes.
+const TEXT: usize = 8 << 10;
+
+/// What one of them takes of the host at most, in bytes: the fields, of which the shortest take
+/// two times their size and more, four texts, and two chunks.
+const EACH: u64 = 128 << 10;
+
+/// Puts the functions of this module in the place of wasmtime's.
+pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut types = linker.instance("wasi:http/types@0.2.12")?;
+    types.func_wrap("[constructor]fields", |mut store, ()| {
+        Ok((HostFields::new(&mut room(store.data_mut())?.http())?,))
+    })?;
+    types.func_wrap(
+        "[static]fields.from-list",
+        |mut store, (entries,): (Vec<(String, Vec<u8>)>,)| {
+            let mut http = room(store.data_mut())?.http();
+            Ok((match http.from_list(entries) {
+                Ok(fields) => Ok(fields),
+                Err(error) => Err(http.convert_header_error(error)?),
+            },))
+        },
+    )?;
+    types.func_wrap("[method]fields.clone", |mut store, (fields,): (Resource<FieldMap>,)| {
+        Ok((HostFields::clone(&mut room(store.data_mut())?.http(), fields)?,))
+    })?;
+    type Request = Resource<HostOutgoingRequest>;
+    types.func_wrap(
+        "[method]outgoing-request.set-method",
+        |mut store, (request, method): (Request, Method)| {
+            let fits = !matches!(&method, Method::Other(name) if name.len() > TEXT);
+            let set = || store.data_mut().http().set_method(request, method);
+            Ok((if fits { set()? } else { Err(()) },))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-scheme",
+        |mut store, (request, scheme): (Request, Option<Scheme>)| {
+            let fits = !matches!(&scheme, Some(Scheme::Other(name)) if name.len() > TEXT);
+            let set = || store.data_mut().http().set_scheme(request, scheme);
+            Ok((if fits { set()? } else { Err(()) },))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-authority",
+        |mut store, (request, authority): (Request, Option<String>)| {
+            let fits = authority.as_ref().is_none_or(|text| text.len() <= TEXT);
+            let set = || store.data_mut().http().set_authority(request, authority);
+            Ok((if fits { set()? } else { Err(()) },))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-path-with-query",
+        |mut store, (request, path): (Request, Option<String>)| {
+            let fits = path.as_ref().is_none_or(|text| text.len() <= TEXT);
+            let set = || store.data_mut().http().set_path_with_query(request, path);
+            Ok((if fits { set()? } else { Err(()) },))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// The state, if one list of fields more may be made in it. All others are made of one: a
+/// request of its fields, a response of its request.
+fn room(state: &mut State) -> wasmtime::Result<&mut State> {
+    let of_http = |entry: &&mut (dyn std::any::Any + Send)| {
+        entry.is::<FieldMap>()
+            || entry.is::<HostOutgoingRequest>()
+            || entry.is::<HostOutgoingResponse>()
+            || entry.is::<HostFutureIncomingResponse>()
+            || entry.is::<HostIncomingResponse>()
+    };
+    if state.http().table.iter_mut().filter(of_http).count() >= MOST {
+        return Err(wasmtime::Error::msg(format!(
+            "a component has at most {MOST} requests, responses and lists of header fields"
+        )));
+    }
+    if !state.memory.set_aside(MOST as u64 * EACH) {
+        return Err(wasmtime::Error::msg("there is no memory for requests"));
+    }
+    Ok(state)
+}
