@@ -167,7 +167,7 @@ pub(crate) fn connections(attempts: &mut Attempts, url: &str) {
 }
 
 /// Has the host keep long texts, in requests that are never sent.
-pub fn texts(attempts: &mut Attempts) {
+pub(crate) fn texts(attempts: &mut Attempts) {
     let text = "a".repeat(4 << 20);
     let kept: Vec<_> = (0..50)
         .map(|_| {
@@ -184,7 +184,7 @@ pub fn texts(attempts: &mut Attempts) {
 }
 
 /// Has the host keep requests with a body that nobody reads, until it does not.
-pub fn requests(attempts: &mut Attempts) {
+pub(crate) fn requests(attempts: &mut Attempts) {
     let mut kept = Vec::new();
     for _ in 0..600 {
         let request = OutgoingRequest::new(Fields::new());
