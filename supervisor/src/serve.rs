@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use rustix::process::{Resource, Rlimit, getpid, set_child_subreaper, setrlimit, setsid};
+use rustix::process::{
+    Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid,
+};
 
 use super::achieved::{self, Limits};
 use super::cgroup::Cgroups;
@@ -38,7 +40,9 @@ fn serve() -> io::Result<ExitCode> {
     setsid()?;
     let signals = signals::take_over()?;
     let request = request::receive()?;
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    // Where the host may have none at all, that cannot be raised.
+    let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
+    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
     // Inherited by all of the call. Without `/proc` there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     let plan = &request.plan;
@@ -58,6 +62,11 @@ fn serve() -> io::Result<ExitCode> {
     }
     code
 }
+
+/// No dump of a tool that crashes: a file is smaller than any dump, and of a pipe to a program of
+/// root's, which no limit holds for, the kernel takes exactly 1 for a no (`do_coredump` in
+/// fs/coredump.c).
+const NO_CORE: u64 = 1;
 
 /// Where the machine, or a group around the host, runs out of memory, the kernel is to end the
 /// tool and not its host: proc_pid_oom_score_adj(5), half of all memory more than it has.

@@ -316,6 +316,17 @@ fn what_hides_from_an_unconfined_call_ends_with_it() {
     });
 }
 
+/// The kernel pipes a dump to a program of root's whatever the limit is, but for 1.
+#[test]
+fn a_crash_is_dumped_nowhere() {
+    each_user(Sandbox::Prefer, |rig| {
+        let own = getrlimit(Resource::Core).maximum.map_or(1, |own| own.min(1)).to_string();
+        let outcome = rig.run(&rig.script("grep 'Max core' /proc/self/limits"), |_| {});
+        let limits: Vec<&str> = text(&outcome.stdout).split_whitespace().skip(4).take(2).collect();
+        assert_eq!(limits, [own.as_str(), own.as_str()], "{outcome:?}");
+    });
+}
+
 /// A process system mounted below the workspace, as of a root that is being built.
 struct Mounted(PathBuf);
 
