@@ -26,11 +26,16 @@ use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 use crate::policy::Sandbox;
+use ikigai_supervisor::level::Level;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
 
 /// How long after the wall clock the host itself ends a call that its supervisor
 /// should have ended. Covers the supervisor's own start.
 const OVERDUE: Duration = Duration::from_secs(2);
+
+/// Why nothing is said to have held in a call whose supervisor was killed: by somebody, by the
+/// kernel for want of memory, or by the host because it did not answer.
+const UNREPORTED: &str = "the call's supervisor was killed before it could report";
 
 /// The supervisor's exit code where it refused to start anything.
 const REFUSED: i32 = 2;
@@ -157,7 +162,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             .filter(|peak| *peak > 0),
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
-    let level = ending.report.filter(|_| ran).map(|report| report.level);
+    // What a supervisor did before it was lost is not known, and is not claimed.
+    let level = ran
+        .then(|| ending.report.map_or_else(|| Level::nothing(UNREPORTED), |report| report.level));
     Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: desk.denied() }
 }
 
@@ -329,7 +336,6 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ikigai_supervisor::level::Level;
 
     fn report(end: End, peak_memory: u64) -> Report {
         let duration = Duration::from_millis(1);
