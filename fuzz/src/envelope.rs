@@ -1,10 +1,10 @@
 //! What a tool prints, on its way into an envelope.
 
-use ikigai::exec::envelope::{Envelope, Layout, check_arguments};
-use ikigai::exec::output::Captured;
-use ikigai::exec::scrub::Secrets;
-use ikigai::exec::{Exit, Outcome};
-use ikigai::limits::Limits;
+use ikigai_host::exec::envelope::{Envelope, Layout, check_arguments};
+use ikigai_host::exec::output::Captured;
+use ikigai_host::exec::scrub::Secrets;
+use ikigai_host::exec::{Exit, Outcome};
+use ikigai_host::limits::Limits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

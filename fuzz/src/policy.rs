@@ -1,7 +1,7 @@
 //! Policy files: those of a workspace are anybody's.
 
-use ikigai::policy::{LayerKind, NewValue, fuzzing};
-use ikigai::toml_file::FileError;
+use ikigai_host::policy::{LayerKind, NewValue, fuzzing};
+use ikigai_host::toml_file::FileError;
 
 /// A tool that no file of the corpus speaks of.
 const TOOL: &str = "granted_here";

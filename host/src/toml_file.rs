@@ -14,23 +14,23 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use error::{FileError, Spot};
-pub(crate) use error::{Lines, printable};
+pub use error::{Lines, printable};
 
 use crate::nearest::nearest;
 
 /// A value and its place.
-pub(crate) type Item<'t> = Spanned<DeValue<'t>>;
+pub type Item<'t> = Spanned<DeValue<'t>>;
 
 /// A key, its place, and its value.
-pub(crate) struct Pair<'a, 't> {
-    pub(crate) key: &'a str,
-    pub(crate) place: Range<usize>,
-    pub(crate) item: &'a Item<'t>,
+pub struct Pair<'a, 't> {
+    pub key: &'a str,
+    pub place: Range<usize>,
+    pub item: &'a Item<'t>,
 }
 
 /// The pairs of a table in the order of the file, so that the first mistake is told
 /// first.
-pub(crate) fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
+pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
     let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
         let text: &'a Cow<'t, str> = key.get_ref();
         Pair { key: text, place: key.span(), item }
@@ -41,14 +41,14 @@ pub(crate) fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
 }
 
 /// A file while it is read: what its mistakes are told with.
-pub(crate) struct TomlFile<'a> {
+pub struct TomlFile<'a> {
     path: &'a Path,
     lines: Lines<'a>,
 }
 
 impl<'a> TomlFile<'a> {
     /// The table that the text of a file is.
-    pub(crate) fn parse(
+    pub fn parse(
         path: &'a Path,
         text: &'a [u8],
     ) -> Result<(Self, Spanned<DeTable<'a>>), FileError> {
@@ -64,11 +64,11 @@ impl<'a> TomlFile<'a> {
         Ok((Self { path, lines }, table))
     }
 
-    pub(crate) fn path(&self) -> &'a Path {
+    pub fn path(&self) -> &'a Path {
         self.path
     }
 
-    pub(crate) fn table<'b, 't>(
+    pub fn table<'b, 't>(
         &self,
         key: &str,
         item: &'b Item<'t>,
@@ -79,7 +79,7 @@ impl<'a> TomlFile<'a> {
         })
     }
 
-    pub(crate) fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> FileError {
+    pub fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> FileError {
         let error = self.fail(place, format!("unknown key `{key}`"));
         match nearest(key, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -87,17 +87,17 @@ impl<'a> TomlFile<'a> {
         }
     }
 
-    pub(crate) fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> FileError {
+    pub fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> FileError {
         FileError::at(self.path, &self.lines, span, what)
     }
 
-    pub(crate) fn spot(&self, span: &Range<usize>) -> Spot {
+    pub fn spot(&self, span: &Range<usize>) -> Spot {
         self.lines.spot(span.start)
     }
 }
 
 /// Adds the nearest of `words`, if one is near.
-pub(crate) fn did_you_mean<'a>(
+pub fn did_you_mean<'a>(
     error: FileError,
     text: &str,
     words: impl Iterator<Item = &'a str>,
@@ -109,11 +109,11 @@ pub(crate) fn did_you_mean<'a>(
 }
 
 /// The kind of a value, with its article.
-pub(crate) fn kind_of(item: &Item<'_>) -> String {
+pub fn kind_of(item: &Item<'_>) -> String {
     article(item.get_ref().type_str())
 }
 
-pub(crate) fn article(kind: &str) -> String {
+pub fn article(kind: &str) -> String {
     let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
     format!("{} {kind}", if vowel { "an" } else { "a" })
 }

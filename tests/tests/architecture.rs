@@ -15,6 +15,8 @@ use ikigai_tests::host::Ran;
 use ikigai_tests::places;
 use serde_json::{Value, json};
 
+use modules::{HOST, PROGRAM};
+
 #[test]
 fn packages_depend_downward_only() {
     let mut cargo = Command::new(env!("CARGO"));
@@ -49,12 +51,13 @@ fn a_package_that_depends_upward_is_found() {
 }
 
 #[test]
-fn modules_of_the_host_use_lower_ones_only() {
-    let root = places::repository().join("host").join("src");
-    let sources = modules::read(&root);
-    assert!(sources.contains_key("exec/envelope.rs"), "the sources of the host: {sources:?}");
-    assert_eq!(modules::wrong_arrows(&sources), Vec::<String>::new());
-    assert_eq!(modules::stale_rows(&sources), Vec::<&str>::new(), "each row has a module");
+fn modules_use_lower_ones_only() {
+    for (of, source) in [(HOST, "exec/envelope.rs"), (PROGRAM, "commands/call.rs")] {
+        let sources = modules::read(&places::repository().join(of.folder).join("src"));
+        assert!(sources.contains_key(source), "the sources of `{}`: {sources:?}", of.folder);
+        assert_eq!(modules::wrong_arrows(&of, &sources), Vec::<String>::new());
+        assert_eq!(modules::stale_rows(&of, &sources), Vec::<&str>::new(), "each row has a module");
+    }
 }
 
 #[test]
@@ -65,34 +68,34 @@ fn a_row_without_a_module_is_found() {
     // Neither is the module of that name.
     sources.insert("auditor.rs".to_owned(), String::new());
     sources.insert("exec/audit.rs".to_owned(), String::new());
-    assert_eq!(modules::stale_rows(&sources), ["audit"]);
+    assert_eq!(modules::stale_rows(&HOST, &sources), ["audit"]);
 }
 
 #[test]
 fn a_module_that_uses_an_upper_one_is_found() {
     let sources: BTreeMap<String, String> = [
-        ("lib.rs", "pub mod cli;\npub mod policy;\npub mod gossip;"),
-        ("cli.rs", "use crate::registry::Registry;\nuse crate::exec;"),
-        ("cli/call.rs", "use super::super::registry;\nuse super::error;"),
-        ("policy.rs", "// crate::cli is only spoken of here\nuse crate::digest::Digest;"),
+        ("lib.rs", "pub mod host;\npub mod policy;\npub mod gossip;"),
+        ("host.rs", "use crate::registry::Registry;\nuse crate::exec;"),
+        ("host/call.rs", "use super::super::registry;\nuse super::error;"),
+        ("policy.rs", "// crate::host is only spoken of here\nuse crate::digest::Digest;"),
         ("policy/file.rs", "use super::super::registry::Tool;\nuse super::Grant;"),
-        ("exec.rs", "fn f() { crate::cli::print(b\"\"); }"),
+        ("exec.rs", "fn f() { crate::host::call(b\"\"); }"),
         ("exec/wasm/cache.rs", "use crate::{digest, registry::Snapshot, policy::{self, Grant}};"),
-        ("registry.rs", "use ::ikigai::cli;\nconst TEXT: &str = \"crate::cli\";"),
+        ("registry.rs", "use crate::host;\nconst TEXT: &str = \"crate::host\";"),
         ("gossip.rs", "use crate::digest;"),
     ]
     .into_iter()
     .map(|(path, text)| (path.to_owned(), text.to_owned()))
     .collect();
     assert_eq!(
-        modules::wrong_arrows(&sources),
+        modules::wrong_arrows(&HOST, &sources),
         [
-            "exec.rs:1: `exec` must not use `cli`",
+            "exec.rs:1: `exec` must not use `host`",
             "exec/wasm/cache.rs:1: `exec` must not use `registry`",
             "`gossip` has no place in the architecture: give it a row in \
              tests/tests/architecture/modules.rs",
             "policy/file.rs:1: `policy` must not use `registry`",
-            "registry.rs:1: `registry` must not use `cli`",
+            "registry.rs:1: `registry` must not use `host`",
         ]
     );
 }
@@ -108,7 +111,9 @@ fn the_bans_are_in_force() {
             assert!(text.contains(&format!("\"{what}\"")), "{} bans `{what}`", path.display());
         }
     };
-    banned("host", &["std::process::Command::new", "cap_std::ambient_authority"]);
+    for folder in ["host", "agent", "cli"] {
+        banned(folder, &["std::process::Command::new", "cap_std::ambient_authority"]);
+    }
     banned("tools", &["std::process::Command", "std::fs::File", "std::net::TcpStream"]);
     let manifest = read(&places::repository().join("Cargo.toml"));
     for lint in ["print_stdout", "print_stderr", "unwrap_used", "undocumented_unsafe_blocks"] {

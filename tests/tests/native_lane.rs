@@ -21,11 +21,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::exec::native::Without;
-use ikigai::exec::output::Sink;
-use ikigai::exec::{Exit, Stdin};
-use ikigai::limits::{Limit, Limits};
-use ikigai::policy::Sandbox;
+use ikigai_host::exec::native::Without;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::{Exit, Stdin};
+use ikigai_host::limits::{Limit, Limits};
+use ikigai_host::policy::Sandbox;
 use rig::{Rig, each_mode, text};
 
 #[test]

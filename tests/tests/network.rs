@@ -11,8 +11,8 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai::exec::wasm::Network;
-use ikigai::limits::Limit;
+use ikigai_host::exec::wasm::Network;
+use ikigai_host::limits::Limit;
 use ikigai_tests::host::Host;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rig::{Names, Never, PATIENCE, ReadWrite, Rig, Server, ok, udp_echo};

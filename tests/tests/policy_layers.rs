@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ikigai::digest::Digest;
-use ikigai::policy::{
+use ikigai_host::digest::Digest;
+use ikigai_host::policy::{
     Assets, Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyFiles,
     Profile, Request, Sandbox, Source,
 };
-use ikigai::toml_file::FileError;
+use ikigai_host::toml_file::FileError;
 use ikigai_tests::draw::Draw;
 use tempfile::TempDir;
 
@@ -334,7 +334,7 @@ fn flags_pass_the_users_file_and_no_bound() {
     let user = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\nlimits = { fuel = 5 }";
     let asked = Flags {
         profile: Some(Profile::Standard),
-        backend: ikigai::policy::BackendChoice::Native,
+        backend: ikigai_host::policy::BackendChoice::Native,
         limits: vec![(LimitKey::Fuel, 100), (LimitKey::WallClock, 60_000_000_000)],
         ..Flags::default()
     };
@@ -611,7 +611,7 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
     assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
     for peer in &now.net.peers {
         // What a peer shares with the list that it comes of is the peer.
-        let alone = ikigai::policy::Net { any: false, peers: vec![peer.clone()] };
+        let alone = ikigai_host::policy::Net { any: false, peers: vec![peer.clone()] };
         let shared = then.net.meet(&alone);
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
     }

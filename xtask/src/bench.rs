@@ -2,7 +2,7 @@
 //! measured in turn in one run.
 //!
 //! Owns the order of work and the layout in `target/bench`. What is inside one
-//! process is measured by `host/benches/calls`, which this runs; whole processes
+//! process is measured by `bench/calls`, which this runs; whole processes
 //! by [`processes`]. What the samples come to is [`table`]'s.
 
 mod corpus;
@@ -44,6 +44,8 @@ pub(crate) struct Options {
 
 /// The package of the guest that does one thing at a time.
 const GUEST: &str = "ikigai-bench-guest";
+/// The package of [`BENCHMARK`].
+const BENCH: &str = "ikigai-bench";
 
 /// The number in the guest's schema that makes each copy a tool of its own.
 const NUMBER: &[u8] = b"bench_tool_0000";
@@ -194,7 +196,7 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 /// benchmark's own dependencies would have the host compiled a second time.
 fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
-    for package in [HOST, NATIVE_TOOLS, GUEST] {
+    for package in [HOST, NATIVE_TOOLS, GUEST, BENCH] {
         command.args(["--package", package]);
     }
     command.arg("--message-format=json-render-diagnostics");

@@ -18,20 +18,20 @@ pub struct Spot {
 /// Where the lines of a text begin, so that a place in it is found without reading
 /// all that is before.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines<'t> {
+pub struct Lines<'t> {
     text: &'t [u8],
     starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    pub(crate) fn of(text: &'t [u8]) -> Self {
+    pub fn of(text: &'t [u8]) -> Self {
         let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let after = newlines.map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
     /// Where the byte `offset` is; the end of the text if it is beyond.
-    pub(crate) fn spot(&self, offset: usize) -> Spot {
+    pub fn spot(&self, offset: usize) -> Spot {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
@@ -69,13 +69,13 @@ pub struct FileError {
 
 impl FileError {
     /// The file as a whole is refused.
-    pub(crate) fn whole(path: &Path, what: impl Into<String>) -> Self {
+    pub fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
         Self { path: path.to_owned(), spot: None, what, hint: None, excerpt: None }
     }
 
     /// What is wrong stands at `span` of the text.
-    pub(crate) fn at(
+    pub fn at(
         path: &Path,
         lines: &Lines<'_>,
         span: &Range<usize>,
@@ -87,14 +87,14 @@ impl FileError {
     }
 
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(printable(&hint.into()));
         self
     }
 
     /// Without the line, which may hold a secret.
     #[must_use]
-    pub(crate) fn without_excerpt(self) -> Self {
+    pub fn without_excerpt(self) -> Self {
         Self { excerpt: None, ..self }
     }
 
@@ -145,6 +145,6 @@ fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
 }
 
 /// Without what would move the cursor of a terminal, or show a line otherwise than it is.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,30 +1,39 @@
-//! Which module of the host may use which other, read from the sources.
+//! Which module of a crate may use which other, read from the sources.
 //!
 //! Paths are found where they are written: in `use`, with its braces, and inside
-//! expressions, from `crate::`, `super::` or the crate's own name. Comments and
+//! expressions, from `crate::` or `super::`. Comments and
 //! strings do not count. What a macro makes of its input is not seen.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The modules of the host, from low to high. Those of one row are independent of
-/// each other; a module may use those of lower rows.
-const LAYERS: &[&[&str]] = &[
-    &["digest", "limits", "nearest", "places"],
-    &["toml_file"],
-    &["config", "policy"],
-    &["exec"],
-    &["audit", "registry"],
-    &["assets"],
-    &["host"],
-    &["agent"],
-    &["repl"],
-    &["cli"],
-];
+/// A crate whose modules have an order.
+pub(crate) struct Crate {
+    /// The folder of its package.
+    pub(crate) folder: &'static str,
+    /// Its modules, from low to high. Those of one row are independent of each other; a module
+    /// may use those of lower rows.
+    layers: &'static [&'static [&'static str]],
+    /// The program, or the list of modules: above everything.
+    top: &'static str,
+}
 
-/// The program, and the list of modules: above everything.
-const TOP: &[&str] = &["main", "lib"];
+pub(crate) const HOST: Crate = Crate {
+    folder: "host",
+    layers: &[
+        &["digest", "limits", "nearest", "places"],
+        &["toml_file"],
+        &["policy"],
+        &["exec"],
+        &["audit", "registry"],
+        &["host"],
+    ],
+    top: "lib",
+};
+
+pub(crate) const PROGRAM: Crate =
+    Crate { folder: "cli", layers: &[&["config"], &["repl"], &["commands"]], top: "main" };
 
 /// All sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
@@ -46,15 +55,15 @@ pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
 }
 
 /// Every use that goes up or sideways, and every module without a layer.
-pub(crate) fn wrong_arrows(sources: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn wrong_arrows(of: &Crate, sources: &BTreeMap<String, String>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, text) in sources {
         let place: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
         let module = place[0];
-        if TOP.contains(&module) {
+        if module == of.top {
             continue;
         }
-        let Some(layer) = layer(module) else {
+        let Some(layer) = of.layer(module) else {
             wrong.push(format!(
                 "`{module}` has no place in the architecture: give it a row in \
                  tests/tests/architecture/modules.rs"
@@ -62,7 +71,7 @@ pub(crate) fn wrong_arrows(sources: &BTreeMap<String, String>) -> Vec<String> {
             continue;
         };
         for (line, used) in uses(text, place.len()) {
-            let is_wrong = used != module && self::layer(&used).is_some_and(|other| other >= layer);
+            let is_wrong = used != module && of.layer(&used).is_some_and(|other| other >= layer);
             if is_wrong {
                 wrong.push(format!("{path}:{line}: `{module}` must not use `{used}`"));
             }
@@ -73,18 +82,20 @@ pub(crate) fn wrong_arrows(sources: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// The rows that no source belongs to: modules that have gone, or are misspelt.
-pub(crate) fn stale_rows(sources: &BTreeMap<String, String>) -> Vec<&'static str> {
+pub(crate) fn stale_rows(of: &Crate, sources: &BTreeMap<String, String>) -> Vec<&'static str> {
     let is_there = |module: &str| {
         sources.keys().any(|path| {
             path.strip_prefix(module).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
         })
     };
-    let known = LAYERS.iter().copied().flatten().chain(TOP).copied();
+    let known = of.layers.iter().copied().flatten().copied().chain([of.top]);
     known.filter(|module| !is_there(module)).collect()
 }
 
-fn layer(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+impl Crate {
+    fn layer(&self, module: &str) -> Option<usize> {
+        self.layers.iter().position(|layer| layer.contains(&module))
+    }
 }
 
 /// The top-level modules that a source names, with their lines. `depth` is how
@@ -104,9 +115,9 @@ fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
             supers += 1;
             next += 2;
         }
-        let from_crate = matches!(word(at), "crate" | "ikigai") && word(at + 1) == "::";
+        let from_crate = word(at) == "crate" && word(at + 1) == "::";
         let previous = if at == 0 { "" } else { word(at - 1) };
-        let is_head = previous != "::" || word(at) == "ikigai";
+        let is_head = previous != "::";
         if from_crate && is_head {
             next += 2;
         } else if supers != depth || previous == "::" {

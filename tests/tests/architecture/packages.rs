@@ -23,20 +23,34 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-terminal-testing", &[]),
     ("ikigai-supervisor", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
+    ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
+    (
+        "ikigai-agent",
+        &[
+            "ikigai-assets",
+            "ikigai-host",
+            "ikigai-protocol",
+            "ikigai-provider",
+            "ikigai-supervisor",
+        ],
+    ),
     (
         "ikigai",
         &[
+            "ikigai-agent",
             "ikigai-assets",
+            "ikigai-host",
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",
             "ikigai-terminal",
         ],
     ),
+    ("ikigai-bench", &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol"]),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
-    ("ikigai-fuzz", &["ikigai", "ikigai-protocol", "ikigai-supervisor", "ikigai-tools"]),
+    ("ikigai-fuzz", &["ikigai-host", "ikigai-protocol", "ikigai-supervisor", "ikigai-tools"]),
     // Compiled before anything else, and builds the rest.
     ("xtask", &[]),
 ];

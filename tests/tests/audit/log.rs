@@ -178,7 +178,7 @@ pub(super) fn nearly_full(host: &Host, left: usize) -> usize {
     host.run(["tool", "call", "tool"]).expect_code(0);
     let mut line = only(host).to_string();
     line.push('\n');
-    let count = (ikigai::audit::ROTATED_AT as usize - left) / line.len();
+    let count = (ikigai_host::audit::ROTATED_AT as usize - left) / line.len();
     let mut log = OpenOptions::new();
     let mut log = log.append(true).open(host.state().join("audit.jsonl")).expect("opened");
     std::io::Write::write_all(&mut log, line.repeat(count - 1).as_bytes()).expect("written");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ikigai::limits::Limit;
-use ikigai::policy::{Assets, Sandbox};
+use ikigai_host::limits::Limit;
+use ikigai_host::policy::{Assets, Sandbox};
 use ikigai_protocol::host_socket::MAX_CONTENT;
 use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
 

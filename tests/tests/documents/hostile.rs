@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ikigai::exec::{Exit, Stdin};
-use ikigai::policy::{Assets, Sandbox};
+use ikigai_host::exec::{Exit, Stdin};
+use ikigai_host::policy::{Assets, Sandbox};
 use ikigai_protocol::host_socket::MAX_LINE;
 use ikigai_tools::ports::Documents as _;
 

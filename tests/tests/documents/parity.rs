@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use ikigai::assets::AssetStore;
-use ikigai::policy::Assets;
+use ikigai_agent::assets::AssetStore;
 use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
+use ikigai_host::policy::Assets;
 use ikigai_tools::fake::{MemoryFiles, Tree};
 use ikigai_tools::ports::{NoDocuments, Storage};
 

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::exec::documents::{Answer, Caller, Documents, Entry, Listing, Shelf, Window};
-use ikigai::exec::native::{NativeProgram, Supervisor};
-use ikigai::exec::output::Sink;
-use ikigai::exec::wasm::Runtime as Components;
-use ikigai::exec::{Call, Lane, Outcome, Stdin};
-use ikigai::limits::Limits;
-use ikigai::policy::{Assets, Grant, Sandbox};
+use ikigai_host::exec::documents::{Answer, Caller, Documents, Entry, Listing, Shelf, Window};
+use ikigai_host::exec::native::{NativeProgram, Supervisor};
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::Runtime as Components;
+use ikigai_host::exec::{Call, Lane, Outcome, Stdin};
+use ikigai_host::limits::Limits;
+use ikigai_host::policy::{Assets, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
 use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
@@ -270,6 +270,6 @@ fn native(path: &Path) -> NativeProgram {
 /// What a tool printed, as text.
 #[track_caller]
 pub(crate) fn printed(outcome: &Outcome) -> String {
-    assert_eq!(outcome.exit, ikigai::exec::Exit::Code(0), "{outcome:?}");
+    assert_eq!(outcome.exit, ikigai_host::exec::Exit::Code(0), "{outcome:?}");
     String::from_utf8(outcome.stdout.bytes.clone()).expect("UTF-8")
 }

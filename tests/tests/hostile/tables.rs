@@ -5,11 +5,11 @@ use std::fs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ikigai::exec::output::Sink;
-use ikigai::exec::wasm::{GuestProgram, Runtime};
-use ikigai::exec::{Call, Exit, Lane as _, Stdin};
-use ikigai::limits::{Limit, Limits};
-use ikigai::policy::Grant;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::{GuestProgram, Runtime};
+use ikigai_host::exec::{Call, Exit, Lane as _, Stdin};
+use ikigai_host::limits::{Limit, Limits};
+use ikigai_host::policy::Grant;
 use ikigai_tests::component::{Ending, Hoard, hoarding, printing};
 use ikigai_tests::host::{Host, schema};
 use tokio_util::sync::CancellationToken;

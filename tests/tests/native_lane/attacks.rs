@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai::exec::{Exit, Outcome};
-use ikigai::limits::Limit;
-use ikigai::policy::{Grant, Net, Sandbox};
+use ikigai_host::exec::{Exit, Outcome};
+use ikigai_host::limits::Limit;
+use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai::exec::native::{Supervisor, Without};
-use ikigai::exec::{Exit, Outcome, Stdin};
-use ikigai::limits::Limit;
-use ikigai::policy::{Grant, Net, Sandbox};
+use ikigai_host::exec::native::{Supervisor, Without};
+use ikigai_host::exec::{Exit, Outcome, Stdin};
+use ikigai_host::limits::Limit;
+use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::level::{Hold, Keeper, Level};
 use rustix::fs::{CWD, FileType, Mode, mknodat};

@@ -13,10 +13,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::native::Without;
-use ikigai::exec::{Exit, Outcome};
-use ikigai::limits::Limit;
-use ikigai::policy::Sandbox;
+use ikigai_host::exec::native::Without;
+use ikigai_host::exec::{Exit, Outcome};
+use ikigai_host::limits::Limit;
+use ikigai_host::policy::Sandbox;
 use ikigai_supervisor::level::{Keeper, Level};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai::exec::native::{Machine, NativeProgram, Supervisor, Without};
-use ikigai::exec::output::{Captured, Sink};
-use ikigai::exec::{Call, Lane, Outcome, Stdin};
-use ikigai::limits::{Limits, STDERR_KEPT};
-use ikigai::policy::{Grant, Sandbox};
+use ikigai_host::exec::native::{Machine, NativeProgram, Supervisor, Without};
+use ikigai_host::exec::output::{Captured, Sink};
+use ikigai_host::exec::{Call, Lane, Outcome, Stdin};
+use ikigai_host::limits::{Limits, STDERR_KEPT};
+use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

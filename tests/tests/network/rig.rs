@@ -12,11 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai::exec::output::Sink;
-use ikigai::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
-use ikigai::exec::{Call, Exit, Lane as _, Outcome, Stdin};
-use ikigai::limits::Limits;
-use ikigai::policy::{Grant, Net};
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
+use ikigai_host::exec::{Call, Exit, Lane as _, Outcome, Stdin};
+use ikigai_host::limits::Limits;
+use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::places;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

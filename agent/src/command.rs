@@ -1,0 +1,389 @@
+//! The commands that a person and a model share: documents in the context, and tools.
+//!
+//! Owns how a line is read and what each command answers. What only a person may do is
+//! not here, but in whatever the person types into.
+
+mod compact;
+mod tools;
+mod words;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ikigai_assets::{AssetPath, Metadata, Store};
+use ikigai_protocol::ToolCode;
+use ikigai_provider::Failure;
+use tokio_util::sync::CancellationToken;
+
+pub use compact::{Proposal, Refusal};
+pub use words::{Unclosed, words};
+
+use super::{Documents, Session};
+use crate::assets::{NotNamed, named, told};
+use ikigai_host::nearest::nearest;
+use ikigai_host::policy::Assets;
+use ikigai_host::registry::Snapshot;
+
+/// A command, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `/pin [PATH]`; without a path, what is pinned is shown.
+    Pin(Option<String>),
+    /// `/unpin PATH`
+    Unpin(String),
+    /// `/pinned`
+    Pinned,
+    /// `/blocks`: every document but long results of tools.
+    Blocks,
+    /// `/compact PATH [TOKENS]`
+    Compact {
+        /// The document, by any name that it has.
+        path: String,
+        /// The tokens that it should have at most.
+        target: Option<u64>,
+    },
+    /// `/tool [NAME]`; without a name, all tools are listed.
+    Tool(Option<String>),
+}
+
+/// How each command is written and what it does, for help and for menus.
+pub const COMMANDS: [(&str, &str); 6] = [
+    ("/pin [PATH]", "keep a document in the context, or show which ones are"),
+    ("/unpin PATH", "take a document out of the context"),
+    ("/pinned", "show what is pinned"),
+    ("/blocks", "list the documents"),
+    ("/compact PATH [TOKENS]", "have a document rewritten shorter"),
+    ("/tool [NAME]", "list the tools, or show one"),
+];
+
+/// Who gives a command.
+pub enum By<'a> {
+    /// Somebody who is asked before a document is replaced.
+    Person(&'a mut dyn Confirm),
+    /// A model, which meant it, and may do this much with documents.
+    Model(Assets),
+}
+
+/// Asks a person.
+pub trait Confirm: Send {
+    /// Whether the proposal is to be written.
+    fn confirm<'a>(
+        &'a mut self,
+        proposal: &'a Proposal,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+}
+
+/// Why a line is no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// No such command.
+    #[error("unknown command `{name}`{}", DidYouMean(.nearest))]
+    Unknown {
+        /// As it was written.
+        name: String,
+        /// The command that was probably meant.
+        nearest: Option<String>,
+    },
+    /// Arguments that the command does not take.
+    #[error("usage: {0}")]
+    Usage(&'static str),
+    /// A quotation without an end.
+    #[error(transparent)]
+    Unclosed(#[from] Unclosed),
+}
+
+/// Why a command was not carried out. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The line is no command.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Policy does not let the model do that with documents.
+    #[error("Permission denied: {}", not_granted(*.0))]
+    NotGranted(Assets),
+    /// There is no store.
+    #[error("there is no place for documents")]
+    NoDocuments,
+    /// No such document.
+    #[error("{}{}", .0.error, DidYouMean(&.0.nearest))]
+    NotNamed(NotNamed),
+    /// The store refuses, or fails.
+    #[error(transparent)]
+    Store(#[from] ikigai_assets::Error),
+    /// No such tool.
+    #[error("tool `{name}` not found{}", DidYouMean(.nearest))]
+    NoTool {
+        /// As it was written.
+        name: String,
+        /// The tool that was probably meant.
+        nearest: Option<String>,
+    },
+    /// The tools are not known yet.
+    #[error("the tools are not known yet")]
+    NoTools,
+    /// Nobody is there who could rewrite the document.
+    #[error("no model is set")]
+    NoModel,
+    /// The model that should rewrite it did not answer.
+    #[error(transparent)]
+    Provider(#[from] Failure),
+    /// What it wrote is not taken.
+    #[error("`{path}` was not compacted: {refusal}")]
+    Refused {
+        /// The document.
+        path: AssetPath,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// Somebody wrote the document while it was being rewritten.
+    #[error("`{path}` was not compacted: it has changed meanwhile, and keeps what was written")]
+    Changed {
+        /// The document.
+        path: AssetPath,
+    },
+    /// The person interrupted it.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+fn not_granted(granted: Assets) -> &'static str {
+    match granted {
+        Assets::None => "no documents are granted to this tool",
+        Assets::Read | Assets::Write => "documents are granted to this tool for reading only",
+    }
+}
+
+struct DidYouMean<'a>(&'a Option<String>);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(near) => write!(f, "; did you mean `{near}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+// Not as its source: what it says is said here, with what was probably meant.
+impl From<NotNamed> for CommandError {
+    fn from(missing: NotNamed) -> Self {
+        Self::NotNamed(missing)
+    }
+}
+
+impl CommandError {
+    /// What a person may do about it, where the message does not say so.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::NoDocuments => "set HOME or XDG_DATA_HOME, or name a store with --store",
+            Self::NotNamed(NotNamed { nearest: None, .. }) => "`/blocks` lists the documents",
+            Self::NoTool { nearest: None, .. } => "`/tool` lists the tools",
+            Self::Store(error) | Self::NotNamed(NotNamed { error, nearest: Some(_) }) => {
+                error.hint()?
+            }
+            Self::Changed { .. } => "look at it and try again",
+            Self::Provider(failure) => return failure.hint(),
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// The code that a model is answered with.
+    pub(super) fn code(&self) -> ToolCode {
+        match self {
+            Self::Malformed(_) | Self::Refused { .. } => ToolCode::InvalidArg,
+            Self::NotGranted(_) => ToolCode::PermissionDenied,
+            Self::NoTool { .. } => ToolCode::NotFound,
+            Self::NotNamed(NotNamed { error, .. }) | Self::Store(error) => error.code(),
+            Self::NoDocuments | Self::NoTools | Self::NoModel => ToolCode::OpenFailed,
+            Self::Provider(_) | Self::Cancelled => ToolCode::ReadFailed,
+            Self::Changed { .. } => ToolCode::WriteFailed,
+        }
+    }
+}
+
+impl Command {
+    /// What it does with documents.
+    fn needs(&self) -> Assets {
+        match self {
+            Self::Tool(_) => Assets::None,
+            // Pinning puts the text before the model.
+            Self::Pin(_) | Self::Pinned | Self::Blocks => Assets::Read,
+            Self::Unpin(_) | Self::Compact { .. } => Assets::Write,
+        }
+    }
+
+    /// Reads a line. Words are separated by white space; a word with white space in it stands
+    /// between quotation marks.
+    ///
+    /// # Errors
+    ///
+    /// The line is none of these.
+    pub fn parse(line: &str) -> Result<Self, Malformed> {
+        let words = words(line)?;
+        let (name, arguments) = words.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
+        let usage = |command: &str| {
+            let found = COMMANDS.iter().find(|(usage, _)| word(usage) == command);
+            Malformed::Usage(found.map_or("", |(usage, _)| usage))
+        };
+        match (name, arguments) {
+            ("/pin", []) => Ok(Self::Pin(None)),
+            ("/pin", [path]) => Ok(Self::Pin(Some(path.clone()))),
+            ("/unpin", [path]) => Ok(Self::Unpin(path.clone())),
+            ("/pinned", []) => Ok(Self::Pinned),
+            ("/blocks", []) => Ok(Self::Blocks),
+            ("/compact", [path]) => Ok(Self::Compact { path: path.clone(), target: None }),
+            ("/compact", [path, target]) => {
+                let target = tokens(target).ok_or_else(|| usage("/compact"))?;
+                Ok(Self::Compact { path: path.clone(), target: Some(target) })
+            }
+            ("/tool", []) => Ok(Self::Tool(None)),
+            ("/tool", [name]) => Ok(Self::Tool(Some(name.clone()))),
+            ("/pin" | "/unpin" | "/pinned" | "/blocks" | "/compact" | "/tool", _) => {
+                Err(usage(name))
+            }
+            _ => {
+                let names = COMMANDS.iter().map(|(usage, _)| word(usage));
+                let nearest = nearest(name, names).map(str::to_owned);
+                Err(Malformed::Unknown { name: name.to_owned(), nearest })
+            }
+        }
+    }
+}
+
+fn word(usage: &str) -> &str {
+    usage.split(' ').next().unwrap_or(usage)
+}
+
+/// A count of tokens: `4000` or `4k`; at least one.
+fn tokens(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1000),
+        None => (text, 1),
+    };
+    let count: u64 = digits.parse().ok()?;
+    count.checked_mul(unit).filter(|tokens| *tokens > 0)
+}
+
+impl Session {
+    /// Carries out a command and gives what it has to say: lines without a newline at the end.
+    ///
+    /// # Errors
+    ///
+    /// It was not carried out, and nothing was changed.
+    pub async fn command(
+        &self,
+        command: &Command,
+        by: By<'_>,
+        snapshot: Option<&Arc<Snapshot>>,
+        cancel: &CancellationToken,
+    ) -> Result<String, CommandError> {
+        if let By::Model(granted) = by
+            && granted < command.needs()
+        {
+            return Err(CommandError::NotGranted(granted));
+        }
+        let work = async {
+            match command {
+                Command::Pin(Some(path)) => self.pin(path).await,
+                Command::Unpin(path) => self.unpin(path).await,
+                Command::Pin(None) | Command::Pinned => self.list_pinned().await,
+                Command::Blocks => self.list_blocks().await,
+                Command::Compact { path, target } => self.compact(path, *target, by).await,
+                Command::Tool(name) => {
+                    tools::told(self.host, snapshot.ok_or(CommandError::NoTools)?, name.as_deref())
+                        .await
+                }
+            }
+        };
+        // A change of the store is made wholly or not at all, wherever it is dropped.
+        cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
+    }
+
+    async fn opened(&self) -> Result<(&Documents, &Store), CommandError> {
+        let documents = self.documents.as_ref().ok_or(CommandError::NoDocuments)?;
+        Ok((documents, documents.store.open().await?))
+    }
+
+    async fn pin(&self, name: &str) -> Result<String, CommandError> {
+        let (documents, store) = self.opened().await?;
+        let path = named(store, name).await?.path;
+        Ok(told::pinned(&path, store.pin(&documents.agent, &path).await?))
+    }
+
+    async fn unpin(&self, name: &str) -> Result<String, CommandError> {
+        let (documents, store) = self.opened().await?;
+        let path = named(store, name).await?.path;
+        Ok(told::unpinned(&path, store.unpin(&documents.agent, &path).await?))
+    }
+
+    async fn list_pinned(&self) -> Result<String, CommandError> {
+        let (documents, store) = self.opened().await?;
+        let pins = store.pins(&documents.agent).await?;
+        let usage = store.usage(&documents.agent).await?;
+        let lines = pins.iter().map(|pin| told::listed(&pin.metadata));
+        let lines: Vec<String> = std::iter::once(told::pins_heading(&usage)).chain(lines).collect();
+        Ok(lines.join("\n"))
+    }
+
+    async fn list_blocks(&self) -> Result<String, CommandError> {
+        let (documents, store) = self.opened().await?;
+        let pins = store.pins(&documents.agent).await?;
+        let usage = store.usage(&documents.agent).await?;
+        let all = store.list("", None).await?;
+        let shown = all.iter().filter(|document| !document.path.is_output());
+        let line = |document: &Metadata| {
+            let is_pinned = pins.iter().any(|pin| pin.metadata.path == document.path);
+            told::listed(document) + if is_pinned { ", pinned" } else { "" }
+        };
+        let lines: Vec<String> = shown.map(line).collect();
+        if lines.is_empty() {
+            return Ok("No documents.".to_owned());
+        }
+        Ok(format!("Documents (pinned: {} tokens):\n{}", told::budget(&usage), lines.join("\n")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Command {
+        Command::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn refused(line: &str) -> String {
+        Command::parse(line).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn what_each_command_takes() {
+        assert_eq!(read("/pin"), Command::Pin(None));
+        assert_eq!(read("  /pin  \"a b\" "), Command::Pin(Some("a b".into())));
+        assert_eq!(read("/unpin x"), Command::Unpin("x".into()));
+        assert_eq!(read("/pinned"), Command::Pinned);
+        assert_eq!(read("/blocks"), Command::Blocks);
+        assert_eq!(read("/tool grep"), Command::Tool(Some("grep".into())));
+        let compact = |target| Command::Compact { path: "x".into(), target };
+        assert_eq!(read("/compact x"), compact(None));
+        assert_eq!(read("/compact x 4000"), compact(Some(4000)));
+        assert_eq!(read("/compact x 4k"), compact(Some(4000)));
+    }
+
+    #[test]
+    fn what_is_not_taken() {
+        assert_eq!(refused("/unpin"), "usage: /unpin PATH");
+        assert_eq!(refused("/pinned now"), "usage: /pinned");
+        assert_eq!(refused("/pin a b"), "usage: /pin [PATH]");
+        for target in ["0", "-1", "many", "k", "99999999999999999999k"] {
+            assert_eq!(refused(&format!("/compact x {target}")), "usage: /compact PATH [TOKENS]");
+        }
+        assert_eq!(refused("/pined"), "unknown command `/pined`; did you mean `/pinned`?");
+        assert_eq!(refused("/xyz"), "unknown command `/xyz`");
+        assert_eq!(refused(""), "unknown command ``");
+        assert_eq!(refused("/pin \"a"), "a quotation has no end");
+    }
+}

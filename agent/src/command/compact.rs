@@ -1,0 +1,290 @@
+//! `/compact`: a document rewritten shorter by the model.
+//!
+//! The model proposes in a request of its own, which has no tools and no part in the
+//! conversation. What it proposes is taken only where it is shorter and still refers to all
+//! that the document referred to; the old text stays in the document's history.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use ikigai_assets::{
+    AssetPath, Author, Cause, Document, Error, Expected, references, thousands, tokens,
+};
+use ikigai_provider::{Answer, Message, Part, Request, Role, Stop};
+use serde_json::json;
+use similar::TextDiff;
+
+use super::{By, CommandError};
+use crate::assets::{named, told};
+use crate::{Model, Session};
+
+/// What the model is told of its task.
+const TASK: &str = "You rewrite documents shorter. Keep every fact, decision, name, number and \
+                    command that somebody could need later, and every reference to a file and to \
+                    an ikigai:// document exactly as it is written. Drop repetition, filler and \
+                    what follows from the rest. Keep the language and the kind of markup. Answer \
+                    with the new text of the document alone: no introduction, no code fence \
+                    around it.";
+
+/// A shorter text of a document, for somebody to look at.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The document.
+    pub path: AssetPath,
+    /// Tokens that it has.
+    pub before: u64,
+    /// Tokens that it would have.
+    pub after: u64,
+    /// What would change: a unified diff, lines with `+` and `-`.
+    pub diff: String,
+}
+
+/// Why a rewritten text is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The document is no text.
+    #[error("it is no text")]
+    Binary,
+    /// The document has nothing in it.
+    #[error("it is empty")]
+    NothingThere,
+    /// The document has no more tokens than it should have.
+    #[error("it has {tokens} tokens, and should have at most {target}", tokens = thousands(*.tokens), target = thousands(*.target))]
+    ShortEnough {
+        /// Tokens of the document.
+        tokens: u64,
+        /// Tokens that were asked for.
+        target: u64,
+    },
+    /// The model wrote nothing.
+    #[error("the model's proposal is empty")]
+    Empty,
+    /// The model's answer reached the limit on its length.
+    #[error("the model's proposal was cut off")]
+    CutOff,
+    /// The model did not want to.
+    #[error("the model refused{}", Colon(.0))]
+    Declined(String),
+    /// The new text has as many bytes as the old, or more.
+    #[error("the model's proposal is not shorter ({after} instead of {before} tokens)", before = thousands(*.before), after = thousands(*.after))]
+    NotShorter {
+        /// Tokens of the document.
+        before: u64,
+        /// Tokens of the proposal.
+        after: u64,
+    },
+    /// References are missing in the new text.
+    #[error("the model's proposal drops {}", .0.join(", "))]
+    Dropped(Vec<String>),
+}
+
+struct Colon<'a>(&'a str);
+
+impl fmt::Display for Colon<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+impl Session {
+    pub(super) async fn compact(
+        &self,
+        name: &str,
+        target: Option<u64>,
+        by: By<'_>,
+    ) -> Result<String, CommandError> {
+        let (documents, store) = self.opened().await?;
+        let metadata = named(store, name).await?;
+        if metadata.read_only {
+            return Err(Error::ReadOnly(metadata.path).into());
+        }
+        let Document { metadata, content } = store.read(&metadata.path).await?;
+        let path = metadata.path;
+        let refused = |refusal| CommandError::Refused { path: path.clone(), refusal };
+        let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;
+        if old.trim().is_empty() {
+            return Err(refused(Refusal::NothingThere));
+        }
+        if let Some(target) = target.filter(|target| metadata.tokens <= *target) {
+            return Err(refused(Refusal::ShortEnough { tokens: metadata.tokens, target }));
+        }
+        let answer = self.rewritten(&path, old, target).await?;
+        let new = accepted(old, answer).map_err(refused)?;
+        let (before, after) = (metadata.tokens, tokens(new.len()));
+        if let By::Person(person) = by {
+            let diff = diff(old, &new);
+            let proposal = Proposal { path: path.clone(), before, after, diff };
+            if !person.confirm(&proposal).await {
+                return Ok(format!("Not compacted: {path}"));
+            }
+        }
+        let author = Author { agent: documents.agent.clone(), cause: Cause::Compact };
+        let expected = Expected::Version(metadata.version);
+        match store.write(&path, new.as_bytes(), &author, expected).await {
+            Ok(_) => {}
+            Err(Error::Changed { path, .. }) => return Err(CommandError::Changed { path }),
+            Err(error) => return Err(error.into()),
+        }
+        let usage = store.usage(&documents.agent).await?;
+        Ok(format!(
+            "Compacted {path}: {} → {} tokens. Block budget: {}.",
+            told::tenths(before),
+            told::tenths(after),
+            told::budget(&usage),
+        ))
+    }
+
+    async fn rewritten(
+        &self,
+        path: &AssetPath,
+        old: &str,
+        target: Option<u64>,
+    ) -> Result<Answer, CommandError> {
+        let Model { client, name, max_tokens, .. } =
+            self.model.as_ref().ok_or(CommandError::NoModel)?;
+        let aim = match target {
+            Some(target) => format!("at most about {} words", words(target)),
+            None => "about half as long, or shorter where nothing is lost".to_owned(),
+        };
+        let text = format!("Rewrite the document {} below, {aim}.\n\n{old}", path.to_uri());
+        let request = Request {
+            model: name,
+            system: &[TASK.to_owned()],
+            messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
+            tools: &json!([]),
+            max_output: *max_tokens,
+        };
+        let answer = client.send(&request, &mut |_| {}).await?;
+        self.add_aside(answer.usage);
+        Ok(answer)
+    }
+}
+
+/// Words of English that so many tokens are: a model counts neither well, and words better.
+fn words(tokens: u64) -> u64 {
+    (tokens.saturating_mul(3) / 4).max(1)
+}
+
+/// The new text, if it may take the place of the old one.
+fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
+    match answer.stop {
+        Stop::Finished => {}
+        Stop::Length => return Err(Refusal::CutOff),
+        Stop::Refused(reason) => return Err(Refusal::Declined(reason)),
+    }
+    let texts = answer.parts.into_iter().filter_map(|part| match part {
+        Part::Text { text, .. } => Some(text),
+        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
+    });
+    let text: String = texts.collect();
+    // The indentation of the first line may mean something.
+    let text = text.trim_start_matches(['\n', '\r']).trim_end();
+    let mut new = unfenced(old, text).to_owned();
+    if new.trim().is_empty() {
+        return Err(Refusal::Empty);
+    }
+    if old.ends_with('\n') {
+        new.push('\n');
+    }
+    if new.len() >= old.len() {
+        return Err(Refusal::NotShorter { before: tokens(old.len()), after: tokens(new.len()) });
+    }
+    let kept: BTreeSet<String> = referred(&new).collect();
+    let mut dropped: Vec<String> = referred(old).filter(|uri| !kept.contains(uri)).collect();
+    dropped.sort_unstable();
+    dropped.dedup();
+    if dropped.is_empty() { Ok(new) } else { Err(Refusal::Dropped(dropped)) }
+}
+
+/// What a text refers to, in one spelling each.
+fn referred(text: &str) -> impl Iterator<Item = String> {
+    references(text).map(|found| match found.path {
+        Ok(path) => path.to_uri(),
+        Err(_) => found.uri.to_owned(),
+    })
+}
+
+/// The text without a fence that a model has put around all of it, against its orders.
+fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
+    if old.trim_start().starts_with("```") {
+        return text;
+    }
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let inner = inner.and_then(|rest| rest.split_once('\n')).map(|(_, inner)| inner);
+    // A fence within would show that these two are not a pair.
+    inner.filter(|inner| !inner.contains("```")).map_or(text, str::trim_end)
+}
+
+/// What would change, by lines that end in a line feed: `similar` would end one at a carriage
+/// return as well, which no terminal shows.
+fn diff(old: &str, new: &str) -> String {
+    let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
+    diff.unified_diff().context_radius(2).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_provider::Usage;
+
+    use super::*;
+
+    const OLD: &str = "# Decisions\n\nWe have decided to use Postgres.\n\
+                       See also: ikigai:///blocks/errors.md and ikigai://a.\n";
+
+    fn answer(text: &str, stop: Stop) -> Answer {
+        Answer { parts: vec![Part::text(text)], stop, usage: Usage::default() }
+    }
+
+    fn judged(text: &str) -> Result<String, Refusal> {
+        accepted(OLD, answer(text, Stop::Finished))
+    }
+
+    #[test]
+    fn a_shorter_text_that_keeps_its_references_is_taken() {
+        let new = "Postgres. See ikigai://blocks/errors.md, ikigai:///a";
+        assert_eq!(judged(new), Ok(format!("{new}\n")), "another spelling is no other reference");
+        assert_eq!(judged(&format!("```markdown\n{new}\n```")), Ok(format!("{new}\n")));
+    }
+
+    #[test]
+    fn the_indentation_of_the_first_line_stays() {
+        let new = "    Postgres. See ikigai://blocks/errors.md, ikigai:///a";
+        assert_eq!(judged(&format!("\n\r\n{new}\n\n")), Ok(format!("{new}\n")));
+    }
+
+    #[test]
+    fn what_is_refused() {
+        assert_eq!(judged(" \n"), Err(Refusal::Empty));
+        assert_eq!(judged("```\n```"), Err(Refusal::Empty));
+        let refused = judged("Postgres.").expect_err("nothing is referred to");
+        assert_eq!(
+            refused.to_string(),
+            "the model's proposal drops ikigai:///a, ikigai:///blocks/errors.md"
+        );
+        let refused = judged(OLD).expect_err("as long as before");
+        assert_eq!(
+            refused.to_string(),
+            "the model's proposal is not shorter (25 instead of 25 tokens)"
+        );
+        assert_eq!(accepted(OLD, answer("short", Stop::Length)), Err(Refusal::CutOff));
+        let refused = accepted(OLD, answer("", Stop::Refused("safety".into())));
+        assert_eq!(refused.expect_err("refused").to_string(), "the model refused: safety");
+    }
+
+    #[test]
+    fn a_document_that_begins_with_a_fence_keeps_it() {
+        let old = "```\ncode that is long\n```\nand text, and text\n";
+        let new = "```\ncode\n```";
+        let taken = accepted(old, answer(new, Stop::Finished));
+        assert_eq!(taken, Ok(format!("{new}\n")));
+    }
+
+    #[test]
+    fn what_changes_is_shown_by_lines() {
+        let shown = diff("a\nb\nc\n", "a\nc\n");
+        assert_eq!(shown, "@@ -1,3 +1,2 @@\n a\n-b\n c\n");
+        let shown = diff("keep\nnever run\rx\n", "keep\nrun\rx\n");
+        assert!(shown.ends_with(" keep\n-never run\rx\n+run\rx\n"), "{shown:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! `/tool`: the tools of a snapshot in a few lines.
+
+use std::fmt::Write as _;
+
+use super::CommandError;
+use ikigai_host::host::Host;
+use ikigai_host::nearest::nearest;
+use ikigai_host::registry::{Snapshot, Tool};
+
+/// All tools, a line each, or everything that is of interest about one.
+pub(super) async fn told(
+    host: &Host,
+    snapshot: &Snapshot,
+    name: Option<&str>,
+) -> Result<String, CommandError> {
+    let Some(name) = name else { return Ok(list(snapshot)) };
+    let tool = snapshot.get(name).ok_or_else(|| CommandError::NoTool {
+        name: name.to_owned(),
+        nearest: nearest(name, snapshot.tools().map(Tool::name)).map(str::to_owned),
+    })?;
+    Ok(show(host, tool))
+}
+
+fn list(snapshot: &Snapshot) -> String {
+    let tools = snapshot.tools();
+    if tools.len() == 0 {
+        return "No tools.".to_owned();
+    }
+    let width = snapshot.tools().map(|tool| tool.name().len()).max().unwrap_or_default();
+    let line = |tool: &Tool| {
+        let about = tool.schema.description.lines().next().unwrap_or_default();
+        format!("  {:width$}  {about}", tool.name())
+    };
+    let lines: Vec<String> = tools.map(line).collect();
+    format!("Tools ({}):\n{}", lines.len(), lines.join("\n"))
+}
+
+fn show(host: &Host, tool: &Tool) -> String {
+    let mut text = format!("{}: {}\n", tool.name(), tool.schema.description);
+    let build = &tool.build;
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "From: {}, {}", tool.origin.as_str(), build.path.display());
+    let _ = writeln!(text, "Runs as: {} ({})", build.backend().as_str(), tool.reason);
+    if let Err(denial) = host.decide(tool.into()) {
+        let _ = writeln!(text, "May not be called: {denial}");
+    }
+    let parameters = serde_json::to_string_pretty(&tool.schema.parameters).unwrap_or_default();
+    let _ = write!(text, "Parameters: {parameters}");
+    text
+}

@@ -1,0 +1,365 @@
+//! Results that are too long for a context: what of them reaches the model, and where the
+//! whole is kept.
+//!
+//! An envelope is one line of JSON, and a document is read by lines. So what is kept is the
+//! text inside: the one long text of a result as it is, several under a heading each. A
+//! result that is long because of its structure is kept as indented JSON. A line of more than
+//! [`LONGEST_LINE`] characters is broken, since no window of lines could show a part of it.
+
+use std::fmt::Write as _;
+
+use ikigai_protocol::DocumentError;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Documents;
+use ikigai_host::exec::envelope::{Envelope, Layout};
+
+mod members;
+mod passage;
+
+use members::Members;
+use passage::{LONGEST_LINE, Passage, shares};
+
+/// Characters of a result that reach the model.
+pub const SHOWN_CHARACTERS: usize = 30_000;
+
+/// From how many characters on a text within a result is cut by itself.
+const LONG: usize = 1000;
+
+/// How much of a result may be something else than long texts; what has more is cut as a
+/// whole.
+const FRAME: usize = 10_000;
+
+/// A result as the model reads it.
+pub(super) struct Shown {
+    /// An envelope.
+    pub(super) text: String,
+    /// Characters of the whole result.
+    pub(super) characters: usize,
+}
+
+/// The result as it is.
+pub(super) fn whole(envelope: &Envelope) -> Shown {
+    let text = json(envelope, Layout::Compact);
+    Shown { characters: text.chars().count(), text }
+}
+
+/// The result, shortened and kept where it is long.
+pub(super) async fn shown(envelope: &Envelope, id: &str, documents: Option<&Documents>) -> Shown {
+    let whole = whole(envelope);
+    if whole.characters <= SHOWN_CHARACTERS {
+        return whole;
+    }
+    let long = Long::of(envelope, &whole);
+    if long.fits() {
+        // Only the escapes of JSON made it long.
+        return whole;
+    }
+    let (kept, is_broken) = long.kept();
+    let place = match documents {
+        None => Err("there is no store of documents".to_owned()),
+        Some(documents) => {
+            let Documents { store, agent, .. } = documents;
+            let kept = store.keep_output(agent, id, &kept).await;
+            kept.map(|path| path.to_uri()).map_err(|DocumentError { message, .. }| message)
+        }
+    };
+    Shown { text: long.text(&place, is_broken), characters: whole.characters }
+}
+
+/// What a failed call, or a tool that answered with an error, says of it.
+pub(super) fn error(envelope: &Envelope) -> Option<String> {
+    match envelope {
+        Envelope::Failure(failure) => Some(failure.error.clone()),
+        Envelope::Success(success) => {
+            let members: Members = serde_json::from_str(success.result.get()).ok()?;
+            members.get("error_code")?;
+            serde_json::from_str(members.get("error")?.get()).ok()
+        }
+    }
+}
+
+/// An envelope that is too long.
+struct Long {
+    tool_success: bool,
+    /// Whether `members` are those of a result that is an object. Else they are those of the
+    /// envelope itself.
+    is_object: bool,
+    members: Vec<(String, Member)>,
+}
+
+enum Member {
+    Short(Box<RawValue>),
+    Text(Passage),
+}
+
+impl Long {
+    fn of(envelope: &Envelope, whole: &Shown) -> Self {
+        let tool_success = envelope.is_success();
+        let (is_object, mut members) = match envelope {
+            Envelope::Success(success) => match Members::of(&success.result) {
+                Some(members) => (true, members.0),
+                None => (false, vec![("result".to_owned(), success.result.clone())]),
+            },
+            Envelope::Failure(_) => {
+                let members: Members = serde_json::from_str(&whole.text).unwrap_or_default();
+                (false, members.0)
+            }
+        };
+        members.retain(|(name, _)| is_object || name != "tool_success");
+        let members = members.into_iter().map(|(name, value)| (name, Member::of(value))).collect();
+        let long = Self { tool_success, is_object, members };
+        if long.texts().next().is_some() && long.frame() <= FRAME {
+            return long;
+        }
+        let text = Member::Text(Passage::new(json(envelope, Layout::Indented)));
+        Self { tool_success, is_object: false, members: vec![("result".to_owned(), text)] }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = (&str, &Passage)> {
+        self.members.iter().filter_map(|(name, member)| match member {
+            Member::Text(passage) => Some((name.as_str(), passage)),
+            Member::Short(_) => None,
+        })
+    }
+
+    /// Characters of everything else.
+    fn frame(&self) -> usize {
+        let size = |(name, member): &(String, Member)| match member {
+            Member::Short(value) => name.chars().count() + value.get().chars().count(),
+            Member::Text(_) => name.chars().count(),
+        };
+        self.members.iter().map(size).sum()
+    }
+
+    fn fits(&self) -> bool {
+        let texts: usize = self.texts().map(|(_, text)| text.weight).sum();
+        texts + self.frame() <= SHOWN_CHARACTERS
+    }
+
+    /// What is kept, and whether lines of it had to be broken.
+    fn kept(&self) -> (String, bool) {
+        let texts: Vec<_> = self.texts().collect();
+        let mut kept = String::new();
+        if let [(_, only)] = texts[..] {
+            kept.clone_from(&only.text);
+        } else {
+            for (name, passage) in texts {
+                let end = if passage.text.ends_with('\n') { "" } else { "\n" };
+                // Writing to a `String` cannot fail.
+                let _ = write!(kept, "===== {name} =====\n{}{end}", passage.text);
+            }
+        }
+        passage::broken(kept, LONGEST_LINE)
+    }
+
+    /// The envelope with the head and the tail of each long text.
+    fn text(self, place: &Result<String, String>, is_broken: bool) -> String {
+        let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
+        // Several are kept under a heading each.
+        let heading = usize::from(lengths.len() > 1);
+        let mut line = 1;
+        let room = SHOWN_CHARACTERS.saturating_sub(self.frame());
+        let mut shares = shares(&lengths, room).into_iter();
+        let mut told = String::new();
+        let mut shown = Vec::new();
+        for (name, member) in self.members {
+            let value = match member {
+                Member::Short(value) => value,
+                Member::Text(passage) => {
+                    line += heading;
+                    let (text, count) = passage.cut(shares.next().unwrap_or_default(), line);
+                    line += passage.lines();
+                    if let Some(count) = count {
+                        // Writing to a `String` cannot fail.
+                        let _ = write!(told, "`{name}` {count} ");
+                    }
+                    raw(&text)
+                }
+            };
+            shown.push((name, value));
+        }
+        told.push_str(&place_told(place, is_broken));
+        let mut envelope = vec![
+            ("tool_success".to_owned(), raw(&self.tool_success)),
+            ("truncated".to_owned(), raw(&told)),
+        ];
+        if self.is_object {
+            envelope.push(("result".to_owned(), raw(&Members(shown))));
+        } else {
+            envelope.extend(shown);
+        }
+        raw(&Members(envelope)).get().to_owned()
+    }
+}
+
+impl Member {
+    fn of(value: Box<RawValue>) -> Self {
+        match serde_json::from_str::<String>(value.get()).map(Passage::new) {
+            Ok(passage) if passage.characters > LONG => Self::Text(passage),
+            _ => Self::Short(value),
+        }
+    }
+}
+
+fn place_told(place: &Result<String, String>, is_broken: bool) -> String {
+    match place {
+        Ok(uri) => {
+            let lines = if is_broken {
+                format!(", its lines broken after {LONGEST_LINE} characters")
+            } else {
+                String::new()
+            };
+            format!(
+                "The whole is kept as {uri}{lines}: read parts of it with file_read, `offset` \
+                 (the first line, from 1) and `limit` (how many lines)."
+            )
+        }
+        Err(reason) => format!("The whole could not be kept: {reason}."),
+    }
+}
+
+/// Texts, truth values and what is JSON already have a form in JSON always.
+fn raw(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+fn json(envelope: &Envelope, layout: Layout) -> String {
+    envelope.to_json(layout).unwrap_or_else(|error| {
+        format!(r#"{{"tool_success":false,"error":"{error}","error_code":"INVALID_OUTPUT"}}"#)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_protocol::EnvelopeCode;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn answered(result: &Value) -> Envelope {
+        Envelope::answered(RawValue::from_string(result.to_string()).expect("JSON"))
+    }
+
+    fn long(envelope: &Envelope) -> Long {
+        Long::of(envelope, &whole(envelope))
+    }
+
+    fn shown(envelope: &Envelope) -> Value {
+        let place = Ok("ikigai:///outputs/a.txt".to_owned());
+        serde_json::from_str(&long(envelope).text(&place, false)).expect("an envelope")
+    }
+
+    #[test]
+    fn the_one_long_text_of_a_result_is_cut_in_its_place() {
+        let lines: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+        let envelope = answered(&json!({ "output": lines, "exit_code": 0 }));
+        let value = shown(&envelope);
+        assert_eq!(value["result"]["exit_code"], 0);
+        let output = value["result"]["output"].as_str().expect("a text");
+        assert!(output.starts_with("1\n2\n") && output.ends_with("19999\n20000\n"), "{output}");
+        let told = value["truncated"].as_str().expect("a text");
+        assert!(told.contains(&format!("{} characters", lines.len())), "{told}");
+        assert!(told.contains("ikigai:///outputs/a.txt"), "{told}");
+        assert_eq!(long(&envelope).kept(), (lines, false));
+    }
+
+    #[test]
+    fn several_texts_share_the_room() {
+        let failure = json!({
+            "output": "o".repeat(100_000), "errors": "e".repeat(2_000), "exit_code": 1,
+        });
+        let value = shown(&answered(&failure));
+        let output = value["result"]["output"].as_str().expect("a text");
+        assert_eq!(value["result"]["errors"], "e".repeat(2_000), "it has room");
+        let count = output.chars().filter(|c| *c == 'o').count();
+        assert!((27_900..28_010).contains(&count), "{count}");
+        let (kept, is_broken) = long(&answered(&failure)).kept();
+        assert!(kept.starts_with("===== output =====\noooo"), "{}", &kept[..40]);
+        assert!(kept.contains("\n===== errors =====\neeee") && is_broken);
+    }
+
+    #[test]
+    fn lines_are_those_of_what_is_kept() {
+        let lines = |letter: &str| (0..900).map(|_| format!("{}\n", letter.repeat(99))).collect();
+        let [first, second]: [String; 2] = ["o", "e"].map(lines);
+        let envelope = answered(&json!({ "output": first, "errors": second }));
+        let (kept, _) = long(&envelope).kept();
+        let value = shown(&envelope);
+        for (name, letter) in [("output", 'o'), ("errors", 'e')] {
+            let text = value["result"][name].as_str().expect("a text");
+            let (_, mark) = text.split_once("from line ").expect("a mark");
+            let first: usize = mark.split(' ').next().expect("a number").parse().expect("one");
+            let line = kept.lines().nth(first - 1).expect("a line");
+            assert!(line.starts_with(letter), "{name}: {first} is {line}");
+            let shown = text.split("\n[... ").next().expect("a head").lines().count();
+            let heading = kept.lines().position(|line| line == format!("===== {name} ====="));
+            assert_eq!(first, heading.expect("a heading") + 1 + shown, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_long_by_its_structure_is_kept_as_indented_json() {
+        let result = json!({ "found": (0..5000).collect::<Vec<_>>(), "text": "t".repeat(1500) });
+        let envelope = answered(&result);
+        let (kept, _) = long(&envelope).kept();
+        assert_eq!(serde_json::from_str::<Value>(&kept).expect("JSON")["result"], result);
+        let value = shown(&envelope);
+        assert_eq!(value["tool_success"], true);
+        let text = value["result"].as_str().expect("a text");
+        assert!(text.starts_with("{\n  \"tool_success\": true,\n"), "{text}");
+        assert!(text.chars().count() < SHOWN_CHARACTERS + 200);
+    }
+
+    #[test]
+    fn a_result_that_is_a_text_stays_one() {
+        let value = shown(&answered(&json!("ä".repeat(50_000))));
+        assert!(value["result"].as_str().expect("a text").starts_with("ääää"));
+        let told = value["truncated"].as_str().expect("a text");
+        assert!(told.contains("50000 characters"), "characters, not bytes: {told}");
+    }
+
+    #[test]
+    fn what_only_its_escapes_make_long_is_not_cut() {
+        assert!(long(&answered(&json!({ "output": "\n".repeat(29_000) }))).fits());
+        assert!(!long(&answered(&json!({ "output": "\n".repeat(30_001) }))).fits());
+        assert!(!long(&answered(&json!({ "output": "\0".repeat(29_000) }))).fits());
+    }
+
+    #[test]
+    fn a_failure_says_so_in_its_place() {
+        let envelope = Envelope::refused(EnvelopeCode::ToolCrashed, "e".repeat(40_000));
+        let value = shown(&envelope);
+        assert_eq!(
+            (&value["tool_success"], &value["error_code"]),
+            (&json!(false), &json!("TOOL_CRASHED"))
+        );
+        assert!(value["error"].as_str().expect("a text").starts_with("eee"));
+    }
+
+    #[test]
+    fn numbers_and_depth_stay_as_the_tool_wrote_them() {
+        let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
+        let text = format!(r#"{{"n":1.10e400,"deep":{deep},"output":"{}"}}"#, "o".repeat(40_000));
+        let envelope = Envelope::answered(RawValue::from_string(text).expect("JSON"));
+        let place = Err("no store".to_owned());
+        let text = long(&envelope).text(&place, false);
+        assert!(text.contains(r#""n":1.10e400,"deep":[[[["#), "{}", &text[..200]);
+        assert!(text.contains("could not be kept: no store."));
+    }
+
+    #[test]
+    fn errors_of_both_layers_are_told() {
+        let told = |value: Value| error(&answered(&value));
+        let text = "File not found: a";
+        assert_eq!(
+            told(json!({ "error": text, "error_code": "FILE_NOT_FOUND" })).as_deref(),
+            Some(text)
+        );
+        assert_eq!(told(json!({ "error": "a field" })), None);
+        assert_eq!(told(json!([1])), None);
+        let refused = Envelope::not_found("x");
+        assert_eq!(error(&refused).as_deref(), Some("Tool 'x' not found"));
+    }
+}

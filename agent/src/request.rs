@@ -1,0 +1,191 @@
+//! From a conversation to a request: the tools of a snapshot, in the provider's form.
+//!
+//! This is the one place where a registry meets a request; serializers read the request and
+//! nothing else.
+
+use std::sync::Arc;
+
+use ikigai_provider::{Bounds, Effect, Message, Part, Provider, Role, Tools, translate_all};
+use serde_json::{Value, json};
+
+use super::{Model, Session, slash};
+use ikigai_host::policy::Origin;
+use ikigai_host::registry::{Snapshot, Tool};
+
+/// Which tools a provider is offered where it takes fewer than there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// How many tools, and how long their descriptions may be.
+    pub bounds: Bounds,
+    /// The names of those that come before all others.
+    pub first: Vec<String>,
+}
+
+impl Offer {
+    /// What holds where nobody says otherwise.
+    #[must_use]
+    pub fn of(provider: Provider) -> Self {
+        Self { bounds: Bounds::of(provider), first: Vec::new() }
+    }
+}
+
+/// The tools of the last request, translated once for a snapshot and a provider.
+#[derive(Default)]
+pub(super) struct ToolsOnce(Option<(Arc<Snapshot>, Provider, Value)>);
+
+/// The tools that a model is offered: those of the snapshot, and with `commands` the host's
+/// own. Without a snapshot there are none. Sorted by name, so that equal tools are equal
+/// text.
+///
+/// Where the provider takes fewer than there are, the host's own comes first, then those that the
+/// offer names, then the system's, and last the user's; each of these groups by name.
+#[must_use]
+pub fn offered(
+    provider: Provider,
+    offer: &Offer,
+    snapshot: Option<&Snapshot>,
+    commands: bool,
+) -> Tools {
+    let Some(snapshot) = snapshot else {
+        return Tools { value: json!([]), losses: Vec::new(), left_out: Vec::new() };
+    };
+    let own = commands.then(slash::schema);
+    let mut tools: Vec<&Tool> = snapshot.tools().collect();
+    let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
+    tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == Origin::User));
+    let schemas = own.as_ref().into_iter().chain(tools.into_iter().map(|tool| &*tool.schema));
+    translate_all(provider, offer.bounds, schemas)
+}
+
+/// The names that one line of a warning has at most.
+const NAMED: usize = 20;
+
+/// What a provider is not told of these tools, a sentence for each tool, and one for all those for
+/// which there is no room.
+fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
+    let left_out = tools.left_out.iter().filter(|left| !left.reason.is_want_of_room());
+    let left_out = left_out
+        .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
+    let cut = tools.losses.iter().filter(|(_, loss)| loss.effect == Effect::Cut);
+    let cut = cut.map(|(tool, loss)| {
+        format!("the description of `{tool}` is cut for {provider}: {}", loss.reason)
+    });
+    left_out.chain(cut).chain(crowded_out(provider, offer, tools)).collect()
+}
+
+/// The tools for which a request has no room, in one line; nothing is returned where all fit.
+#[must_use]
+pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<String> {
+    let left_out = tools.left_out.iter().filter(|left| left.reason.is_want_of_room());
+    let names: Vec<&str> = left_out.map(|left| left.tool.as_str()).collect();
+    let room = offer.bounds.tools.filter(|_| !names.is_empty())?;
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more, which `ikigai doctor` names"),
+    };
+    Some(format!(
+        "{} tools are not offered to {provider}, which takes {room} (`max_tools`): {}{more}. Name \
+         those that you need in `first_tools` under `[providers.{provider}]`",
+        names.len(),
+        names[..names.len().min(NAMED)].join(", "),
+    ))
+}
+
+impl Session {
+    /// The tools for requests to the model, with a warning for each that it cannot be
+    /// offered, the first time that it is not. Nothing is returned without a model.
+    pub(super) fn tools_for(
+        &mut self,
+        snapshot: Option<&Arc<Snapshot>>,
+    ) -> Option<(Value, Vec<String>)> {
+        let Model { client, offer, .. } = self.model.as_ref()?;
+        let provider = client.provider();
+        let Some(snapshot) = snapshot else {
+            return Some((offered(provider, offer, None, false).value, Vec::new()));
+        };
+        if let Some((known, of, value)) = &self.tools.0
+            && Arc::ptr_eq(known, snapshot)
+            && *of == provider
+        {
+            return Some((value.clone(), Vec::new()));
+        }
+        let translated = offered(provider, offer, Some(snapshot), self.documents.is_some());
+        let warnings = untold(provider, offer, &translated);
+        self.tools.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
+        Some((translated.value, warnings))
+    }
+
+    /// Adds to what the user's side said last, or begins a new message of it: sides
+    /// alternate.
+    pub(super) fn push_user(&mut self, parts: Vec<Part>) {
+        match self.messages.last_mut() {
+            Some(last) if last.role == Role::User => last.parts.extend(parts),
+            _ => self.messages.push(Message { role: Role::User, parts }),
+        }
+    }
+
+    /// What the model said; nothing at all is no message.
+    pub(super) fn push_model(&mut self, parts: Vec<Part>) {
+        if !is_silent(&parts) {
+            self.messages.push(Message { role: Role::Model, parts });
+        }
+    }
+}
+
+/// Whether parts neither say nor ask for anything.
+pub(super) fn is_silent(parts: &[Part]) -> bool {
+    parts.iter().all(|part| match part {
+        Part::Text { text, .. } => text.trim().is_empty(),
+        Part::Blob(_) => true,
+        Part::Call(_) | Part::Result(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_provider::{Inexpressible, LeftOut};
+
+    use super::*;
+
+    #[test]
+    fn without_a_snapshot_nothing_is_offered() {
+        for provider in Provider::ALL {
+            let tools = |snapshot, commands| {
+                offered(provider, &Offer::of(provider), snapshot, commands).value
+            };
+            assert_eq!(tools(None, true), json!([]), "{provider}");
+            assert_eq!(tools(Some(&Snapshot::default()), false), json!([]));
+        }
+    }
+
+    #[test]
+    fn the_hosts_own_tool_is_offered_to_every_provider() {
+        for provider in Provider::ALL {
+            let offer = Offer::of(provider);
+            let tools = offered(provider, &offer, Some(&Snapshot::default()), true);
+            assert_eq!(tools.left_out, []);
+            assert!(tools.value.to_string().contains("slash_command"), "{provider}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_named_in_one_line() {
+        let left = |at: usize| LeftOut {
+            tool: format!("t{at:02}"),
+            reason: Inexpressible::TooMany { limit: 128 },
+        };
+        let of = |count| Tools {
+            value: json!([]),
+            losses: Vec::new(),
+            left_out: (0..count).map(left).collect(),
+        };
+        let untold = |tools| untold(Provider::OpenAi, &Offer::of(Provider::OpenAi), &tools);
+        let said = untold(of(2));
+        let expected = "2 tools are not offered to openai, which takes 128 (`max_tools`): t00, \
+                        t01. Name those that you need in `first_tools` under `[providers.openai]`";
+        assert_eq!(said, [expected]);
+        let said = untold(of(25));
+        assert!(said[0].contains("t19 and 5 more, which `ikigai doctor` names."), "{said:?}");
+        assert_eq!(untold(of(0)), [""; 0]);
+    }
+}

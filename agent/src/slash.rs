@@ -1,0 +1,101 @@
+//! `slash_command`: the one tool that is the host's own.
+//!
+//! It runs the commands that free and arrange a model's context, and shows a tool. Nothing
+//! that loads code, gives a grant or changes the conversation is in its list; what is not in
+//! the list is refused, whatever else a person may type.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::{EnvelopeCode, ToolSchema};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::command::{By, Command, CommandError};
+use super::{SLASH_COMMAND, Session};
+use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::policy::Assets;
+use ikigai_host::registry::Snapshot;
+
+/// The commands that a model may use.
+const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"];
+
+/// What a model is told of the tool.
+pub(super) fn schema() -> ToolSchema {
+    ToolSchema {
+        name: SLASH_COMMAND.to_owned(),
+        description: "Manage the documents in your context. `/pinned` lists those that are \
+                      pinned; `/pin PATH` and `/unpin PATH` put one in and take one out; \
+                      `/compact PATH [TOKENS]` has it rewritten shorter; `/tool [NAME]` shows \
+                      the tools."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "command": {
+                    "type": "string",
+                    "description": "The command, such as `/compact blocks/decisions.md 4000`",
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": false,
+        }),
+        returns: None,
+    }
+}
+
+/// What the tool answers to a model, which asks nobody.
+pub(super) async fn answer(
+    session: &Session,
+    arguments: &Bytes,
+    granted: Assets,
+    snapshot: &Arc<Snapshot>,
+    cancel: &CancellationToken,
+) -> Envelope {
+    let line = match line(arguments) {
+        Ok(line) => line,
+        Err(reason) => return Envelope::refused(EnvelopeCode::InvalidParams, reason),
+    };
+    let name = line.split_whitespace().next().unwrap_or_default();
+    if !FOR_MODELS.contains(&name) {
+        let reason = format!(
+            "`{}` is not for models; {SLASH_COMMAND} takes {}",
+            name.chars().take(40).collect::<String>().escape_debug(),
+            FOR_MODELS.join(", "),
+        );
+        return Envelope::refused(EnvelopeCode::PermissionDenied, reason);
+    }
+    let command = match Command::parse(&line) {
+        Ok(command) => command,
+        Err(error) => return failed(&error.into()),
+    };
+    match session.command(&command, By::Model(granted), Some(snapshot), cancel).await {
+        Ok(text) => Envelope::answered(raw(&json!({ "output": text }))),
+        Err(CommandError::Cancelled) => {
+            let text = format!("Tool '{SLASH_COMMAND}' was cancelled");
+            Envelope::refused(EnvelopeCode::ToolCrashed, text)
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// A command that was carried out and could not do what it should: an answer with an error
+/// of its own, as the tools give.
+fn failed(error: &CommandError) -> Envelope {
+    Envelope::answered(raw(&json!({ "error": error.to_string(), "error_code": error.code() })))
+}
+
+fn line(arguments: &Bytes) -> Result<String, String> {
+    let arguments: Value = serde_json::from_slice(arguments)
+        .map_err(|error| format!("arguments are not valid JSON: {error}"))?;
+    match arguments.get("command") {
+        Some(Value::String(line)) => Ok(line.trim().to_owned()),
+        Some(_) => Err("`command` must be a string".to_owned()),
+        None => Err("`command` is missing".to_owned()),
+    }
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}

@@ -1,0 +1,149 @@
+//! What a model is told before the conversation: how the tools of this host are meant to be
+//! used, what the person wants of it, and the documents that are pinned.
+//!
+//! The first two do not change from one request to the next, and the pinned documents only
+//! where somebody changes them, so that a provider finds most of a request in its cache. For
+//! this the base names no time and no date; a model that needs one asks a tool.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ikigai_assets::{Document, thousands};
+use ikigai_protocol::GrantedDir;
+use ikigai_protocol::shell::SHELLS;
+
+use super::{SLASH_COMMAND, Session};
+use ikigai_host::policy::{Backend, Decision, Origin, Sandbox};
+use ikigai_host::registry::{Snapshot, Tool};
+
+impl Session {
+    /// The system blocks of the next request, each not empty, and what a person should know
+    /// of what is not among them.
+    pub(super) async fn system_blocks(
+        &self,
+        snapshot: Option<&Snapshot>,
+    ) -> (Vec<String>, Option<String>) {
+        let mut blocks = vec![self.base(snapshot)];
+        blocks.extend(self.system.clone());
+        match self.pinned().await {
+            Ok(pinned) => {
+                blocks.extend(pinned.iter().map(block));
+                (blocks, None)
+            }
+            Err(error) => {
+                (blocks, Some(format!("pinned documents are not in the context: {error}")))
+            }
+        }
+    }
+
+    /// The pinned documents as they are now, in the order of pinning.
+    async fn pinned(&self) -> Result<Vec<Document>, ikigai_assets::Error> {
+        let Some(documents) = self.documents.as_ref().filter(|it| it.store.may_hold_documents())
+        else {
+            return Ok(Vec::new());
+        };
+        documents.store.open().await?.pinned(&documents.agent).await
+    }
+
+    fn base(&self, snapshot: Option<&Snapshot>) -> String {
+        let workspace = self.workspace.display();
+        let mut text = format!(
+            "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \
+             relative paths start there. Answer in Markdown, briefly."
+        );
+        let Some(snapshot) = snapshot else { return text };
+        text.push_str(
+            "\n\nTools answer in JSON. `tool_success: false` means that the call itself failed; \
+             read `error` and do something else. Where a tool says that something must be set up \
+             first, pass its steps on to the user. Calls that do not depend on each other may be \
+             made at once.",
+        );
+        let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
+        if let Some(tool) = shell
+            && let Ok(decision) = self.host.decide(tool.into())
+        {
+            text.push_str(&shell_told(tool.build.backend(), &decision));
+        }
+        let transient = self.with_own_temporary_files(snapshot);
+        if !transient.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n\nThese run in a sandbox with a `/tmp` of their own, and what they write there is \
+                 gone after the call: {}.",
+                transient.join(", ")
+            );
+        }
+        if let Some(documents) = &self.documents {
+            text.push_str(&documents_told(documents.budget));
+        }
+        text
+    }
+
+    /// Returns the names of the person's tools whose `/tmp` is one of the call's own. The
+    /// standard tools for files write to granted directories alone, and of the shell more is
+    /// told.
+    fn with_own_temporary_files<'s>(&self, snapshot: &'s Snapshot) -> Vec<&'s str> {
+        let is_one = |tool: &&Tool| {
+            tool.origin == Origin::User
+                && tool.build.backend() == Backend::Native
+                && self.host.decide((*tool).into()).is_ok_and(|decision| {
+                    let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");
+                    decision.grant.sandbox != Sandbox::Off
+                        && !decision.grant.dirs.iter().any(is_granted)
+                })
+        };
+        snapshot.tools().filter(is_one).map(Tool::name).collect()
+    }
+}
+
+/// The shell that `bash` is, and what a model would look for there in vain.
+fn shell_told(backend: Backend, decision: &Decision) -> String {
+    let time = humantime::format_duration(decision.limits.wall_clock);
+    let ended = format!("A command is ended after {time}; what it printed until then is kept.");
+    if backend == Backend::Wasm {
+        return format!(
+            "\n\nbash is a shell inside WebAssembly: the syntax of GNU bash, with the usual \
+             commands for files and text built in. It runs no program of this machine, and has no \
+             network; `/tmp` is empty and ends with the call. {ended}"
+        );
+    }
+    let is_there = |path: &&&str| Path::new(path).exists();
+    let shell = match SHELLS.iter().find(is_there) {
+        Some(path) if path.ends_with("/bash") => "GNU bash",
+        _ => "the `sh` of this machine, which may lack arrays, `[[` and process substitution",
+    };
+    if decision.is_unconfined(backend) {
+        return format!("\n\nbash runs commands in {shell}. {ended}");
+    }
+    let network = if decision.grant.net.any { "" } else { "There is no network. " };
+    format!(
+        "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
+         the directories that it was granted; `/tmp` and the home directory are empty and end with \
+         the call, so that programs, keys and settings of the user's home are not there. {network}\
+         Where a command needs more, say so: the user can allow it with `ikigai policy grant bash`. \
+         {ended}"
+    )
+}
+
+/// How documents are used, for a model.
+fn documents_told(budget: u64) -> String {
+    format!(
+        "\n\nfile_read, file_write and file_edit take paths of files (`src/main.c`) and URIs of \
+         stored documents (`ikigai:///blocks/decisions.md`) alike. Use documents for what \
+         outlives a project or is to stay in your context: patterns, preferences, decisions. Use \
+         files for code and documentation of the project, and for what other programs read. When \
+         in doubt, ask the user where to save.\n\
+         Pinned documents are in your context, below. Together they may have {} tokens; a write \
+         beyond that fails. Then free space with {SLASH_COMMAND}: `/compact PATH [TOKENS]` \
+         rewrites a document shorter, `/unpin PATH` takes it out of your context and keeps it. A \
+         new document is not pinned: suggest it, or use `/pin PATH`. `/pinned` lists what is.",
+        thousands(budget)
+    )
+}
+
+/// A pinned document, with the name by which it is read and changed.
+fn block(document: &Document) -> String {
+    let uri = document.metadata.path.to_uri();
+    format!("Pinned document {uri}:\n\n{}", String::from_utf8_lossy(&document.content))
+}

@@ -1,0 +1,87 @@
+//! What documents cost: read through a tool beside a file of the same text, listed by
+//! the thousand, and written under a budget.
+//!
+//! The store is a file of SQLite in memory, where syncing costs nothing: how long a
+//! disk takes for that is the disk's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use bytes::Bytes;
+use ikigai_agent::assets::AssetStore;
+use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
+use ikigai_host::limits::Limits;
+use ikigai_host::registry::Depth;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::rig::{self, Rig};
+use crate::samples::{Samples, in_turn};
+
+/// Of the document that is read and of the file beside it.
+const BYTES: usize = 10 << 10;
+
+/// Documents that are listed by one prefix.
+const MANY: u32 = 10_000;
+
+/// Calls of each kind in one sample.
+const CALLS: u32 = 40;
+
+/// The figures `document`, `assets_list` and `assets_write`.
+pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
+    let memory = Path::new("/dev/shm");
+    let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
+    let runtime = rig::runtime()?;
+    let url = StoreUrl::sqlite(scratch.path().join("store/store.db"));
+    let assets = Arc::new(AssetStore::at(Ok(url), Budget::default(), Capacity::default()));
+    let agent = Agent::new("bench@here")?;
+    let author = Author { agent: agent.clone(), cause: Cause::Write };
+    let text = "0123456789abcde\n".repeat(BYTES / 16);
+    let document = AssetPath::parse("blocks/ten.md")?;
+    runtime.block_on(async {
+        let store = assets.open().await?;
+        store.write(&document, text.as_bytes(), &author, Expected::Any).await?;
+        store.pin(&agent, &document).await?;
+        for number in 0..MANY {
+            let path = AssetPath::parse(&format!("many/{number:05}.md"))?;
+            store.write(&path, b"one of many", &author, Expected::Any).await?;
+        }
+        anyhow::Ok(())
+    })?;
+    let workspace = scratch.path().join("workspace");
+    std::fs::create_dir(&workspace)?;
+    std::fs::write(workspace.join("ten.md"), &text)?;
+
+    let mut host = rig.host(&workspace.canonicalize()?, Limits::default());
+    host.serve_documents(Arc::clone(&assets) as _, agent.as_str());
+    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let read = |name: &str| {
+        let input = Bytes::from(format!(r#"{{"file_path":"{name}"}}"#));
+        let call = host.call(&snapshot, "file_read", input, CancellationToken::new());
+        let envelope = runtime.block_on(call);
+        ensure!(envelope.is_success(), "`file_read` failed: {envelope:?}");
+        Ok(())
+    };
+    let read = in_turn(
+        rig.rounds(5),
+        &mut [
+            ("document", CALLS, &mut || read("ikigai:///blocks/ten.md")),
+            ("file", CALLS, &mut || read("ten.md")),
+        ],
+    )?;
+    let store = runtime.block_on(assets.open())?;
+    let mut list = || {
+        let found = runtime.block_on(store.list("many/", None))?;
+        ensure!(found.len() == MANY as usize, "{} documents are listed", found.len());
+        Ok(())
+    };
+    let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list)])?;
+    let mut write = || {
+        let write = store.write(&document, text.as_bytes(), &author, Expected::Any);
+        runtime.block_on(write)?;
+        Ok(())
+    };
+    let write = in_turn(rig.rounds(5), &mut [("write", 10, &mut write)])?;
+    Ok([read, list, write])
+}

@@ -1,0 +1,383 @@
+//! The figures that `cargo xtask bench` cannot take from outside a process.
+//!
+//! Prints one JSON object: the samples of each figure by what was measured, in
+//! microseconds unless the figure's name says otherwise.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use ikigai_host::digest::Digest;
+use ikigai_host::exec::native::NativeProgram;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::Runtime;
+use ikigai_host::exec::wasm::cache::Cache;
+use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::exec::{Exit, Lane as _};
+use ikigai_host::limits::Limits;
+use ikigai_host::policy::Sandbox;
+use ikigai_host::registry::Depth;
+use tokio_util::sync::CancellationToken;
+
+use crate::bare::{Bare, With};
+use crate::rig::{self, Rig, SMALL_FILE};
+use crate::samples::{Samples, in_turn};
+use crate::{documents, searches, size};
+
+/// Calls of each kind in one sample: a component's take a fraction of a process's.
+const CALLS: u32 = 40;
+const SPAWNS: u32 = 4;
+
+type Figures = BTreeMap<String, Samples>;
+
+pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
+    let mut figures = Figures::new();
+    // First of all: what is resident is seen best in a process that has done little.
+    say("calls in flight");
+    figures.insert("in_flight_bytes".into(), in_flight(rig)?);
+    say("calls");
+    calls(rig, &mut figures)?;
+    figures.insert("limits_search".into(), limits_in_a_search(rig)?);
+    say("throughput");
+    figures.insert("throughput".into(), throughput(rig)?);
+    say("native calls");
+    native(rig, &mut figures)?;
+    say("the shell");
+    figures.insert("shell".into(), shell(rig)?);
+    say("documents");
+    let [document, list, write] = documents::measure(rig)?;
+    figures.insert("document".into(), document);
+    figures.insert("assets_list".into(), list);
+    figures.insert("assets_write".into(), write);
+    say("compiling and loading");
+    loading(rig, &mut figures)?;
+    say("large arguments");
+    large(rig, &mut figures)?;
+    say("fuel");
+    figures.insert("fuel_per_second".into(), fuel(rig)?);
+    let idle = vec![size::idle_peak()?];
+    figures.insert("idle_bytes".into(), Samples::from([("host".into(), idle)]));
+    say("small files");
+    let [walk, read] = searches::small_files(rig)?;
+    figures.insert("walk".into(), walk);
+    figures.insert("read".into(), read);
+    say("searches");
+    for (name, samples) in searches::patterns(rig)? {
+        figures.insert(format!("grep_wasm {name}"), samples);
+    }
+    println!("{}", serde_json::to_string(&figures)?);
+    Ok(())
+}
+
+fn say(what: &str) {
+    eprintln!("    {what}");
+}
+
+fn one(name: &str, value: f64) -> Samples {
+    Samples::from([(name.to_owned(), vec![value])])
+}
+
+/// One warm call of a small tool, on every level, and of the same natively.
+fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
+    let tree = rig.small_tree();
+    let runtime = rig::runtime()?;
+    let host = rig.host(&tree, Limits::default());
+    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let read = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
+    let text = Bytes::from_static(br#"{"text":"what all of this costs without a tool"}"#);
+    for (figure, tool, component, native, input) in [
+        ("call_read", Some("file_read"), rig.tool("file-read.wasm"), rig.tool("file-read"), read),
+        ("call_echo", None, rig.guest("guest.wasm"), rig.guest("guest"), text),
+    ] {
+        let bytes = rig::read(&component)?;
+        let (bare, limited) =
+            (Bare::new(&bytes, With::NoLimits)?, Bare::new(&bytes, With::Limits)?);
+        let program = rig.compile(&component, rig::GUESTS)?;
+        let mut bare = || runtime.block_on(bare.call(&tree, &input)).map(drop);
+        let mut limited = || runtime.block_on(limited.call(&tree, &input)).map(drop);
+        let mut lane =
+            || runtime.block_on(rig::run(&program, rig::call(&tree, &[], &input))).map(drop);
+        let mut spawn = || rig::spawn(&native, &tree, &input).map(drop);
+        let mut whole = || {
+            let Some(tool) = tool else { return Ok(()) };
+            let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
+            let envelope = runtime.block_on(call);
+            ensure!(envelope.is_success(), "`{tool}` failed: {envelope:?}");
+            Ok(())
+        };
+        let mut static_spawn = || rig::spawn(&rig.guest("file-read-musl"), &tree, &input).map(drop);
+        let mut subjects: Vec<crate::samples::Subject<'_>> = vec![
+            ("bare", CALLS, &mut bare),
+            ("limited", CALLS, &mut limited),
+            ("lane", CALLS, &mut lane),
+            ("spawn", SPAWNS, &mut spawn),
+        ];
+        if tool.is_some() {
+            subjects.push(("host", CALLS, &mut whole));
+            if rig.guest("file-read-musl").exists() {
+                subjects.push(("musl", SPAWNS, &mut static_spawn));
+            }
+        }
+        let samples = in_turn(rig.rounds(5), &mut subjects)?;
+        figures.insert(figure.to_owned(), samples);
+    }
+    Ok(())
+}
+
+/// What fuel and epochs cost code that computes: a search through small files.
+fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
+    let tree = rig.small_tree();
+    let runtime = rig::runtime()?;
+    let bytes = rig::read(&rig.tool("grep.wasm"))?;
+    let (bare, limited) = (Bare::new(&bytes, With::NoLimits)?, Bare::new(&bytes, With::Limits)?);
+    let input = Bytes::from(searches::grep("[a-z]+_nowhere"));
+    in_turn(
+        rig.rounds(50),
+        &mut [
+            ("bare", 1, &mut || runtime.block_on(bare.call(&tree, &input)).map(drop)),
+            ("limited", 1, &mut || runtime.block_on(limited.call(&tree, &input)).map(drop)),
+        ],
+    )
+}
+
+/// Calls and spawns by two callers at once; microseconds a call.
+fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
+    let tree = rig.small_tree();
+    let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
+    let host = rig.host(&tree, Limits::default());
+    let snapshot = rig::runtime()?.block_on(host.registry.scan(Depth::Remembered));
+    let twice =
+        |times: u32, work: &(dyn Fn(&tokio::runtime::Runtime) -> anyhow::Result<()> + Sync)| {
+            std::thread::scope(|scope| {
+                let caller = || -> anyhow::Result<()> {
+                    let runtime = rig::runtime()?;
+                    (0..times).try_for_each(|_| work(&runtime))
+                };
+                let callers = [scope.spawn(caller), scope.spawn(caller)];
+                callers.into_iter().try_for_each(|caller| {
+                    caller.join().map_err(|_| anyhow::Error::msg("a caller panicked"))?
+                })
+            })
+        };
+    let call = |runtime: &tokio::runtime::Runtime| {
+        let call = host.call(&snapshot, "file_read", input.clone(), CancellationToken::new());
+        ensure!(runtime.block_on(call).is_success(), "a call failed");
+        Ok(())
+    };
+    let native = rig.tool("file-read");
+    let spawn = |_: &tokio::runtime::Runtime| rig::spawn(&native, &tree, &input).map(drop);
+    let mut samples = in_turn(
+        rig.rounds(50),
+        &mut [
+            ("host", 1, &mut || twice(20 * CALLS, &call)),
+            ("spawn", 1, &mut || twice(10 * SPAWNS, &spawn)),
+        ],
+    )?;
+    for (name, times) in [("host", 20 * CALLS), ("spawn", 10 * SPAWNS)] {
+        let taken = samples.get_mut(name).into_iter().flatten();
+        taken.for_each(|micros| *micros /= 2.0 * f64::from(times));
+    }
+    Ok(samples)
+}
+
+/// Memory of each of many guests that are asleep.
+fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
+    const MANY: u32 = 1000;
+    let program = rig.compile(&rig.guest("guest.wasm"), MANY + 8)?;
+    let tree = rig.small_tree();
+    let text = Bytes::from_static(b"{}");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        rig::run(&program, rig::call(&tree, &[], &text)).await?;
+        let before = size::resident()?;
+        let cancel = CancellationToken::new();
+        let calls: Vec<_> = (0..MANY)
+            .map(|_| {
+                let mut call = rig::call(&tree, &["sleep"], &text);
+                call.cancel = cancel.clone();
+                tokio::spawn(program.run(call))
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let threads = std::fs::read_dir("/proc/self/task")?.count();
+        ensure!(threads >= MANY as usize, "only {threads} guests run at once");
+        let more = size::resident()?.saturating_sub(before);
+        cancel.cancel();
+        for call in calls {
+            call.await?;
+        }
+        Ok(one("each", more as f64 / f64::from(MANY)))
+    })
+}
+
+/// A native call through the host and its supervisor, without a sandbox and in one, and
+/// a plain spawn; then the same from a host that is large.
+fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
+    const LARGE: usize = 512 << 20;
+    let tree = rig.small_tree();
+    let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
+    let runtime = rig::runtime()?;
+    let path = rig.tool("file-read");
+    let program = NativeProgram::new(path.clone(), rig.supervisor());
+    let run = |sandbox| {
+        let mut call = rig::call(&tree, &[], &input);
+        Arc::make_mut(&mut call.grant).sandbox = sandbox;
+        let outcome = runtime.block_on(program.run(call));
+        ensure!(outcome.exit == Exit::Code(0), "a native call failed: {outcome:?}");
+        Ok(())
+    };
+    let measure = || {
+        in_turn(
+            rig.rounds(5),
+            &mut [
+                ("host", SPAWNS, &mut || run(Sandbox::Off)),
+                ("sandbox", SPAWNS, &mut || run(Sandbox::Require)),
+                ("spawn", SPAWNS, &mut || rig::spawn(&path, &tree, &input).map(drop)),
+            ],
+        )
+    };
+    figures.insert("native".into(), measure()?);
+    let ballast = vec![1_u8; LARGE];
+    figures.insert("native_large_host".into(), measure()?);
+    drop(std::hint::black_box(ballast));
+    Ok(())
+}
+
+/// One warm call of the shell that is a component, and of the machine's own shell.
+fn shell(rig: &Rig) -> anyhow::Result<Samples> {
+    let tree = rig.small_tree();
+    let runtime = rig::runtime()?;
+    let input = Bytes::from_static(br#"{"command":"echo hi"}"#);
+    let program = rig.compile(&rig.tool("bash.wasm"), rig::GUESTS)?;
+    let native = rig.tool("bash");
+    in_turn(
+        rig.rounds(5),
+        &mut [
+            ("component", CALLS, &mut || {
+                runtime.block_on(rig::run(&program, rig::call(&tree, &[], &input))).map(drop)
+            }),
+            ("spawn", SPAWNS, &mut || rig::spawn(&native, &tree, &input).map(drop)),
+        ],
+    )
+}
+
+/// The first compilation, loading what was compiled, and how much of that is the
+/// check that the file is what was written.
+fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
+    let bytes = rig::read(&rig.tool("file-read.wasm"))?;
+    let digest = Digest::of(&bytes);
+    let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
+    let nowhere = Cache::default();
+    let compiler = Compiler::at(rig.host_program());
+    let mut compile = || {
+        let source = std::fs::File::open(rig.tool("file-read.wasm"))?;
+        let cancel = CancellationToken::new();
+        Ok(runtime.compile(&compiler, source, &digest, &nowhere, &cancel).map(drop)?)
+    };
+    figures.insert("compile".into(), in_turn(rig.rounds(100), &mut [("small", 1, &mut compile)])?);
+
+    let kept = rig.tool(".cache");
+    let cache = Cache::open(Some(&kept), None);
+    let prefix = format!("{digest}.");
+    let file = compiled(&kept)?
+        .into_iter()
+        .find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+        })
+        .context("the installation has no compiled `file-read.wasm`")?;
+    let mut load = || {
+        let loaded = runtime.load_compiled(&digest, &cache);
+        ensure!(loaded.is_some(), "the compiled component was not taken");
+        Ok(())
+    };
+    let mut check = || {
+        std::hint::black_box(blake3::hash(&rig::read(&file)?));
+        Ok(())
+    };
+    let samples =
+        in_turn(rig.rounds(5), &mut [("load", 10, &mut load), ("check", 10, &mut check)])?;
+    figures.insert("load".into(), samples);
+    Ok(())
+}
+
+/// The compiled components in a cache.
+fn compiled(cache: &std::path::Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for engine in std::fs::read_dir(cache.join("components"))? {
+        for entry in std::fs::read_dir(engine?.path())? {
+            found.push(entry?.path());
+        }
+    }
+    Ok(found)
+}
+
+/// 50 MB of JSON in and out: through the whole host, which collects the answer,
+/// and from stream to stream.
+fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
+    const LENGTH: usize = 50 << 20;
+    let limits = Limits { output: 2 * LENGTH as u64, ..Limits::default() };
+    let text = Bytes::from(format!(r#"{{"text":"{}"}}"#, "x".repeat(LENGTH)));
+    let runtime = rig::runtime()?;
+    let host = rig.host(&rig.small_tree(), limits);
+    let program = rig.compile(&rig.guest("guest.wasm"), 4)?;
+    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let name = "bench_tool_0000";
+    ensure!(snapshot.get(name).is_some(), "the host does not find `{name}`");
+    let mut whole = || {
+        let call = host.call(&snapshot, name, text.clone(), CancellationToken::new());
+        ensure!(runtime.block_on(call).is_success(), "the large call failed");
+        Ok(())
+    };
+    let mut streamed = || {
+        let mut call = rig::call(&rig.small_tree(), &["stream"], &text);
+        call.stdout = Sink::Forward(Arc::new(Mutex::new(std::io::sink())));
+        call.limits = limits;
+        runtime.block_on(rig::run(&program, call)).map(drop)
+    };
+    let mut growth = Samples::new();
+    for (name, subject) in [
+        ("host", &mut whole as &mut dyn FnMut() -> anyhow::Result<()>),
+        ("streamed", &mut streamed),
+    ] {
+        let before = size::resident()?;
+        size::forget_peak()?;
+        subject()?;
+        let grown = size::peak()?.saturating_sub(before) as f64;
+        growth.insert(name.to_owned(), vec![grown]);
+    }
+    figures.insert("large_bytes".into(), growth);
+    let subjects: &mut [crate::samples::Subject<'_>] =
+        &mut [("host", 1, &mut whole), ("streamed", 1, &mut streamed)];
+    figures.insert("large".into(), in_turn(rig.rounds(100), subjects)?);
+    Ok(())
+}
+
+/// Fuel burnt in a second of one core by a loop of arithmetic, by ordinary code
+/// and by a search.
+fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
+    let runtime = rig::runtime()?;
+    let guest = rig.compile(&rig.guest("guest.wasm"), 4)?;
+    let grep = rig.compile(&rig.tool("grep.wasm"), 4)?;
+    let (small, corpus) = (rig.small_tree(), rig.corpus());
+    let nothing = Bytes::new();
+    let search = Bytes::from(searches::grep("[a-z]+_nowhere"));
+    let mut samples = Samples::new();
+    for _ in 0..rig.rounds(200) {
+        for (name, program, call) in [
+            ("loop", &guest, rig::call(&small, &["spin", "300000000"], &nothing)),
+            ("ordinary", &guest, rig::call(&small, &["work", "6000"], &nothing)),
+            ("search", &grep, rig::call(&corpus, &[], &search)),
+        ] {
+            let started = Instant::now();
+            let outcome = runtime.block_on(rig::run(program, call))?;
+            let burnt = outcome.usage.fuel.context("no fuel was counted")?;
+            let rate = burnt as f64 / started.elapsed().as_secs_f64();
+            samples.entry(name.to_owned()).or_default().push(rate);
+        }
+    }
+    Ok(samples)
+}

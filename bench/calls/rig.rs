@@ -1,0 +1,209 @@
+//! What is called, and from where: the layout that `cargo xtask bench` makes, and
+//! hosts, components and plain processes over it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use ikigai_host::exec::native::Supervisor;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::exec::wasm::{GuestProgram, Runtime};
+use ikigai_host::exec::{Call, Exit, Lane as _, Outcome, Stdin};
+use ikigai_host::host::Host;
+use ikigai_host::limits::Limits;
+use ikigai_host::places::Places;
+use ikigai_host::policy::{Authority, Flags, Grant, LimitKey, PolicyFiles};
+use ikigai_host::registry::{Budget, Registry, Settings};
+use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
+use tokio_util::sync::CancellationToken;
+
+/// Where the layout is; set by `cargo xtask bench`.
+const ROOT: &str = "IKIGAI_BENCH";
+
+/// Set for a run of fewer rounds.
+const QUICK: &str = "IKIGAI_BENCH_QUICK";
+
+/// Calls at once that the hosts here have room for: enough that there is a pool.
+pub(crate) const GUESTS: u32 = 64;
+
+/// A file of the small tree, from its root.
+pub(crate) const SMALL_FILE: &str = "d000/f0000.rs";
+
+/// The layout of one run.
+pub(crate) struct Rig {
+    root: PathBuf,
+    pub(crate) quick: bool,
+}
+
+impl Rig {
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        let root = std::env::var_os(ROOT).map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench"),
+            PathBuf::from,
+        );
+        let root = root.canonicalize().with_context(|| {
+            format!("there is no `{}`; `cargo xtask bench` makes it", root.display())
+        })?;
+        Ok(Self { root, quick: std::env::var_os(QUICK).is_some() })
+    }
+
+    /// How often something that takes `millis` at a time is measured.
+    pub(crate) fn rounds(&self, millis: u32) -> usize {
+        let full: usize = match millis {
+            0..=5 => 60,
+            6..=60 => 20,
+            _ => 7,
+        };
+        if self.quick { full.div_ceil(4).max(3) } else { full }
+    }
+
+    /// The release build of the host.
+    pub(crate) fn host_program(&self) -> PathBuf {
+        self.root.join("prefix/bin/ikigai")
+    }
+
+    pub(crate) fn supervisor(&self) -> Supervisor {
+        Supervisor::at(self.root.join("prefix/libexec/ikigai-supervisor"))
+    }
+
+    /// A tool of the installation: `file-read` or `file-read.wasm`.
+    pub(crate) fn tool(&self, name: &str) -> PathBuf {
+        self.root.join("prefix/libexec/ikigai").join(name)
+    }
+
+    /// The guest of this benchmark: `guest` or `guest.wasm`.
+    pub(crate) fn guest(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Many small files.
+    pub(crate) fn small_tree(&self) -> PathBuf {
+        self.root.join("small")
+    }
+
+    /// The files that are searched.
+    pub(crate) fn corpus(&self) -> PathBuf {
+        self.root.join("corpus")
+    }
+
+    /// What is searched for in the corpus, by the name of its row: the same that
+    /// `cargo xtask bench` compares with ripgrep.
+    pub(crate) fn patterns(&self) -> anyhow::Result<Vec<(String, String)>> {
+        Ok(serde_json::from_slice(&read(&self.root.join("patterns.json"))?)?)
+    }
+
+    /// A host over the installation, with `workspace` as its workspace.
+    pub(crate) fn host(&self, workspace: &Path, limits: Limits) -> Host {
+        let places = Places {
+            system_tools: Some(self.root.join("prefix/libexec/ikigai")),
+            user_tools: Some(self.root.join("user-tools")),
+            cache: Some(self.root.join("cache")),
+            // Calls are recorded, as they are for every other front end.
+            state: Some(self.root.join("state")),
+            system_cache: Some(self.root.join("prefix/libexec/ikigai/.cache")),
+            ..Places::find()
+        };
+        let files = PolicyFiles {
+            ceiling: None,
+            further_ceilings: Vec::new(),
+            user: None,
+            user_is_named: false,
+            workspace: workspace.to_owned(),
+            home: None,
+            state: places.state.clone(),
+        };
+        let flags = Flags { limits: vec![(LimitKey::Output, limits.output)], ..Flags::default() };
+        let authority =
+            Authority::open(&files, flags, places.own()).expect("no policy file is read");
+        let registry = Registry::new(Settings {
+            places,
+            authority: Arc::new(authority),
+            limits,
+            workspace: workspace.into(),
+            budget: Budget { guests: GUESTS, memory: u64::MAX },
+            compiler: Compiler::at(self.host_program()),
+            supervisor: self.supervisor(),
+            progress: Arc::new(|_| {}),
+        });
+        Host::new(registry)
+    }
+
+    /// A component, compiled here and kept nowhere.
+    pub(crate) fn compile(&self, path: &Path, guests: u32) -> anyhow::Result<GuestProgram> {
+        let bytes = read(path)?;
+        let runtime = Runtime::new(guests, u64::MAX).map_err(anyhow::Error::msg)?;
+        Ok(runtime.compile_here(&bytes)?)
+    }
+}
+
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+/// A call with the grant of the file tools that only read.
+pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
+    let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
+    Call {
+        args: args.iter().map(Into::into).collect(),
+        stdin: Stdin::Bytes(input.clone()),
+        stdout: Sink::Head,
+        stderr: Sink::Head,
+        grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
+        documents: None,
+        workspace: workspace.into(),
+        // A slow disk is not what is measured.
+        limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// The environment that the host gives a file tool that only reads.
+fn environment(workspace: &Path) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    let dirs = [GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
+    let mut env: Vec<_> = ["PATH", "HOME", "LANG"]
+        .into_iter()
+        .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+        .collect();
+    // The paths here hold no newline, so they can be granted.
+    env.extend(encode_dirs(&dirs).ok().map(|list| (DIRS_VARIABLE.into(), list)));
+    env
+}
+
+/// Runs a call to its end, which must be a success, and returns what was printed.
+pub(crate) async fn run(program: &GuestProgram, call: Call) -> anyhow::Result<Outcome> {
+    let outcome = program.run(call).await;
+    ensure!(outcome.exit == Exit::Code(0), "a call failed: {outcome:?}");
+    Ok(outcome)
+}
+
+/// What every other way of running a tool is measured against: a process with
+/// pipes, from the standard library, without limits or anybody who watches it.
+pub(crate) fn spawn(program: &Path, workspace: &Path, input: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut child = Command::new(program)
+        .current_dir(workspace)
+        .env_clear()
+        .envs(environment(workspace))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", program.display()))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input)?;
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", program.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
+}
+
+/// A runtime as the command line has it.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}

@@ -1,0 +1,156 @@
+//! `ikigai ask`: one prompt, its answer on stdout; for scripts and for a quick question.
+
+mod prompt;
+mod report;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use ikigai_provider::FailureKind;
+use tokio_util::sync::CancellationToken;
+
+use super::error::CliError;
+use super::model::{ENVIRONMENT, ModelOptions};
+use super::options::Options;
+use super::{cancelled_by_signals, list, print_exact, say};
+use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
+use ikigai_host::host::Host;
+use ikigai_host::registry::{Depth, Snapshot};
+use prompt::Asked;
+use report::Report;
+
+/// What `--help` says at its end.
+pub(super) const NOTES: &str = "\
+A prompt may mention files and documents: @src/main.c becomes the text of that file, \
+@@decisions that of the document ikigai:///blocks/decisions.md, @\"a b.txt\" one with a space; \
+\\@ is a plain one. What comes from stdin is sent as it is; unless it is a terminal it is read to \
+its end, so a script that keeps it open gives < /dev/null.
+
+With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
+refused, exhausted, interrupted or failed), reason (null where it was answered), answer, rounds, messages \
+(role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
+them, envelope as it read it, duration_ms) and usage (input, output and cached tokens; null where \
+the provider does not say).
+
+Exit codes: 0 answered; 1 no whole answer: the provider failed, the model refused, said nothing, or \
+reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
+
+Examples:
+  ikigai ask 'what does @src/main.c do?'
+  git diff --staged | ikigai ask write a commit message
+  ikigai ask --json - < prompt.txt";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The prompt, words joined by spaces; - or nothing reads it from stdin. With both, what
+    /// comes from stdin follows the prompt
+    prompt: Vec<String>,
+    /// Requests that may be made, each with the calls of its answer
+    #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    max_rounds: u32,
+    /// Print the whole exchange as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model: ModelOptions,
+}
+
+impl Arguments {
+    /// For a prompt on stdin, and nothing else said.
+    pub(super) fn of_stdin(model: ModelOptions) -> Self {
+        Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, model }
+    }
+
+    /// With what was said of the model before the command.
+    pub(super) fn or(self, outer: ModelOptions) -> Self {
+        Self { model: self.model.or(outer, ENVIRONMENT), ..self }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let cancel = cancelled_by_signals()?;
+    let chosen = arguments.model.chosen(&options.config, ENVIRONMENT)?;
+    let model = chosen.model(&options.config, ENVIRONMENT)?;
+    let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
+    let Some(asked) = asked.transpose()? else {
+        return Ok(ExitCode::from(super::INTERRUPTED));
+    };
+    let (host, mut session) = options.session(Some(model))?;
+    session.set_system(chosen.system());
+    session.set_max_rounds(arguments.max_rounds);
+
+    let shown = Shown { report: Report::new(arguments.json), failed: None };
+    let shown = Arc::new(Mutex::new(shown));
+    let mut tell = teller(&shown, &cancel);
+    let prompt = Prompt { typed: &asked.typed, attached: asked.attached.as_deref() };
+    let turn = session.turn(tools(host), prompt, &cancel, &mut tell).await;
+    drop(tell);
+    let turn = turn.map_err(CliError::usage)?;
+
+    let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = shown.failed.take() {
+        return Err(error);
+    }
+    if arguments.json {
+        let value = report::as_json(&asked, &session, &turn);
+        print_exact(&format!("{value}\n"))?;
+    } else {
+        shown.report.end_text()?;
+    }
+    ending(&turn)
+}
+
+/// What a scan finds.
+async fn tools(host: &'static Host) -> Option<Arc<Snapshot>> {
+    let snapshot = host.registry.scan(Depth::Remembered).await;
+    list::tell_warnings(&snapshot);
+    Some(snapshot)
+}
+
+/// What is shown while it happens, and whether that failed.
+struct Shown {
+    report: Report,
+    failed: Option<CliError>,
+}
+
+/// Shows what happens. Where stdout takes no more the turn is ended: nobody would read the
+/// rest.
+fn teller(
+    shown: &Arc<Mutex<Shown>>,
+    cancel: &CancellationToken,
+) -> impl for<'e> FnMut(Event<'e>) + Send {
+    let (shown, cancel) = (Arc::clone(shown), cancel.clone());
+    move |event| {
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = shown.report.tell(&event) {
+            shown.failed.get_or_insert(error);
+            cancel.cancel();
+        }
+    }
+}
+
+/// The exit code, or the error that has one.
+fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
+    let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
+    Err(match &turn.end {
+        End::Answered => return Ok(ExitCode::SUCCESS),
+        End::Interrupted => {
+            // What the terminal shows of Ctrl-C has no end of its line.
+            say("\ninterrupted\n");
+            return Ok(ExitCode::from(super::INTERRUPTED));
+        }
+        End::Failed(failure) => {
+            let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
+            let error = CliError::failed(failure.clone());
+            let error = failure.hint().into_iter().fold(error, CliError::hint);
+            if is_usage { error.into_usage() } else { error }
+        }
+        end => {
+            let error = failed(report::reason(end).unwrap_or_default());
+            let is_silent = *end == End::Silent;
+            if is_silent { error.hint("ask again, or another model") } else { error }
+        }
+    })
+}

@@ -1,0 +1,124 @@
+//! The prompt of `ikigai ask`: from its arguments, from stdin, or from both.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use crate::commands::error::CliError;
+use ikigai_agent::command::{COMMANDS, Command, Malformed};
+
+/// The most that is read from stdin: far more than any model takes.
+const MAX_STDIN: u64 = 16 << 20;
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// By arguments: what it mentions is put in its place.
+    pub(super) typed: String,
+    /// By stdin: whoever wrote it need not be who asks, so nothing of this person's is put
+    /// into it.
+    pub(super) attached: Option<String>,
+}
+
+impl Asked {
+    /// Reads the prompt. stdin is read where it is asked for, and where it is no terminal.
+    pub(super) async fn read(arguments: &[String]) -> Result<Self, CliError> {
+        let (asks, typed) = words(arguments)?;
+        let is_terminal = std::io::stdin().is_terminal();
+        if typed.is_empty() && !asks && is_terminal {
+            return Err(nothing());
+        }
+        let attached = if asks || !is_terminal {
+            tokio::task::spawn_blocking(stdin).await.map_err(CliError::failed)??
+        } else {
+            String::new()
+        };
+        Self::of(typed, attached)
+    }
+
+    fn of(typed: String, attached: String) -> Result<Self, CliError> {
+        let attached = Some(attached).filter(|text| !text.trim().is_empty());
+        if typed.trim().is_empty() && attached.is_none() {
+            return Err(nothing());
+        }
+        Ok(Self { typed, attached })
+    }
+
+    /// All of it, as one text.
+    pub(super) fn text(&self) -> String {
+        let typed = Some(self.typed.as_str()).filter(|text| !text.is_empty());
+        let texts: Vec<&str> = typed.into_iter().chain(self.attached.as_deref()).collect();
+        texts.join("\n\n")
+    }
+}
+
+/// Whether stdin is asked for, and the rest of the words.
+fn words(arguments: &[String]) -> Result<(bool, String), CliError> {
+    let (signs, words): (Vec<&String>, Vec<&String>) =
+        arguments.iter().partition(|argument| *argument == "-");
+    let typed = words.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    // A path at the start, such as `/etc/hosts`, is no command.
+    let is_command = match Command::parse(&typed) {
+        Ok(_) | Err(Malformed::Usage(_)) => true,
+        Err(Malformed::Unknown { .. } | Malformed::Unclosed(_)) => false,
+    };
+    if is_command {
+        let name = typed.split_whitespace().next().unwrap_or_default();
+        let error = anyhow::Error::msg(format!("`{name}` is a command of the REPL"));
+        let hint = format!(
+            "{} are for a conversation; `ikigai asset` and `ikigai tool` do the same from here",
+            COMMANDS.map(|(usage, _)| usage.split(' ').next().unwrap_or(usage)).join(", ")
+        );
+        return Err(CliError::usage(error).hint(hint));
+    }
+    Ok((!signs.is_empty(), typed))
+}
+
+fn stdin() -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_STDIN {
+        let text = format!("stdin has more than {MAX_STDIN} bytes, the most that is read of it");
+        return Err(CliError::usage(anyhow::Error::msg(text)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        CliError::usage(anyhow::Error::new(error).context("stdin is no text in UTF-8"))
+    })
+}
+
+fn nothing() -> CliError {
+    CliError::usage(anyhow::Error::msg("there is no prompt"))
+        .hint("give it as arguments or on stdin: `ikigai ask 'what does @src/main.c do?'`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(arguments: &[&str]) -> Result<(bool, String), CliError> {
+        words(&arguments.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_joined_and_a_dash_asks_for_stdin() {
+        assert_eq!(split(&["a", "b c"]).expect("a prompt"), (false, "a b c".into()));
+        assert_eq!(split(&["-"]).expect("a prompt"), (true, String::new()));
+        assert_eq!(split(&["a", "-", "b"]).expect("a prompt"), (true, "a b".into()));
+        assert_eq!(split(&["/etc/hosts", "?"]).expect("a prompt").1, "/etc/hosts ?");
+    }
+
+    #[test]
+    fn a_command_of_a_conversation_is_refused() {
+        for command in [&["/pin", "x"][..], &["/compact"], &["/pinned too much"]] {
+            let error = split(command).expect_err("a command");
+            assert!(error.text().contains("is a command of the REPL"), "{}", error.text());
+            assert_eq!(error.exit, crate::commands::error::USAGE);
+        }
+    }
+
+    #[test]
+    fn white_space_is_no_prompt() {
+        assert!(Asked::of(" ".into(), "\n".into()).is_err());
+        let asked = Asked::of("a".into(), "b\n".into()).expect("a prompt");
+        assert_eq!(asked.text(), "a\n\nb\n");
+        assert_eq!(Asked::of("a".into(), "\n".into()).expect("a prompt").attached, None);
+    }
+}

@@ -1,0 +1,127 @@
+//! `ikigai asset`: the documents under `ikigai://`, for a person.
+
+mod change;
+mod check;
+mod edit;
+mod history;
+mod list;
+mod pins;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::Subcommand;
+use ikigai_assets::{Error, Metadata, Store};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Unit};
+use serde_json::{Value, json};
+
+use super::error::CliError;
+use super::options::Options;
+use ikigai_agent::assets::NotNamed;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List documents, with what they count in a budget
+    List(list::Arguments),
+    /// Print a document, as it is or as it was
+    Get(history::Get),
+    /// Write a document from a file or from stdin
+    ///
+    /// What it said before stays in its history.
+    #[command(after_help = change::PUT_EXAMPLES)]
+    Put(change::Put),
+    /// Change a document in an editor
+    ///
+    /// Opens $VISUAL, else $EDITOR, else vi. Nothing is overwritten that somebody else
+    /// wrote meanwhile, and a text that could not be stored is kept in a file.
+    Edit(edit::Arguments),
+    /// Remove documents; `restore` brings them back
+    Rm(change::Remove),
+    /// Show the versions of a document
+    Log(history::Log),
+    /// Bring a version of a document back, as a new version
+    Restore(history::Restore),
+    /// Keep a document in the context of an agent, or show which ones are
+    Pin(pins::Pin),
+    /// Take a document out of the context of an agent
+    Unpin(pins::Unpin),
+    /// Show what is pinned and what the store holds
+    Usage(pins::Usage),
+    /// Find references that lead nowhere
+    ///
+    /// Looks through all documents for `ikigai://` and for paths of files, which count from
+    /// the workspace, and through the files that are named for `ikigai://`. Exits 1 if it
+    /// finds any.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::Arguments),
+}
+
+pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+    let assets = options.assets()?;
+    let store = assets.open().await?;
+    let agent = options.agent()?;
+    match command {
+        Command::List(arguments) => list::run(store, &agent, arguments).await,
+        Command::Get(arguments) => history::get(store, arguments).await,
+        Command::Put(arguments) => change::put(&assets, &agent, arguments).await,
+        Command::Edit(arguments) => edit::run(store, &agent, arguments).await,
+        Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
+        Command::Log(arguments) => history::log(store, arguments).await,
+        Command::Restore(arguments) => history::restore(store, &agent, arguments).await,
+        Command::Pin(arguments) => pins::pin(store, &agent, arguments).await,
+        Command::Unpin(arguments) => pins::unpin(store, &agent, arguments).await,
+        Command::Usage(arguments) => pins::usage(store, &agent, arguments).await,
+        Command::Check(arguments) => check::run(store, &options.workspace()?, arguments).await,
+    }
+}
+
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        let hint = error.hint();
+        let is_usage = matches!(error, Error::Path(_) | Error::Agent(_) | Error::Url(_));
+        let error = if is_usage { Self::usage(error) } else { Self::failed(error) };
+        hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<NotNamed> for CliError {
+    fn from(missing: NotNamed) -> Self {
+        let error = Self::from(missing.error);
+        match missing.nearest {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
+        }
+    }
+}
+
+/// The document that a person means.
+async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
+    Ok(ikigai_agent::assets::named(store, name).await?)
+}
+
+/// A document for programs.
+fn as_json(metadata: &Metadata) -> Value {
+    json!({
+        "path": metadata.path.as_str(),
+        "uri": metadata.path.to_uri(),
+        "bytes": metadata.size,
+        "tokens": metadata.tokens,
+        "version": metadata.version,
+        "read_only": metadata.read_only,
+        "updated_at": stamp(metadata.updated_at),
+    })
+}
+
+/// RFC 3339, in UTC.
+fn stamp(time: SystemTime) -> String {
+    Timestamp::try_from(time).unwrap_or_default().to_string()
+}
+
+/// As a person of this machine reads it, to the second.
+fn local(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    let zoned = time.to_zoned(TimeZone::system());
+    let rounded = zoned.round(Unit::Second).unwrap_or(zoned);
+    rounded.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}

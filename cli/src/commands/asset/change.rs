@@ -1,0 +1,152 @@
+//! `ikigai asset put` and `rm`.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args};
+use ikigai_assets::{
+    Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Metadata, Store,
+};
+use serde_json::json;
+
+use super::named;
+use crate::commands::complete;
+use crate::commands::error::CliError;
+use crate::commands::{print_json, say};
+use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::told;
+
+pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
+    ikigai asset put blocks/decisions.md notes.md\n  \
+    git log --oneline | ikigai asset put blocks/history.md -\n  \
+    ikigai asset put blocks/rules.md rules.md --read-only";
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
+pub(in crate::commands) struct Put {
+    /// The document, as it is to be called: `blocks/decisions.md`
+    #[arg(add = complete::documents())]
+    path: String,
+    /// The file; `-`, or nothing, for stdin
+    #[arg(value_hint = crate::commands::FILE)]
+    file: Option<PathBuf>,
+    /// Only if the document has this version; 0 if there is to be none
+    #[arg(long, value_name = "N")]
+    if_version: Option<u64>,
+    /// Refuse changes from then on, other than this one
+    #[arg(long)]
+    read_only: bool,
+    /// Take changes again, this one first
+    #[arg(long)]
+    writable: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn put(
+    assets: &AssetStore,
+    agent: &Agent,
+    arguments: Put,
+) -> Result<ExitCode, CliError> {
+    let store = assets.open().await?;
+    let path = AssetPath::parse(&arguments.path).map_err(Error::from)?;
+    let content = content(arguments.file)?;
+    let expected = match arguments.if_version {
+        None => Expected::Any,
+        Some(0) => Expected::Absent,
+        Some(version) => Expected::Version(version),
+    };
+    let author = Author { agent: agent.clone(), cause: Cause::Write };
+    let written = if arguments.read_only || arguments.writable {
+        store.put(&path, &content, &author, expected, arguments.read_only).await?
+    } else {
+        store.write(&path, &content, &author, expected).await?
+    };
+    if path.is_output() {
+        assets.prune(store).await;
+    }
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(),
+            "uri": path.to_uri(),
+            "bytes": content.len(),
+            "tokens": written.tokens,
+            "version": written.version,
+            "read_only": arguments.read_only,
+        }))?;
+    } else {
+        let (uri, version) = (path.to_uri(), written.version);
+        say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be written. No more is read than can be stored.
+fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
+    let mut content = Vec::new();
+    let (read, name) = match file.filter(|file| file.as_os_str() != "-") {
+        None => (
+            std::io::stdin().lock().take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content),
+            "stdin".to_owned(),
+        ),
+        Some(file) => {
+            let read = std::fs::File::open(&file)
+                .and_then(|open| open.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content));
+            (read, format!("`{}`", file.display()))
+        }
+    };
+    read.with_context(|| format!("cannot read {name}")).map_err(CliError::usage)?;
+    Ok(content)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Remove {
+    /// The documents
+    #[arg(required = true, add = complete::documents())]
+    paths: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn remove(
+    store: &Store,
+    agent: &Agent,
+    arguments: Remove,
+) -> Result<ExitCode, CliError> {
+    let mut removed = Vec::new();
+    let mut done = Ok(());
+    for name in &arguments.paths {
+        match remove_one(store, agent, name).await {
+            Ok(metadata) => removed.push(metadata),
+            Err(error) => {
+                done = Err(error);
+                break;
+            }
+        }
+    }
+    // Also where one of them could not be removed: the others are gone.
+    if arguments.json {
+        let removed =
+            removed.iter().map(|it| json!({ "path": it.path.as_str(), "version": it.version }));
+        print_json(&json!({ "removed": removed.collect::<Vec<_>>() }))?;
+    } else {
+        for Metadata { path, version, .. } in &removed {
+            let name = path.as_str();
+            // Of results of tools there is no history.
+            let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
+            let undo = if path.is_output() { "" } else { &undo };
+            say(&format!("Removed {name}{undo}\n"));
+        }
+    }
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn remove_one(store: &Store, agent: &Agent, name: &str) -> Result<Metadata, CliError> {
+    let metadata = named(store, name).await?;
+    store.remove(&metadata.path, agent, Expected::Version(metadata.version)).await?;
+    Ok(metadata)
+}

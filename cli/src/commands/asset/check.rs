@@ -1,0 +1,195 @@
+//! `ikigai asset check`: references that lead nowhere.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use ikigai_assets::{AssetPath, MAX_DOCUMENT_BYTES, Store, references};
+use serde_json::json;
+
+use crate::commands::error::{self, CliError};
+use crate::commands::{print, print_json, say};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai asset check\n  \
+    ikigai asset check README.md docs/*.md";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// Files that name documents
+    #[arg(value_hint = crate::commands::FILE)]
+    files: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A reference that leads nowhere.
+struct Dangling {
+    /// A document's URI or the path of a file, and the line, counted from 1.
+    place: (String, usize),
+    /// As it is written there.
+    reference: String,
+    why: String,
+}
+
+pub(super) async fn run(
+    store: &Store,
+    workspace: &Path,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
+    let documents = store.list("", None).await?;
+    let known: BTreeSet<AssetPath> = documents.into_iter().map(|it| it.path).collect();
+    let mut dangling = Vec::new();
+    let mut looked = 0;
+    let mut scan = store.scan();
+    while let Some(document) = scan.next().await? {
+        // What a tool printed names what it likes.
+        if document.metadata.path.is_output() {
+            continue;
+        }
+        looked += 1;
+        let place = document.metadata.path.to_uri();
+        let text = String::from_utf8_lossy(&document.content);
+        documents_in(&text, &place, &known, &mut dangling);
+        files_in(&text, &place, workspace, &mut dangling);
+    }
+    for file in &arguments.files {
+        looked += 1;
+        let content = read(file)
+            .with_context(|| format!("cannot read `{}`", file.display()))
+            .map_err(CliError::usage)?;
+        let text = String::from_utf8_lossy(&content);
+        documents_in(&text, &file.display().to_string(), &known, &mut dangling);
+    }
+    tell(&dangling, looked, arguments.json)?;
+    Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
+}
+
+/// A file, which is no larger than a document can be.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_DOCUMENT_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than a document can be"));
+    }
+    Ok(content)
+}
+
+fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {
+    if json {
+        let found = dangling.iter().map(|it| {
+            let (place, line) = &it.place;
+            json!({ "in": place, "line": line, "reference": it.reference, "why": it.why })
+        });
+        return print_json(&json!({ "looked_at": looked, "dangling": found.collect::<Vec<_>>() }));
+    }
+    let line = |it: &Dangling| {
+        let (place, line) = &it.place;
+        format!("{place}:{line}: {}: {}\n", it.reference, it.why)
+    };
+    print(&dangling.iter().map(line).collect::<String>())?;
+    let noun = if looked == 1 { "text" } else { "texts" };
+    say(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
+    Ok(())
+}
+
+fn counted(count: usize) -> String {
+    if count == 1 { "1 reference".to_owned() } else { format!("{count} references") }
+}
+
+fn documents_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
+    let mut lines = Lines::of(text);
+    for reference in references(text) {
+        let why = match &reference.path {
+            Ok(path) if known.contains(path) => continue,
+            Ok(_) => "there is no such document".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let line = lines.at(reference.at);
+        let reference = reference.uri.to_owned();
+        found.push(Dangling { place: (place.to_owned(), line), reference, why });
+    }
+}
+
+fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>) {
+    let mut lines = Lines::of(text);
+    for (at, name) in file_names(text) {
+        if workspace.join(name).exists() {
+            continue;
+        }
+        let why = "there is no such file in the workspace".to_owned();
+        let line = lines.at(at);
+        found.push(Dangling { place: (place.to_owned(), line), reference: name.to_owned(), why });
+    }
+}
+
+/// The numbers of lines, found by going through the text once.
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
+}
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
+    /// The line of the byte `at`, which is not before the last that was asked for.
+    fn at(&mut self, at: usize) -> usize {
+        let passed = self.text.as_bytes()[self.at..at].iter();
+        self.line += passed.filter(|byte| **byte == b'\n').count();
+        self.at = at;
+        self.line
+    }
+}
+
+/// What reads as the path of a file: words with a slash and the ending of a file's name,
+/// `src/db/schema.sql`. One without a slash may be anything, and what is part of a URL is
+/// no file.
+fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let ends_word = |c: char| c.is_whitespace() || c.is_control() || "()[]{}<>\"'`,;|".contains(c);
+    let words = text.split(ends_word).map(|word| {
+        let word = word.trim_end_matches(['.', ':', '-', '/', '!', '?', '*']);
+        let word = word.trim_start_matches('*');
+        (word.as_ptr().addr() - text.as_ptr().addr(), word)
+    });
+    words.filter(|(_, word)| {
+        let Some((dir, name)) = word.rsplit_once('/') else { return false };
+        let Some((stem, ending)) = name.rsplit_once('.') else { return false };
+        let is_ending = (1..=8).contains(&ending.len())
+            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+            && ending.chars().all(|c| c.is_ascii_alphanumeric());
+        // `~/…`, `@…`, `host:…` and `a?b=…` are somebody else's.
+        let is_path = word.chars().all(|c| c.is_alphanumeric() || "._-/+".contains(c));
+        !dir.is_empty() && !stem.is_empty() && is_ending && is_path
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_told_from_other_words() {
+        let text = "Implementation: src/db/connection.c.\nSchema: `src/db/schema.sql`, (docs/a.md)\n\
+                    [x](../up/b.rs) https://example.com/c.html ikigai:///blocks/d.md e.md and/or \
+                    1/2.5 https://e.com/foo%20bar/baz.html e.com/q?x=a/b.c **k/l.md** ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";
+        let names: Vec<&str> = file_names(text).map(|(_, name)| name).collect();
+        let expected = [
+            "src/db/connection.c",
+            "src/db/schema.sql",
+            "docs/a.md",
+            "../up/b.rs",
+            "k/l.md",
+            ".github/h.yml",
+        ];
+        assert_eq!(names, expected);
+        assert!(file_names(text).all(|(at, name)| text[at..].starts_with(name)));
+    }
+}

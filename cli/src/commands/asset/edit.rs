@@ -1,0 +1,151 @@
+//! `ikigai asset edit`: a document in the editor of whoever asks.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Store};
+use serde_json::json;
+use tempfile::NamedTempFile;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::named;
+use crate::commands::complete;
+use crate::commands::error::{self, CliError};
+use crate::commands::{print_json, say};
+use ikigai_agent::assets::told;
+
+/// What every system has.
+const EDITOR: &str = "vi";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The document; a new one where there is none of that name
+    #[arg(add = complete::documents())]
+    path: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(
+    store: &Store,
+    agent: &Agent,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
+    let before = before(store, &arguments.path).await?;
+    let path = &before.path;
+    // Its ending tells an editor what it is.
+    let ending = Path::new(path.as_str()).extension().and_then(|it| it.to_str());
+    let ending = ending.filter(|it| it.len() <= 16).map(|it| format!(".{it}"));
+    let file = tempfile::Builder::new()
+        .prefix("ikigai-")
+        .suffix(ending.as_deref().unwrap_or_default())
+        .tempfile();
+    let mut file = file.context("cannot make a file to edit").map_err(CliError::failed)?;
+    file.write_all(&before.content)?;
+    file.flush()?;
+    let edited = edit(file.path());
+    // By its name: many editors put another file in its place.
+    let after = std::fs::read(file.path());
+    match (edited, &after) {
+        (Err(error), Ok(after)) if *after != before.content => return Err(kept(file, error)),
+        (edited, _) => edited?,
+    }
+    let after = after
+        .with_context(|| format!("cannot read `{}`", file.path().display()))
+        .map_err(CliError::failed)?;
+    let is_changed = after != before.content;
+    if !is_changed {
+        if arguments.json {
+            print_json(&json!({ "path": path.as_str(), "changed": false }))?;
+        } else {
+            say(&format!("{} is unchanged\n", path.to_uri()));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let author = Author { agent: agent.clone(), cause: Cause::Edit };
+    match store.write(path, &after, &author, before.expected).await {
+        Ok(written) if arguments.json => print_json(&json!({
+            "path": path.as_str(),
+            "changed": true,
+            "version": written.version,
+            "tokens": written.tokens,
+        }))?,
+        Ok(written) => {
+            let (uri, version) = (path.to_uri(), written.version);
+            say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+        }
+        Err(error) => return Err(kept(file, error.into())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is edited.
+struct Before {
+    path: AssetPath,
+    content: Vec<u8>,
+    /// Nobody's change is lost.
+    expected: Expected,
+}
+
+async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
+    match named(store, name).await {
+        Ok(metadata) => {
+            if metadata.read_only {
+                return Err(Error::ReadOnly(metadata.path).into());
+            }
+            let document = store.read(&metadata.path).await?;
+            let expected = Expected::Version(document.metadata.version);
+            Ok(Before { path: metadata.path, content: document.content, expected })
+        }
+        Err(error) if error.exit == error::FAILED => {
+            let path = AssetPath::parse(name).map_err(Error::from)?;
+            // Another failure than that there is none would come again here.
+            match store.metadata(&path).await {
+                Err(Error::NotFound(path)) => {
+                    Ok(Before { path, content: Vec::new(), expected: Expected::Absent })
+                }
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs the editor, as other programs do: the variable is a command with its options.
+#[allow(clippy::disallowed_methods, reason = "an editor is the person's own, and no tool")]
+fn edit(file: &Path) -> Result<(), CliError> {
+    let asked = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor: OsString = asked("VISUAL").or_else(|| asked("EDITOR")).unwrap_or(EDITOR.into());
+    let mut command = OsString::from(&editor);
+    command.push(" \"$1\"");
+    // Ctrl-C is the editor's, which goes on; with these it does not end this process. What
+    // is handled here is at its default in the editor.
+    let _interrupt = signal(SignalKind::interrupt())?;
+    let _quit = signal(SignalKind::quit())?;
+    let status = std::process::Command::new("/bin/sh")
+        .arg("-c")
+        .arg(command)
+        .arg("sh")
+        .arg(file)
+        .status()
+        .context("cannot start a shell for the editor")
+        .map_err(CliError::failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let text = format!("the editor `{}` ended with {status}", editor.display());
+    Err(CliError::failed(anyhow::Error::msg(text)).hint("the document is as it was"))
+}
+
+/// The failure, and where the text is that could not be stored.
+fn kept(file: NamedTempFile, error: CliError) -> CliError {
+    match file.keep() {
+        Ok((_, path)) => error.hint(format!("your text is kept in `{}`", path.display())),
+        Err(lost) => error.hint(format!("your text could not be kept: {lost}")),
+    }
+}

@@ -1,0 +1,170 @@
+//! `ikigai asset get`, `log` and `restore`: documents as they are and as they were.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Store, resolution};
+use serde_json::{Value, json};
+
+use super::{as_json, local, named, stamp};
+use crate::commands::complete;
+use crate::commands::error::{self, CliError};
+use crate::commands::list::plain_table;
+use crate::commands::{print, print_exact, print_json, print_raw, say};
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Get {
+    /// The document: `blocks/x.md`, or `x` for short
+    #[arg(add = complete::documents())]
+    path: String,
+    /// An older version, by its number
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+    /// Print JSON, with what is known of the document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliError> {
+    let (mut value, content) = match arguments.version {
+        None => {
+            let path = named(store, &arguments.path).await?.path;
+            let document = store.read(&path).await?;
+            (as_json(&document.metadata), document.content)
+        }
+        Some(version) => {
+            let path = kept(store, &arguments.path).await?;
+            let snapshot = store.version(&path, version).await?;
+            let value = json!({ "path": path.as_str(), "version": version });
+            (value, snapshot.content)
+        }
+    };
+    if arguments.json {
+        value["content"] = String::from_utf8_lossy(&content).into();
+        print_json(&value)?;
+    } else if let Ok(text) = str::from_utf8(&content) {
+        print_exact(text)?;
+    } else {
+        print_raw(&content)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The document that is meant; one that was removed and has versions only, where none is
+/// there.
+async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
+    let missing = match named(store, name).await {
+        Err(error) if error.exit == error::FAILED => error,
+        found => return Ok(found?.path),
+    };
+    for path in resolution(name).map_err(Error::from)? {
+        match store.log(&path).await {
+            Ok(versions) if !versions.is_empty() => return Ok(path),
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(missing)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Log {
+    /// The document, which may have been removed
+    #[arg(add = complete::documents())]
+    path: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliError> {
+    let path = kept(store, &arguments.path).await?;
+    let versions = store.log(&path).await?;
+    if arguments.json {
+        let versions = versions.iter().map(|version| {
+            let replaced = version.replaced.as_ref().map(|replaced| {
+                json!({
+                    "at": stamp(replaced.at),
+                    "cause": replaced.cause.as_str(),
+                    "agent": replaced.agent.as_str(),
+                })
+            });
+            let author = version.author.as_ref().map(
+                |author| json!({ "cause": author.cause.as_str(), "agent": author.agent.as_str() }),
+            );
+            json!({
+                "version": version.version,
+                "bytes": version.size,
+                "tokens": version.tokens,
+                "written_at": stamp(version.written_at),
+                "author": author,
+                "replaced": replaced,
+            })
+        });
+        let versions: Vec<Value> = versions.collect();
+        print_json(&json!({ "path": path.as_str(), "versions": versions }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = plain_table();
+    table.set_header(["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
+    for version in &versions {
+        let by = match &version.author {
+            None => "-".to_owned(),
+            Some(Author { cause, agent }) => format!("{}, {agent}", cause.as_str()),
+        };
+        let end = match &version.replaced {
+            None => "-".to_owned(),
+            // No version says who removed the document.
+            Some(end) if end.cause == Cause::Remove => {
+                format!("{}, removed by {}", local(end.at), end.agent)
+            }
+            Some(end) => local(end.at),
+        };
+        table.add_row([
+            version.version.to_string(),
+            version.tokens.to_string(),
+            local(version.written_at),
+            by,
+            end,
+        ]);
+    }
+    print(&format!("{}\n{table}\n", path.to_uri()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Restore {
+    /// The document, which may have been removed
+    #[arg(add = complete::documents())]
+    path: String,
+    /// The number of the version, as `log` shows it
+    version: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn restore(
+    store: &Store,
+    agent: &Agent,
+    arguments: Restore,
+) -> Result<ExitCode, CliError> {
+    let path = kept(store, &arguments.path).await?;
+    let written = store.restore(&path, arguments.version, agent).await?;
+    if arguments.json {
+        print_json(&json!({
+            "path": path.as_str(),
+            "restored": arguments.version,
+            "version": written.version,
+            "tokens": written.tokens,
+        }))?;
+    } else {
+        say(&format!(
+            "Restored {path}: what version {} said is version {} now\n",
+            arguments.version,
+            written.version,
+            path = path.as_str(),
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

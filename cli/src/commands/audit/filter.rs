@@ -1,0 +1,120 @@
+//! Which calls are asked for.
+
+use std::str::FromStr;
+
+use ikigai_protocol::EnvelopeCode;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde::Deserialize as _;
+use serde::de::value::{Error, StrDeserializer};
+
+use ikigai_host::audit::Record;
+
+/// What a call must be to be shown.
+pub(super) struct Filter {
+    /// Any if empty.
+    pub(super) tools: Vec<String>,
+    pub(super) outcome: Option<OutcomeFilter>,
+    pub(super) since: Option<Timestamp>,
+    /// Itself not within.
+    pub(super) until: Option<Timestamp>,
+}
+
+impl Filter {
+    pub(super) fn takes(&self, record: &Record) -> bool {
+        (self.tools.is_empty() || self.tools.contains(&record.tool))
+            && self.outcome.is_none_or(|outcome| outcome.takes(record))
+            && self.since.is_none_or(|since| record.time >= since)
+            && self.until.is_none_or(|until| record.time < until)
+    }
+}
+
+/// How a call must have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutcomeFilter {
+    Ok,
+    Failed,
+    Code(EnvelopeCode),
+}
+
+impl OutcomeFilter {
+    fn takes(self, record: &Record) -> bool {
+        match self {
+            Self::Ok => record.is_ok(),
+            Self::Failed => !record.is_ok(),
+            Self::Code(code) => record.outcome == code.as_str(),
+        }
+    }
+}
+
+impl FromStr for OutcomeFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ok" => return Ok(Self::Ok),
+            "failed" => return Ok(Self::Failed),
+            _ => {}
+        }
+        let name = text.to_ascii_uppercase().replace('-', "_");
+        let code = EnvelopeCode::deserialize(StrDeserializer::<Error>::new(&name));
+        code.map(Self::Code).map_err(|_| {
+            "must be ok, failed, or a code of the envelope: TOOL_NOT_FOUND, TOOL_TIMEOUT, \
+             TOOL_CRASHED, INVALID_OUTPUT, INVALID_PARAMS, PERMISSION_DENIED"
+                .to_owned()
+        })
+    }
+}
+
+/// A point in time: as RFC 3339 writes it, as a date and a time of this machine's
+/// zone, or as how long ago it was.
+pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    if let Ok(local) = text.parse::<DateTime>() {
+        let zoned = local.to_zoned(TimeZone::system()).map_err(|error| error.to_string())?;
+        return Ok(zoned.timestamp());
+    }
+    let ago = text.strip_suffix("ago").unwrap_or(text).trim();
+    let ago = humantime::parse_duration(ago)
+        .map_err(|_| "write it as 2026-01-31T12:00:00Z, 2026-01-31, 10m or 7days".to_owned())?;
+    Timestamp::now().checked_sub(ago).map_err(|_| "is before all time".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_points_or_how_long_ago() {
+        let expected: Timestamp = "2026-01-31T10:00:00Z".parse().expect("a time");
+        for text in
+            ["2026-01-31T10:00:00Z", "2026-01-31T12:00:00+02:00", "2026-01-31 10:00:00.000Z"]
+        {
+            assert_eq!(parse_time(text), Ok(expected), "{text}");
+        }
+        let local = |text: &str| parse_time(text).expect(text).to_zoned(TimeZone::system());
+        assert_eq!(local("2026-01-31").strftime("%F %T").to_string(), "2026-01-31 00:00:00");
+        assert_eq!(local("2026-01-31T09:30").strftime("%F %T").to_string(), "2026-01-31 09:30:00");
+        let before = Timestamp::now();
+        let ago = parse_time("2h ago").expect("a time");
+        let hours = before.duration_since(ago).as_secs() / 3600;
+        assert!((1..=2).contains(&hours), "{ago}");
+        assert!(parse_time("7days").expect("a time") < parse_time("10m").expect("a time"));
+        for bad in ["", "soon", "10", "-5m", "2026-13-01", "900000000years"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn outcomes_are_named_as_in_the_envelope() {
+        let outcome = |text: &str| text.parse::<OutcomeFilter>();
+        assert_eq!(outcome("ok"), Ok(OutcomeFilter::Ok));
+        for text in ["TOOL_TIMEOUT", "tool_timeout", "tool-timeout"] {
+            assert_eq!(outcome(text), Ok(OutcomeFilter::Code(EnvelopeCode::ToolTimeout)));
+        }
+        assert!(outcome("timeout").expect_err("no code").contains("TOOL_TIMEOUT"));
+    }
+}

@@ -1,0 +1,238 @@
+//! One record for a person: a row of a table, or everything that is known.
+
+use std::fmt;
+
+use bytesize::ByteSize;
+use ikigai_protocol::is_deceptive;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::commands::list::plain_table;
+use ikigai_host::audit::{Arguments, Granted, Program, Record};
+use ikigai_supervisor::level::{Hold, Level};
+
+/// The columns of the table, and how wide each is where it is not known what comes.
+pub(super) const HEADINGS: [(&str, usize); 8] = [
+    ("TIME", 29),
+    ("TOOL", 16),
+    ("BACKEND", 7),
+    ("SANDBOX", 10),
+    ("OUTCOME", 17),
+    ("TOOK", 8),
+    ("OUT", 10),
+    ("ENDED BY", 10),
+];
+
+/// One row.
+pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len()] {
+    let none = || "-".to_owned();
+    [
+        local(record.time, zone),
+        plain(&record.tool),
+        record.program.as_ref().map_or_else(none, |program| plain(&program.backend)),
+        sandbox(record).to_owned(),
+        plain(&record.outcome),
+        took(record.total_us),
+        record.stdout_bytes.map_or_else(none, |bytes| ByteSize(bytes).to_string()),
+        end(record).unwrap_or_default(),
+    ]
+}
+
+/// How far the call was kept to its grant, in a word: the weakest of its boundaries.
+fn sandbox(record: &Record) -> &str {
+    if let Some(level) = &record.level {
+        return weakest(level).as_str();
+    }
+    match record.grant.as_ref().and_then(|grant| grant.sandbox.as_deref()) {
+        _ if record.exit_code.is_none() => "-",
+        Some("off") => "unconfined",
+        _ => "-",
+    }
+}
+
+fn weakest(level: &Level) -> &Hold {
+    let rank = |hold: &Hold| match hold {
+        Hold::None(_) => 0,
+        Hold::Partial(_) => 1,
+        Hold::Enforced => 2,
+    };
+    level
+        .holds()
+        .into_iter()
+        .map(|(_, hold)| hold)
+        .min_by_key(|hold| rank(hold))
+        .unwrap_or(&level.fs)
+}
+
+/// What ended it, where it did not end by itself and well.
+fn end(record: &Record) -> Option<String> {
+    if record.cancelled {
+        return Some("cancelled".to_owned());
+    }
+    if let Some(limit) = &record.limit {
+        return Some(plain(limit));
+    }
+    record.exit_code.filter(|code| *code != 0).map(|code| format!("exit {code}"))
+}
+
+/// All that is known of a call.
+pub(super) struct Story<'a> {
+    pub(super) record: &'a Record,
+    pub(super) zone: &'a TimeZone,
+}
+
+impl fmt::Display for Story<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let record = self.record;
+        let mut table = plain_table();
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("tool", heading(record));
+        row("time", format!("{}, took {}", local(record.time, self.zone), times(record)));
+        row("call", format!("{} (`tool {}`)", plain(&record.id), record.via.as_str()));
+        row("outcome", outcome(record));
+        if let Some(program) = &record.program {
+            row("program", self::program(program));
+        }
+        row("workspace", plain(&record.workspace));
+        if let Some(arguments) = &record.arguments {
+            row("arguments", self::arguments(arguments));
+        }
+        if let Some(grant) = &record.grant {
+            row("files", files(grant));
+            row("network", network(grant));
+            row("variables", variables(grant));
+            if let Some(assets) = &grant.assets {
+                row("documents", plain(assets));
+            }
+            if !grant.sources.is_empty() {
+                row("granted by", or(grant.sources.iter(), ""));
+            }
+            if let Some(sandbox) = &grant.sandbox {
+                row("sandbox", format!("asked for: {}", plain(sandbox)));
+            }
+        }
+        for (name, state) in record.level.iter().flat_map(Level::told) {
+            row(&format!("kept: {name}"), plain(&state));
+        }
+        if !record.denied.is_empty() {
+            row("was refused", or(record.denied.iter(), ""));
+        }
+        if record.exit_code.is_some() {
+            row("used", used(record));
+        }
+        for line in table.to_string().lines() {
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn heading(record: &Record) -> String {
+    let name = plain(&record.tool);
+    match &record.program {
+        Some(program) => format!("{name}, a {} tool", plain(&program.origin)),
+        None => name,
+    }
+}
+
+fn times(record: &Record) -> String {
+    match record.duration_us {
+        Some(own) => format!("{} ({} of it the tool)", took(record.total_us), took(own)),
+        None => took(record.total_us),
+    }
+}
+
+fn outcome(record: &Record) -> String {
+    let mut text = plain(&record.outcome);
+    if let Some(error) = &record.error {
+        text.push_str(&format!(": {}", plain(error)));
+    }
+    if let Some(end) = end(record) {
+        text.push_str(&format!("\nended by: {end}"));
+    }
+    text
+}
+
+fn program(program: &Program) -> String {
+    format!(
+        "{}: {}\n{}\nsha256 {}",
+        plain(&program.backend),
+        plain(&program.backend_reason),
+        plain(&program.path),
+        program.digest
+    )
+}
+
+fn arguments(arguments: &Arguments) -> String {
+    let Arguments { bytes, sha256, text } = arguments;
+    let text = text.as_ref().map(|text| format!("\n{}", plain(text))).unwrap_or_default();
+    format!("{}, sha256 {sha256}{text}", ByteSize(*bytes))
+}
+
+/// Without a sandbox the grant keeps a native tool from nothing.
+const UNCONFINED: &str = "all that its user may";
+
+fn is_unconfined(grant: &Granted) -> bool {
+    grant.sandbox.as_deref() == Some("off")
+}
+
+fn files(grant: &Granted) -> String {
+    if is_unconfined(grant) { UNCONFINED.to_owned() } else { or(grant.dirs.iter(), "none") }
+}
+
+fn network(grant: &Granted) -> String {
+    if is_unconfined(grant) { UNCONFINED.to_owned() } else { or(grant.net.iter(), "none") }
+}
+
+fn variables(grant: &Granted) -> String {
+    if grant.env == ["*"] {
+        return "its user's own, less the keys of model providers".to_owned();
+    }
+    if grant.env.is_empty() { "none".to_owned() } else { plain(&grant.env.join(" ")) }
+}
+
+fn used(record: &Record) -> String {
+    let mut parts = Vec::new();
+    parts.extend(record.peak_memory.map(|bytes| format!("{} of memory", ByteSize(bytes))));
+    parts.extend(record.fuel.map(|fuel| format!("{fuel} fuel")));
+    parts.extend(record.stdout_bytes.map(|bytes| format!("{} on stdout", ByteSize(bytes))));
+    parts.extend(record.stderr_bytes.map(|bytes| format!("{} on stderr", ByteSize(bytes))));
+    parts.join(", ")
+}
+
+/// One a line.
+fn or<'a>(lines: impl Iterator<Item = &'a String>, none: &str) -> String {
+    let lines: Vec<String> = lines.map(|line| plain(line)).collect();
+    if lines.is_empty() { none.to_owned() } else { lines.join("\n") }
+}
+
+fn local(time: Timestamp, zone: &TimeZone) -> String {
+    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S%.3f%:z").to_string()
+}
+
+fn took(microseconds: u64) -> String {
+    // For reading only; nobody counts with it.
+    #[allow(clippy::cast_precision_loss, reason = "three digits of it are shown")]
+    let seconds = microseconds as f64 / 1e6;
+    match microseconds {
+        0..1_000 => format!("{microseconds} µs"),
+        1_000..1_000_000 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// The text without what a terminal obeys: names and errors come from models and
+/// tools.
+fn plain(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_deceptive(character) {
+            clean.extend(character.escape_default());
+        } else {
+            clean.push(character);
+        }
+    }
+    clean
+}

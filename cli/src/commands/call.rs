@@ -1,0 +1,121 @@
+//! `ikigai tool call`: one call, its envelope on stdout.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use clap::Args;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::{cancelled_by_signals, complete, list, print_exact, say};
+use ikigai_host::exec::envelope::Layout;
+use ikigai_host::nearest::nearest;
+use ikigai_host::registry::{Snapshot, Tool};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
+    name: String,
+    /// The arguments: JSON, @FILE to read them from a file, - from stdin
+    #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]
+    arguments: String,
+    /// Indent the envelope for people
+    #[arg(long)]
+    pretty: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let json = read_arguments(&arguments.arguments)?;
+    let host = options.host()?;
+    let cancel = cancelled_by_signals()?;
+    // Discovery may wait for a tool, or compile for many seconds.
+    let looked_up = cancel.run_until_cancelled(host.look_up(&arguments.name)).await;
+    let Some(snapshot) = looked_up else {
+        return Ok(ExitCode::from(super::INTERRUPTED));
+    };
+    list::tell_warnings(&snapshot);
+    if snapshot.get(&arguments.name).is_none() {
+        say_hints(&not_found_hints(&snapshot, &arguments.name));
+    }
+    let envelope = host.call(&snapshot, &arguments.name, json, cancel.clone()).await;
+    let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
+    let mut text = envelope.to_json(layout)?;
+    text.push('\n');
+    print_exact(&text)?;
+    Ok(ExitCode::from(match envelope.is_success() {
+        true => 0,
+        false if cancel.is_cancelled() => super::INTERRUPTED,
+        false => error::FAILED,
+    }))
+}
+
+/// The tool of that name, for a command that is about it.
+pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Tool, CliError> {
+    snapshot.get(name).ok_or_else(|| {
+        let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
+        let error = anyhow::Error::msg(format!("tool `{name}` {what}"));
+        CliError::failed(error).hints(not_found_hints(snapshot, name))
+    })
+}
+
+/// What to do when there is no tool of that name.
+pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    if let Some(path) = as_path(name) {
+        return vec![format!(
+            "a file is run by `ikigai tool run {path}` and looked at by `ikigai tool check {path}`; \
+             here a tool is called by the name that `ikigai tool list` shows"
+        )];
+    }
+    if snapshot.is_late() {
+        return vec!["`ikigai tool list` compiles every component; or raise `--timeout`".into()];
+    }
+    let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
+    if let Some(skipped) = skipped {
+        let path = skipped.path.display();
+        return vec![
+            format!("`{path}` is no tool: {}", skipped.reason),
+            format!("try `ikigai tool check {path}`"),
+        ];
+    }
+    vec![match nearest(name, snapshot.tools().map(|tool| tool.name())) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`ikigai tool list --all` shows every tool and what was skipped".to_owned(),
+    }]
+}
+
+/// Returns what stands in place of a name if it is the path of a file, in the form in which
+/// `tool run` takes one.
+fn as_path(name: &str) -> Option<String> {
+    if name.contains('/') {
+        return Some(name.to_owned());
+    }
+    Path::new(name).is_file().then(|| format!("./{name}"))
+}
+
+/// Hints for a person, on stderr.
+pub(super) fn say_hints(hints: &[String]) {
+    say(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
+}
+
+fn read_arguments(text: &str) -> Result<Bytes, CliError> {
+    if text == "-" {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+            .context("cannot read the arguments from stdin")
+            .map_err(CliError::failed)?;
+        return Ok(bytes.into());
+    }
+    match text.strip_prefix('@') {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            let bytes = std::fs::read(&path)
+                .with_context(|| format!("cannot read the arguments from `{}`", path.display()))
+                .map_err(CliError::usage)?;
+            Ok(bytes.into())
+        }
+        None => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}

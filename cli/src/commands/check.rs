@@ -1,0 +1,227 @@
+//! `ikigai tool check`: is this file a good tool? For those who write one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use clap::Args;
+use ikigai_protocol::ToolSchema;
+use ikigai_provider::{Loss, Provider, SAFE_DESCRIPTION, translate};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::{print, print_json};
+use crate::config::Config;
+use ikigai_host::audit::Via;
+use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::scrub::Secrets;
+use ikigai_host::exec::{Outcome, Stdin};
+use ikigai_host::host::{Host, Streams, Subject};
+use ikigai_host::limits::STDERR_KEPT;
+use ikigai_host::policy::Backend;
+use ikigai_host::registry::{Build, Depth, Tool};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The file
+    #[arg(value_hint = super::FILE)]
+    path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// It works, and could be better.
+    Doubtful,
+    Bad,
+}
+
+impl Verdict {
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Doubtful => "warn",
+            Self::Bad => "FAIL",
+        }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let findings = check(host, &options.config, &arguments.path).await;
+    let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
+    if arguments.json {
+        print_json(&as_json(&arguments.path, &findings, good))?;
+    } else {
+        print(&as_text(&arguments.path, &findings, good))?;
+    }
+    Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
+}
+
+async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let build = match host.registry.build_at(path) {
+        Ok(build) => build,
+        Err(reason) => {
+            findings.push(finding("file", Verdict::Bad, reason));
+            return findings;
+        }
+    };
+    let kind = match build.backend() {
+        Backend::Wasm => "a WebAssembly file",
+        Backend::Native => "an executable",
+    };
+    findings.push(finding("file", Verdict::Good, kind));
+    if build.backend() == Backend::Wasm {
+        match build.imports().await {
+            Ok(imports) => findings.push(finding("imports", Verdict::Good, imports_text(&imports))),
+            Err(error) => {
+                findings.push(finding("component", Verdict::Bad, error.to_string()));
+                return findings;
+            }
+        }
+    }
+    match host.registry.tool_at(path, Depth::Everything).await {
+        Ok(tool) => check_schema(&mut findings, config, path, &tool),
+        Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
+    }
+    findings.push(malformed_call(host, &build).await);
+    findings
+}
+
+fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool: &Tool) {
+    let name = tool.name();
+    findings.push(finding("schema", Verdict::Good, format!("valid, of a tool called `{name}`")));
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
+    findings.push(if stem == name {
+        finding("name", Verdict::Good, "the file is called like the tool")
+    } else {
+        let text = format!("the file is called `{stem}`; people will look for `{name}`");
+        finding("name", Verdict::Doubtful, text)
+    });
+    findings.extend(description(&tool.schema.description));
+    let silent = undescribed(&tool.schema.parameters);
+    findings.push(if silent.is_empty() {
+        finding("parameters", Verdict::Good, "each has a description")
+    } else {
+        let text = format!("no description: {}", silent.join(", "));
+        finding("parameters", Verdict::Doubtful, text)
+    });
+    findings.extend(Provider::ALL.map(|provider| offered(config, provider, &tool.schema)));
+}
+
+/// What is doubtful about a description.
+fn description(text: &str) -> Option<Finding> {
+    let characters = text.chars().count();
+    let doubt = if text.trim().is_empty() {
+        "the description is empty: a model cannot know when to use the tool".to_owned()
+    } else if characters > SAFE_DESCRIPTION {
+        format!(
+            "the description has {characters} characters, which are sent with each request; some \
+             servers that speak as OpenAI does take {SAFE_DESCRIPTION} (`max_description` in \
+             config.toml cuts it for them)"
+        )
+    } else {
+        return None;
+    };
+    Some(finding("description", Verdict::Doubtful, doubt))
+}
+
+/// What a provider is told of a tool otherwise than the tool says it.
+fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding {
+    match translate(provider, config.offer(provider).bounds, schema) {
+        Err(reason) => {
+            let text = format!("cannot be offered: {reason}");
+            finding(provider.as_str(), Verdict::Doubtful, text)
+        }
+        Ok(translation) if translation.losses.is_empty() => {
+            finding(provider.as_str(), Verdict::Good, "told as it is")
+        }
+        Ok(translation) => {
+            let losses: Vec<String> = translation.losses.iter().map(Loss::to_string).collect();
+            // The tool works there all the same, so this is no fault of it.
+            finding(provider.as_str(), Verdict::Good, losses.join("; "))
+        }
+    }
+}
+
+/// Parameters that a model is told nothing of.
+fn undescribed(parameters: &Value) -> Vec<String> {
+    let properties = parameters.get("properties").and_then(Value::as_object);
+    let silent = |value: &Value| value.get("description").and_then(Value::as_str).is_none();
+    properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| silent(value))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// A tool gets what a model wrote. It should say what is wrong with it, in JSON,
+/// and exit 0; failing with another code is understood as well.
+async fn malformed_call(host: &Host, build: &Build) -> Finding {
+    const CHECK: &str = "malformed call";
+    let streams = Streams {
+        stdin: Stdin::Bytes(Bytes::from_static(b"{\"malformed\":")),
+        stdout: Sink::Head,
+        stderr: Sink::Tail(STDERR_KEPT),
+    };
+    let cancel = CancellationToken::new();
+    let subject = Subject::at_path(build);
+    let outcome: Outcome = host.run(Via::Check, subject, Vec::new(), streams, cancel).await;
+    if let Some(limit) = outcome.limit {
+        let text = format!("did not end within its limit on {}", limit.as_str());
+        return finding(CHECK, Verdict::Bad, text);
+    }
+    match Envelope::of("check", &host.limits(subject), outcome, &Secrets::default()) {
+        Envelope::Success(_) => finding(CHECK, Verdict::Good, "answered in JSON"),
+        Envelope::Failure(failure) => {
+            let text = format!("{}; a JSON answer with `error` tells a model more", failure.error);
+            finding(CHECK, Verdict::Doubtful, text)
+        }
+    }
+}
+
+fn finding(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
+    Finding { check, verdict, text: text.into() }
+}
+
+fn imports_text(imports: &[String]) -> String {
+    if imports.is_empty() { "none".to_owned() } else { imports.join(", ") }
+}
+
+fn as_text(path: &Path, findings: &[Finding], good: bool) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = finding.verdict.mark();
+        text.push_str(&format!("{mark:4}  {:14}  {}\n", finding.check, finding.text));
+    }
+    let verdict = if good { "is a tool" } else { "is no tool that ikigai would offer" };
+    text.push_str(&format!("{} {verdict}\n", path.display()));
+    text
+}
+
+fn as_json(path: &Path, findings: &[Finding], good: bool) -> Value {
+    let findings = findings.iter().map(|finding| {
+        let verdict = finding.verdict.mark().to_lowercase();
+        json!({ "check": finding.check, "verdict": verdict, "text": finding.text })
+    });
+    json!({
+        "path": path.to_string_lossy(),
+        "good": good,
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}

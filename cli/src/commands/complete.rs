@@ -1,0 +1,163 @@
+//! Completion: what a shell is offered for the word that is being typed.
+//!
+//! The script of a shell calls this program at each Tab, with [`VARIABLE`] set and the words
+//! of the line behind `--`. Nothing is run or compiled for that: tools are those that
+//! discovery remembers, and a store of documents that does not answer at once has none.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::FromArgMatches as _;
+use clap_complete::Shell;
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use clap_complete::env::{EnvCompleter, Shells};
+use ikigai_assets::AssetPath;
+use ikigai_terminal::harmless;
+
+use super::error::CliError;
+use super::options::Options;
+use super::{help, layers, print_raw};
+use ikigai_host::registry;
+
+/// Names the shell that asks. Set by the scripts alone.
+const VARIABLE: &str = "IKIGAI_COMPLETE";
+
+/// How this program is called in the scripts.
+const NAME: &str = "ikigai";
+
+/// How long a store of documents may keep somebody waiting who types.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Runs zsh's completer when its script is loaded from a directory of functions, which
+/// happens at the first Tab. What `clap_complete` writes only registers the function then.
+const ZSH_AUTOLOADED: &str =
+    "\nif [[ $funcstack[1] = _ikigai ]]; then _clap_dynamic_completer_ikigai \"$@\"; fi\n";
+
+/// Answers a shell, if one asks.
+pub(super) fn answer() -> Option<Result<ExitCode, CliError>> {
+    let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
+    Some(complete(&shell))
+}
+
+fn complete(shell: &OsStr) -> Result<ExitCode, CliError> {
+    let Some(completer) = shell.to_str().and_then(completer) else {
+        let text =
+            format!("{VARIABLE}: `{}` is no shell that can be completed for", shell.display());
+        return Err(CliError::usage(anyhow::Error::msg(text)));
+    };
+    let mut offered = Vec::new();
+    let here = env::current_dir().ok();
+    completer.write_complete(&mut help::command(), words(), here.as_deref(), &mut offered)?;
+    print_raw(&offered)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completer(shell: &str) -> Option<&'static dyn EnvCompleter> {
+    Shells::builtins().0.iter().copied().find(|it| it.is(shell))
+}
+
+/// Writes the script that has a shell ask.
+pub(super) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
+    let name = shell.to_string();
+    let unknown = || std::io::Error::other(format!("`{name}` cannot be completed for"));
+    let completer = completer(&name).ok_or_else(unknown)?;
+    completer.write_registration(VARIABLE, NAME, NAME, NAME, script)?;
+    if shell == Shell::Zsh {
+        script.extend_from_slice(ZSH_AUTOLOADED.as_bytes());
+    }
+    Ok(())
+}
+
+/// The words of the line that is typed, this program first.
+fn words() -> Vec<OsString> {
+    env::args_os().skip_while(|word| word != "--").skip(1).collect()
+}
+
+/// What the line says so far, over the environment and the files. What is wrong with any of
+/// them is told by the command when it is run.
+fn options() -> Option<Options> {
+    let config = layers::load().unwrap_or_default();
+    let command = layers::with_defaults(&config).ignore_errors(true);
+    let read = |line: Vec<OsString>| {
+        let matches = command.clone().try_get_matches_from(line).ok()?;
+        Options::from_arg_matches(&matches).ok()
+    };
+    read(words()).or_else(|| read(vec![NAME.into()]))
+}
+
+/// Offers names of tools.
+pub(super) fn tools() -> ArgValueCandidates {
+    ArgValueCandidates::new(remembered)
+}
+
+fn remembered() -> Vec<CompletionCandidate> {
+    let Some(options) = options() else { return Vec::new() };
+    let tools = registry::remembered(&options.places()).into_iter();
+    let candidate = |(name, description): (String, String)| {
+        let first_line = harmless(description.lines().next().unwrap_or_default()).into_owned();
+        CompletionCandidate::new(name).help(Some(first_line.into()))
+    };
+    tools.map(candidate).collect()
+}
+
+/// Offers names of tools and paths of files for the first word, and paths for what follows.
+pub(super) fn tools_and_files() -> ArgValueCompleter {
+    ArgValueCompleter::new(ToolsAndFiles)
+}
+
+struct ToolsAndFiles;
+
+impl ValueCompleter for ToolsAndFiles {
+    fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
+        self.complete_at(0, current)
+    }
+
+    fn complete_at(&self, index: usize, current: &OsStr) -> Vec<CompletionCandidate> {
+        let paths = PathCompleter::file().complete(current);
+        let tools = if index == 0 { remembered() } else { Vec::new() };
+        let begins = |it: &CompletionCandidate| begins_with(it.get_value(), current);
+        tools.into_iter().filter(begins).chain(paths).collect()
+    }
+}
+
+fn begins_with(text: &OsStr, beginning: &OsStr) -> bool {
+    text.as_encoded_bytes().starts_with(beginning.as_encoded_bytes())
+}
+
+/// Offers paths of documents; where none begins so, the short names of those that do.
+pub(super) fn documents() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let Some(current) = current.to_str() else { return Vec::new() };
+        let all = paths_of_documents(current).unwrap_or_default();
+        let offered = |name: &&str| name.starts_with(current);
+        let mut found: BTreeSet<&str> =
+            all.iter().map(|path| path.as_str()).filter(offered).collect();
+        if found.is_empty() {
+            found = all.iter().flat_map(|path| path.names()).filter(offered).collect();
+        }
+        found.into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// The paths of all documents, and of results of tools where somebody begins to type one.
+fn paths_of_documents(typed: &str) -> Option<Vec<AssetPath>> {
+    let assets = options()?.assets().ok()?;
+    if !assets.may_hold_documents() {
+        return None;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let listed = runtime.block_on(async {
+        let list = async { assets.open().await?.list("", None).await };
+        tokio::time::timeout(PATIENCE, list).await
+    });
+    // What still waits for the store ends with this process.
+    runtime.shutdown_background();
+    let documents = listed.ok()?.ok()?.into_iter().map(|document| document.path);
+    let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");
+    Some(documents.filter(is_asked).collect())
+}

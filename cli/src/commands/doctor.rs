@@ -1,0 +1,179 @@
+//! `ikigai doctor`: what this machine gives, what is in force, and what to do about
+//! each gap.
+
+mod documents;
+mod machine;
+mod offers;
+mod places;
+mod policy;
+mod runtime;
+mod sandbox;
+mod tools;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use ikigai_terminal::harmless;
+use serde::Serialize;
+
+use super::error::{self, CliError};
+use super::options::Options;
+use super::{print_json, print_raw};
+use ikigai_host::host::{Host, Subject};
+use ikigai_host::registry::{Depth, Snapshot, Tool};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    section: &'static str,
+    what: String,
+    status: Status,
+    detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Less than there could be; everything that is asked for still holds.
+    Warn,
+    /// Policy asks for what this machine does not give.
+    Fail,
+}
+
+impl Check {
+    fn new(section: &'static str, what: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (what, detail) = (what.into(), detail.into());
+        Self { section, what, status: Status::Ok, detail, advice: None }
+    }
+
+    fn warn(self, advice: impl Into<String>) -> Self {
+        Self { status: Status::Warn, advice: Some(advice.into()), ..self }
+    }
+
+    /// Less than there could be, and nothing to do about it.
+    fn less(self) -> Self {
+        Self { status: Status::Warn, ..self }
+    }
+
+    fn fail(self, advice: impl Into<String>) -> Self {
+        Self { status: Status::Fail, advice: Some(advice.into()), ..self }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = host.registry.scan(Depth::Failed).await;
+    let mut checks = machine::checks();
+    checks.extend(runtime::checks());
+    checks.extend(sandbox::checks(host, &snapshot).await);
+    checks.extend(policy::checks(host));
+    checks.extend(tools::checks(host, &snapshot));
+    checks.extend(places::checks(host.registry.places()));
+    checks.extend(documents::checks(options).await?);
+    checks.extend(offers::checks(&options.config, &snapshot));
+    checks.extend(keys(host, &snapshot));
+    let good = checks.iter().all(|check| check.status != Status::Fail);
+    if arguments.json {
+        let value = serde_json::json!({ "good": good, "checks": checks });
+        print_json(&value)?;
+    } else {
+        print_raw(as_text(&checks, colour()).as_bytes())?;
+    }
+    Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
+}
+
+/// The keys of model providers, whether they are there, and which tools have them. Never
+/// their values.
+fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let has = |tool: &&Tool, name: &str| {
+        let decision = host.decide(Subject::from(*tool));
+        decision.is_ok_and(|it| it.variables.iter().any(|variable| variable.name == name))
+    };
+    let state = |name: &&str| match std::env::var_os(name) {
+        Some(value) if !value.is_empty() => {
+            let granted = snapshot.tools().filter(|tool| has(tool, name)).map(Tool::name);
+            match &granted.collect::<Vec<_>>()[..] {
+                [] => "set, and kept from tools".to_owned(),
+                granted => format!("set, and granted to {}", granted.join(", ")),
+            }
+        }
+        _ => "not set".to_owned(),
+    };
+    ikigai_host::policy::PROVIDER_KEYS
+        .iter()
+        .map(|name| Check::new("keys of model providers", *name, state(name)))
+        .collect()
+}
+
+/// Whether stdout is a terminal that wants colours.
+fn colour() -> bool {
+    AutoStream::choice(&std::io::stdout()) != ColorChoice::Never
+}
+
+fn as_text(checks: &[Check], colour: bool) -> String {
+    let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or_default();
+    let paint = |style: Style, text: &str| match colour {
+        true => format!("{style}{text}{style:#}"),
+        false => text.to_owned(),
+    };
+    let mut text = String::new();
+    let mut section = "";
+    for check in checks {
+        if check.section != section {
+            let gap = if section.is_empty() { "" } else { "\n" };
+            section = check.section;
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "{gap}{}", paint(Style::new().bold(), section));
+        }
+        let (mark, hue) = match check.status {
+            Status::Ok => ("ok  ", AnsiColor::Green),
+            Status::Warn => ("warn", AnsiColor::Yellow),
+            Status::Fail => ("FAIL", AnsiColor::Red),
+        };
+        let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
+        // Paths and names are others'; only the marks are for the terminal to obey.
+        let (what, detail) = (harmless(&check.what), harmless(&check.detail));
+        let _ = writeln!(text, "  {mark}  {what:width$}  {detail}");
+        if let Some(advice) = &check.advice {
+            let _ = writeln!(text, "  {:4}  {:width$}  to do: {}", "", "", harmless(advice));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_colours_are_for_terminals() {
+        let checks = [
+            Check::new("one", "short", "fine"),
+            Check::new("one", "rather long", "meagre").warn("feed it"),
+            Check::new("two", "x", "missing").fail("find it"),
+        ];
+        let expected = "one\n  ok    short        fine\n  warn  rather long  meagre\n                     \
+                        to do: feed it\n\ntwo\n  FAIL  x            missing\n                     \
+                        to do: find it\n";
+        assert_eq!(as_text(&checks, false), expected);
+        let coloured = as_text(&checks, true);
+        assert!(coloured.contains("\x1b[31mFAIL\x1b[0m"), "{coloured:?}");
+        assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), expected);
+    }
+}

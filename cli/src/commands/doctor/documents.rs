@@ -1,0 +1,42 @@
+//! The store of documents: where it is, and whether it answers.
+
+use super::Check;
+use crate::commands::error::CliError;
+use crate::commands::options::Options;
+
+const SECTION: &str = "documents";
+
+pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
+    let agent = options.agent()?;
+    let Ok(assets) = options.assets() else {
+        let check = Check::new(SECTION, "store", "none");
+        return Ok(vec![check.warn("set HOME or XDG_DATA_HOME, or name a store with --store")]);
+    };
+    let url = match assets.url() {
+        Ok(url) => url,
+        Err(error) => {
+            let check = Check::new(SECTION, "store", error.to_string());
+            return Ok(vec![check.warn("mend IKIGAI_STORE, or name another with --store")]);
+        }
+    };
+    // Looking makes no store.
+    if url.file().is_some_and(|file| !file.exists()) {
+        return Ok(vec![Check::new(SECTION, "store", format!("{url}, not made yet"))]);
+    }
+    let usage = match assets.open().await {
+        Ok(store) => store.usage(&agent).await,
+        Err(error) => Err(error),
+    };
+    Ok(match usage {
+        Ok(usage) => {
+            let documents = format!("{url}, {} documents", usage.documents);
+            let (pinned, budget) = (usage.pinned_tokens, usage.budget.0);
+            let pinned = format!("{pinned} of {budget} tokens by `{agent}`");
+            vec![Check::new(SECTION, "store", documents), Check::new(SECTION, "pinned", pinned)]
+        }
+        Err(error) => {
+            let advice = error.hint().unwrap_or("see its address, or name another with --store");
+            vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
+        }
+    })
+}

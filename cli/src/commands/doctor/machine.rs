@@ -1,0 +1,51 @@
+//! The machine as it is.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::thread;
+
+use bytesize::ByteSize;
+
+use super::Check;
+use ikigai_host::places;
+
+const SECTION: &str = "machine";
+
+pub(super) fn checks() -> Vec<Check> {
+    let program = std::env::current_exe();
+    let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
+    let supervisor = places::supervisor().map_or_else(
+        || Check::new(SECTION, "supervisor", "nowhere").warn("install ikigai again"),
+        |path| {
+            let place = path.display().to_string();
+            let check = Check::new(SECTION, "supervisor", place);
+            let lacks = "no native tool can run without it; install ikigai again";
+            if path.is_file() { check } else { check.warn(lacks) }
+        },
+    );
+    let cores = thread::available_parallelism();
+    let cores = cores.map_or_else(|error| error.to_string(), |count| count.to_string());
+    let info = rustix::system::sysinfo();
+    // Both fields are of the C library's word size.
+    let memory = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    vec![
+        Check::new(SECTION, "ikigai", format!("{} at {program}", env!("CARGO_PKG_VERSION"))),
+        supervisor,
+        Check::new(SECTION, "system", system()),
+        Check::new(SECTION, "cores", cores),
+        Check::new(SECTION, "memory", ByteSize(memory).to_string()),
+    ]
+}
+
+fn system() -> String {
+    let uname = rustix::system::uname();
+    let kernel =
+        format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy());
+    // os-release(5): NAME=value, in quotes where it has to be.
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    match name.map(|name| name.trim_matches(['"', '\''])) {
+        Some(name) if !name.is_empty() => format!("{name}, {kernel}, {ARCH}"),
+        _ => format!("{kernel}, {ARCH}"),
+    }
+}

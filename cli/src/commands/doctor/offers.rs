@@ -1,0 +1,38 @@
+//! How many of the tools each model provider is offered, and which it is not.
+
+use ikigai_provider::Provider;
+
+use super::Check;
+
+use crate::config::Config;
+use ikigai_host::registry::Snapshot;
+
+const SECTION: &str = "tools for models";
+
+pub(super) fn checks(config: &Config, snapshot: &Snapshot) -> Vec<Check> {
+    Provider::ALL.map(|provider| check(config, provider, snapshot)).into()
+}
+
+fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
+    let offer = config.offer(provider);
+    let tools = ikigai_agent::offered(provider, &offer, Some(snapshot), true);
+    // With the host's own.
+    let all = snapshot.tools().count() + 1;
+    let room = match offer.bounds.tools {
+        Some(room) => format!("a request has room for {room}"),
+        None => "a request has no bound".to_owned(),
+    };
+    let what = format!("tools for {provider}");
+    if tools.left_out.is_empty() {
+        return Check::new(SECTION, what, format!("all {all} are offered; {room}"));
+    }
+    let names: Vec<&str> = tools.left_out.iter().map(|left| left.tool.as_str()).collect();
+    let offered = all.saturating_sub(names.len());
+    let detail = format!("{offered} of {all} are offered; {room}. Not {}", names.join(", "));
+    let is_crowded = tools.left_out.iter().any(|left| left.reason.is_want_of_room());
+    Check::new(SECTION, what, detail).warn(if is_crowded {
+        format!("name those that you need in `first_tools` under `[providers.{provider}]`")
+    } else {
+        format!("`ikigai tool schema --provider {provider}` says why")
+    })
+}

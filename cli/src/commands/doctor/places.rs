@@ -1,0 +1,152 @@
+//! Where the host keeps its own things, and whether it can.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
+use rustix::fs::{Access, access, statvfs};
+
+use super::Check;
+use ikigai_host::audit::{self, Reader};
+use ikigai_host::places::{self, Places};
+
+const SECTION: &str = "kept";
+
+/// Below this there is soon no room for records and compiled code, in bytes.
+const LITTLE: u64 = 64 << 20;
+
+pub(super) fn checks(places: &Places) -> Vec<Check> {
+    vec![
+        system_cache(places.system_cache.as_deref()),
+        cache(places.cache.as_deref()),
+        audit_log(places.state.as_deref()),
+    ]
+}
+
+fn system_cache(dir: Option<&Path>) -> Check {
+    let what = "cache of the installation";
+    match dir.map(|dir| (dir, size(dir))) {
+        Some((dir, Ok((files, bytes)))) => {
+            Check::new(SECTION, what, format!("`{}`, {}", dir.display(), counted(files, bytes)))
+        }
+        Some((dir, Err(error))) => {
+            Check::new(SECTION, what, format!("`{}`: {error}", dir.display()))
+                .warn("`cargo xtask install` fills it; without it first calls compile")
+        }
+        None => Check::new(SECTION, what, "none: the place of the program is unknown"),
+    }
+}
+
+fn cache(dir: Option<&Path>) -> Check {
+    let what = "cache";
+    let Some(dir) = dir else {
+        return Check::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
+    };
+    let shown = dir.display();
+    if let Some(check) = unusable(what, dir, "each run compiles and asks anew") {
+        return check;
+    }
+    let text = match size(dir) {
+        Ok((files, bytes)) => format!("`{shown}`, {}", counted(files, bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("`{shown}`, not made yet"),
+        Err(error) => {
+            return Check::new(SECTION, what, format!("`{shown}`: {error}"))
+                .warn("make it readable to yourself; each run compiles and asks anew");
+        }
+    };
+    with_room(Check::new(SECTION, what, text), dir)
+}
+
+fn audit_log(dir: Option<&Path>) -> Check {
+    let what = "audit log";
+    let Some(dir) = dir else {
+        return Check::new(SECTION, what, "none").warn("set HOME or XDG_STATE_HOME");
+    };
+    let path = dir.join(audit::NAME);
+    let shown = path.display();
+    if let Some(check) = unusable(what, dir, "calls are not recorded") {
+        return check;
+    }
+    if let Err(error) = Reader::open(dir) {
+        return Check::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
+            "move it away: it must be a regular file of your own that nobody else can write to",
+        );
+    }
+    let text = match size(dir) {
+        Ok((_, bytes)) if path.exists() => {
+            if access(&path, Access::WRITE_OK).is_err() {
+                return Check::new(SECTION, what, format!("`{shown}` cannot be written"))
+                    .warn(format!("chmod u+rw '{shown}'; until then calls are not recorded"));
+            }
+            format!("`{shown}`, {} with the older ones", ByteSize(bytes))
+        }
+        _ => format!("`{shown}`, nothing recorded yet"),
+    };
+    with_room(Check::new(SECTION, what, text), dir)
+}
+
+/// Why nothing can be kept in a directory, and what follows.
+fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
+    let shown = dir.display();
+    match fs::symlink_metadata(dir) {
+        Ok(_) if !places::is_trusted(dir, places::is_own) => {
+            let text = format!("`{shown}` is not used, so {effect}");
+            Some(
+                Check::new(SECTION, what, text).warn(
+                    "it must be a directory of your own, no link, that nobody else can write to",
+                ),
+            )
+        }
+        Ok(_) if access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
+            let text = format!("`{shown}` cannot be written, so {effect}");
+            Some(Check::new(SECTION, what, text).warn(format!("chmod u+rwx '{shown}'")))
+        }
+        Ok(_) => None,
+        Err(_) => {
+            let above = existing(dir);
+            access(&above, Access::WRITE_OK | Access::EXEC_OK).is_err().then(|| {
+                let text = format!("`{shown}` cannot be made, so {effect}");
+                Check::new(SECTION, what, text)
+                    .warn(format!("let `{}` be a directory that you can write to", above.display()))
+            })
+        }
+    }
+}
+
+/// The nearest directory, or what stands in for one, that is there.
+fn existing(dir: &Path) -> PathBuf {
+    let found = dir.ancestors().find(|above| above.symlink_metadata().is_ok());
+    found.unwrap_or(Path::new("/")).to_owned()
+}
+
+fn with_room(check: Check, dir: &Path) -> Check {
+    match statvfs(existing(dir)) {
+        Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
+            let left = ByteSize(room.f_bavail.saturating_mul(room.f_frsize));
+            check.warn(format!("only {left} are left on its disk: make room"))
+        }
+        _ => check,
+    }
+}
+
+fn counted(files: u64, bytes: u64) -> String {
+    format!("{files} files, {}", ByteSize(bytes))
+}
+
+/// How many files are beneath a directory, and their bytes.
+fn size(dir: &Path) -> io::Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // What goes while it is counted is not counted.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let (more_files, more_bytes) = match metadata.is_dir() {
+            true => size(&entry.path()).unwrap_or_default(),
+            false => (1, metadata.len()),
+        };
+        files += more_files;
+        bytes += more_bytes;
+    }
+    Ok((files, bytes))
+}

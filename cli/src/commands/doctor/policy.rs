@@ -1,0 +1,38 @@
+//! Which policy is in force, and from where.
+
+use super::Check;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{FileInForce, Source};
+
+const SECTION: &str = "policy";
+
+pub(super) fn checks(host: &Host) -> Vec<Check> {
+    let authority = host.authority();
+    let profile = match authority.profile() {
+        Ok((profile, sources)) => {
+            let sources: Vec<String> = sources.iter().map(Source::to_string).collect();
+            let from =
+                if sources.is_empty() { "the default".to_owned() } else { sources.join(", ") };
+            Check::new(SECTION, "profile", format!("{} ({from})", profile.as_str()))
+        }
+        Err(denial) => Check::new(SECTION, "profile", denial.reason)
+            .fail(denial.hint.unwrap_or_else(|| "until then no tool runs".to_owned())),
+    };
+    let files = authority.files();
+    [profile].into_iter().chain(files.iter().map(file)).collect()
+}
+
+fn file(file: &FileInForce) -> Check {
+    let path = file.path.display();
+    match &file.problem {
+        Some(problem) => {
+            Check::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what)).warn(
+                problem.hint.clone().unwrap_or_else(|| {
+                    "until it is right, what it said before is in force".to_owned()
+                }),
+            )
+        }
+        None if file.exists => Check::new(SECTION, file.kind.as_str(), format!("`{path}`")),
+        None => Check::new(SECTION, file.kind.as_str(), format!("none at `{path}`")),
+    }
+}

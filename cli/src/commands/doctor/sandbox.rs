@@ -1,0 +1,64 @@
+//! How far native tools can be kept to their grants here, and whether that is
+//! enough for what policy requires.
+
+use super::Check;
+use ikigai_host::exec::native::Machine;
+use ikigai_host::host::{Host, Subject};
+use ikigai_host::policy::{Backend, Sandbox};
+use ikigai_host::registry::Snapshot;
+use ikigai_supervisor::level::{Hold, Layer, Level};
+
+const SECTION: &str = "native sandbox";
+
+pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let Machine { level, layers } = host.registry.supervisor().machine().await;
+    let states = level.holds().into_iter().zip(level.told());
+    let mut checks: Vec<Check> = states
+        .map(|((_, hold), (name, state))| {
+            let check = Check::new(SECTION, name, state);
+            if hold.is_enforced() { check } else { check.less() }
+        })
+        .collect();
+    checks.extend(required(host, snapshot, &level));
+    checks.extend(layers.iter().map(layer));
+    checks
+}
+
+fn layer(layer: &Layer) -> Check {
+    let detail = match (&layer.hold, &layer.detail) {
+        (Hold::Enforced, Some(detail)) => detail.clone(),
+        (Hold::Enforced, None) => "there".to_owned(),
+        (hold, _) => hold.reason().unwrap_or("not there").to_owned(),
+    };
+    let check = Check::new("layers of the native sandbox", &layer.name, detail);
+    match &layer.remedy {
+        _ if layer.hold.is_enforced() => check,
+        Some(remedy) => check.warn(remedy),
+        None => check.less(),
+    }
+}
+
+/// Tools that do not run, because policy requires more for them than holds here.
+fn required(host: &Host, snapshot: &Snapshot, level: &Level) -> Vec<Check> {
+    let missing: Vec<String> =
+        level.unmet().map(|(name, hold)| format!("{name} is {}", hold.as_str())).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let requires = |subject: Subject<'_>| {
+        subject.build.backend() == Backend::Native
+            && host.decide(subject).is_ok_and(|it| it.grant.sandbox == Sandbox::Require)
+    };
+    snapshot
+        .tools()
+        .filter(|tool| requires(Subject::from(*tool)))
+        .map(|tool| {
+            let name = tool.name();
+            let text = format!("policy requires a sandbox for it: {}", missing.join(", "));
+            Check::new(SECTION, name, text).fail(format!(
+                "raise what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run \
+                 it with what there is"
+            ))
+        })
+        .collect()
+}

@@ -1,0 +1,64 @@
+//! The directories of tools, and what was found in them.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use super::Check;
+use ikigai_host::host::Host;
+use ikigai_host::places::{self, Places};
+use ikigai_host::policy::{Backend, Origin};
+use ikigai_host::registry::Snapshot;
+
+const SECTION: &str = "tools";
+
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let dirs = host.registry.places();
+    let mut checks =
+        vec![directory(dirs, Origin::System, snapshot), directory(dirs, Origin::User, snapshot)];
+    checks.push(match snapshot.skipped().len() {
+        0 => Check::new(SECTION, "skipped", "none"),
+        count => Check::new(SECTION, "skipped", count.to_string())
+            .warn("`ikigai tool list --all` says why"),
+    });
+    for warning in snapshot.warnings() {
+        checks.push(Check::new(SECTION, "discovery", warning).less());
+    }
+    checks
+}
+
+fn directory(places: &Places, origin: Origin, snapshot: &Snapshot) -> Check {
+    let what = format!("{} tools", origin.as_str());
+    let dir = match origin {
+        Origin::System => places.system_tools.as_deref(),
+        Origin::User => places.user_tools.as_deref(),
+    };
+    let Some(dir) = dir else {
+        return Check::new(SECTION, what, "no directory").warn("set HOME");
+    };
+    let shown = dir.display();
+    let metadata = match dir.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
+            let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
+            let is_named = places.named_tools.iter().any(|named| named == dir);
+            return if is_named { check.warn("make it, or name another") } else { check };
+        }
+        Err(error) => {
+            return Check::new(SECTION, what, format!("`{shown}`: {error}"))
+                .warn("install them with `cargo xtask install`, or name them with --system-tools");
+        }
+    };
+    let tools: Vec<_> = snapshot.tools().filter(|tool| tool.origin == origin).collect();
+    let native = tools.iter().filter(|tool| tool.build.backend() == Backend::Native).count();
+    let count = tools.len();
+    let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
+    let check = Check::new(SECTION, what, text);
+    let owner = metadata.uid();
+    let known = owner == 0 || places::is_own(owner) || places::program_owner() == Some(owner);
+    if !known {
+        return check.warn(format!("`{shown}` belongs to another user, who can change every tool"));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return check.warn(format!("others can install tools there: chmod go-w '{shown}'"));
+    }
+    check
+}

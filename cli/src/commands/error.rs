@@ -1,0 +1,103 @@
+//! How a command ends that did not succeed: a message, what to do about it, and
+//! the exit code, chosen once.
+
+use std::fmt::Write as _;
+
+use ikigai_host::policy::Denial;
+use ikigai_host::toml_file::FileError;
+
+/// The tool or the operation failed.
+pub(super) const FAILED: u8 = 1;
+
+/// The command line or the configuration is wrong.
+pub(super) const USAGE: u8 = 2;
+
+/// An error on its way to stderr.
+#[derive(Debug)]
+pub(super) struct CliError {
+    error: anyhow::Error,
+    hints: Vec<String>,
+    pub(super) exit: u8,
+}
+
+impl CliError {
+    /// The operation failed.
+    pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), hints: Vec::new(), exit: FAILED }
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: USAGE, ..Self::failed(error) }
+    }
+
+    /// The same, where failing is an answer of its own.
+    pub(super) fn into_usage(self) -> Self {
+        self.exiting(USAGE)
+    }
+
+    /// The same with an exit code of the command's own.
+    pub(super) fn exiting(self, exit: u8) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// What to do about it, in several lines.
+    #[must_use]
+    pub(super) fn hints(mut self, hints: Vec<String>) -> Self {
+        self.hints.extend(hints);
+        self
+    }
+
+    /// Whether nobody reads stdout any more, which is no error of ours.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        self.error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        })
+    }
+
+    /// The text for stderr.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("error: {:#}\n", self.error);
+        for hint in &self.hints {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "hint: {hint}");
+        }
+        text
+    }
+}
+
+impl From<FileError> for CliError {
+    fn from(error: FileError) -> Self {
+        let hint = error.hint.clone();
+        let error = Self::usage(error);
+        hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<Denial> for CliError {
+    fn from(denial: Denial) -> Self {
+        let error = Self::failed(anyhow::Error::msg(denial.reason));
+        denial.hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed(error)
+    }
+}

@@ -1,0 +1,116 @@
+//! `ikigai tool list`: a table for a person, JSON for a program.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+
+use super::decided::Row;
+use super::error::CliError;
+use super::options::Options;
+use super::{print, print_json, say};
+use ikigai_host::registry::{Depth, Snapshot};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Also show the files that are no tools, and why
+    #[arg(long)]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = host.registry.scan(Depth::Failed).await;
+    tell_warnings(&snapshot);
+    if options.verbose {
+        for skipped in snapshot.skipped() {
+            say(&format!("{}\n", skipped.line()));
+        }
+    }
+    let rows = Row::all(host, snapshot.tools()).await;
+    if arguments.json {
+        print_json(&as_json(&snapshot, &rows, arguments.all))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&rows)) };
+    if arguments.all && !snapshot.skipped().is_empty() {
+        text.push_str(&format!("\nSkipped:\n{}\n", skipped_table(&snapshot)));
+    }
+    print(&text)?;
+    if rows.is_empty() {
+        say(
+            "no tools found\nhint: `cargo xtask install` installs the standard ones; put your own \
+             into ~/.ikigai/tools\n",
+        );
+    }
+    let skipped = snapshot.skipped().len();
+    if skipped > 0 && !arguments.all {
+        say(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a person should know of a scan, on stderr.
+pub(super) fn tell_warnings(snapshot: &Snapshot) {
+    for warning in snapshot.warnings() {
+        say(&format!("warning: {warning}\n"));
+    }
+}
+
+fn table(rows: &[Row<'_>]) -> Table {
+    let mut table = plain_table();
+    table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
+    for Row { tool, level, .. } in rows {
+        let first_line = tool.schema.description.lines().next().unwrap_or_default();
+        table.add_row([
+            tool.name(),
+            first_line,
+            tool.build.backend().as_str(),
+            level,
+            tool.origin.as_str(),
+        ]);
+    }
+    table
+}
+
+fn skipped_table(snapshot: &Snapshot) -> Table {
+    let mut table = plain_table();
+    for skipped in snapshot.skipped() {
+        table.add_row([skipped.path.display().to_string(), skipped.reason.clone()]);
+    }
+    table
+}
+
+/// Columns that fit the terminal, without lines: easy to read and to cut.
+pub(super) fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
+    let tools = rows.iter().map(|Row { tool, level, .. }| {
+        json!({
+            "name": tool.name(),
+            "description": tool.schema.description,
+            "backend": tool.build.backend().as_str(),
+            "backend_reason": tool.reason,
+            "sandbox": level,
+            "source": tool.origin.as_str(),
+            "path": tool.build.path.to_string_lossy(),
+            "digest": tool.build.digest,
+        })
+    });
+    let mut value = json!({ "tools": tools.collect::<Vec<_>>() });
+    if all {
+        let skipped = snapshot.skipped().iter().map(
+            |skipped| json!({ "path": skipped.path.to_string_lossy(), "reason": skipped.reason }),
+        );
+        value["skipped"] = skipped.collect();
+    }
+    value
+}

@@ -1,0 +1,191 @@
+//! The flags of commands that talk to a model, and the provider and model that come of
+//! them.
+
+use clap::Args;
+use ikigai_provider::{Client, Provider};
+
+use super::error::CliError;
+use crate::config::Config;
+use crate::config::provider::{self, Environment};
+use ikigai_agent::Model;
+
+/// Heading of these flags in `--help`.
+const HEADING: &str = "Model";
+
+const PROVIDER: &str = "IKIGAI_PROVIDER";
+const MODEL: &str = "IKIGAI_MODEL";
+const SYSTEM: &str = "IKIGAI_SYSTEM";
+
+/// Which model is asked, and what it is told first.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = HEADING)]
+pub(super) struct ModelOptions {
+    /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
+    /// there is a key for]
+    #[arg(long, value_name = "NAME", env = PROVIDER)]
+    pub(super) provider: Option<Provider>,
+
+    /// The model, by its provider's name for it
+    #[arg(long, value_name = "NAME", env = MODEL)]
+    pub(super) model: Option<String>,
+
+    /// What the model is told besides, before the conversation
+    #[arg(long, value_name = "TEXT", env = SYSTEM)]
+    pub(super) system: Option<String>,
+}
+
+/// What was said of the model, each thing with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// The provider, if one was named or meant.
+    pub(super) provider: Option<(Provider, String)>,
+    /// The model, if one was named.
+    pub(super) model: Option<(String, String)>,
+    /// The text.
+    pub(super) system: Option<(String, String)>,
+}
+
+impl ModelOptions {
+    /// These flags over those before the command over the environment, which is read at both
+    /// places.
+    pub(super) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+        fn choose<T>(
+            own: Option<T>,
+            outer: Option<T>,
+            is_variable: impl Fn(&T) -> bool,
+        ) -> Option<T> {
+            match own {
+                Some(own) if is_variable(&own) => outer.or(Some(own)),
+                own => own.or(outer),
+            }
+        }
+        let is = |variable: &str, own: &str| environment(variable).is_some_and(|it| it == own);
+        Self {
+            provider: choose(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
+            model: choose(self.model, outer.model, |it| is(MODEL, it)),
+            system: choose(self.system, outer.system, |it| is(SYSTEM, it)),
+        }
+    }
+
+    /// Flags over the environment over the files.
+    ///
+    /// # Errors
+    ///
+    /// A file names no provider.
+    pub(super) fn chosen(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Chosen, CliError> {
+        let of_line = |key: &str, variable: &str, value: Option<&str>| {
+            let value = value.filter(|it| !it.is_empty())?.to_owned();
+            let is_variable = environment(variable).as_ref() == Some(&value);
+            let from = if is_variable { variable.to_owned() } else { format!("--{key}") };
+            Some((value, from))
+        };
+        let of_file = |key: &str| config.setting(key).map(|it| (it.value.clone(), it.place()));
+        let said = |key: &str, variable: &str, value: Option<&str>| {
+            of_line(key, variable, value).or_else(|| of_file(key))
+        };
+        let provider = match said("provider", PROVIDER, self.provider.map(Provider::as_str)) {
+            Some((name, from)) => {
+                let provider = name.parse().map_err(|error| {
+                    CliError::usage(anyhow::Error::new(error).context(from.clone()))
+                })?;
+                Some((provider, from))
+            }
+            None => match config.keyed_providers(environment)[..] {
+                [it] => Some((it, config.key_source(it, environment).to_string())),
+                _ => None,
+            },
+        };
+        let of_provider = || {
+            let setting = config.model_of(provider.as_ref()?.0)?;
+            Some((setting.value.clone(), setting.place()))
+        };
+        // A provider's own model is more particular than one for all of them.
+        let model = of_line("model", MODEL, self.model.as_deref())
+            .or_else(of_provider)
+            .or_else(|| of_file("model"));
+        Ok(Chosen { provider, model, system: said("system", SYSTEM, self.system.as_deref()) })
+    }
+}
+
+impl Chosen {
+    /// The text that the model is told besides.
+    pub(super) fn system(&self) -> Option<String> {
+        self.system.as_ref().map(|(text, _)| text.clone())
+    }
+
+    /// The model, ready to be asked. Runs the command that gives the key, if one does.
+    ///
+    /// # Errors
+    ///
+    /// Provider or model were not named, there is no key, or the address is none.
+    pub(super) fn model(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Model, CliError> {
+        let (provider, name) = self.complete(config, environment)?;
+        let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
+        let client = Client::new(endpoint).map_err(|failure| {
+            let hint = failure.hint();
+            hint.into_iter().fold(CliError::usage(failure), CliError::hint)
+        })?;
+        Ok(Model {
+            client,
+            name: name.to_owned(),
+            max_tokens: config.max_tokens(provider),
+            offer: config.offer(provider),
+        })
+    }
+
+    /// The provider and the model.
+    ///
+    /// # Errors
+    ///
+    /// One of them was not named; the hints say how.
+    fn complete(
+        &self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<(Provider, &str), CliError> {
+        let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
+        let Some((provider, _)) = &self.provider else {
+            let keyed = config.keyed_providers(environment);
+            let error = match &keyed[..] {
+                [] => missing("there is no key of a model provider").hint(
+                    "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name a provider \
+                     with --provider",
+                ),
+                keyed => {
+                    let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
+                    missing(&format!("there are keys of several providers: {}", names.join(", ")))
+                        .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
+                }
+            };
+            return Err(error.hint("`ikigai config show` says what is set, and where"));
+        };
+        let Some((model, _)) = &self.model else {
+            return Err(missing(&format!("no model of `{provider}` is named"))
+                .hint("name one with --model or IKIGAI_MODEL, or keep it in config.toml")
+                .hint(format!("its models: {}", models_page(*provider))));
+        };
+        Ok((*provider, model))
+    }
+}
+
+/// Where a vendor lists its models. There is no default among them: names are retired
+/// within a year, and each costs something else.
+const fn models_page(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi => "https://platform.openai.com/docs/models",
+        Provider::OpenAiChat => "whatever the server at its base URL has",
+        Provider::Anthropic => "https://docs.anthropic.com/en/docs/about-claude/models/overview",
+        Provider::Google => "https://ai.google.dev/gemini-api/docs/models",
+    }
+}
+
+/// The environment of this process.
+pub(super) const ENVIRONMENT: Environment<'static> = &provider::environment;

@@ -1,0 +1,426 @@
+//! The flags that every command shares, and the host that comes of them.
+//!
+//! Each flag and its environment variable is declared here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use ikigai_assets::{self as assets, Agent, StoreUrl};
+
+use super::error::CliError;
+use super::progress;
+use crate::config::Config;
+use ikigai_agent::assets::AssetStore;
+use ikigai_agent::{self, Session};
+use ikigai_host::exec::documents::Documents;
+use ikigai_host::exec::native::Supervisor;
+use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::host::Host;
+use ikigai_host::limits::{self, Limits};
+use ikigai_host::places::{self, Places};
+use ikigai_host::policy::{
+    Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile, STORE_VARIABLE,
+};
+use ikigai_host::registry::{Budget, ProgressFn, Registry, Settings};
+
+/// Headings of the shared flags in `--help`. `help.rs` says which commands show which.
+pub(super) const DIRECTORIES: &str = "Directories";
+pub(super) const POLICY: &str = "Policy";
+pub(super) const CALLS: &str = "Calls";
+pub(super) const DOCUMENTS: &str = "Documents";
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Directory that tools work in [default: the current directory]
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_WORKSPACE")]
+    workspace: Option<PathBuf>,
+
+    /// Directory of the tools installed with ikigai
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_SYSTEM_TOOLS")]
+    system_tools: Option<PathBuf>,
+
+    /// Directory of your own tools [default: ~/.ikigai/tools]
+    #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
+          env = "IKIGAI_USER_TOOLS")]
+    user_tools: Option<PathBuf>,
+
+    /// Your policy [default: ~/.config/ikigai/policy.toml]
+    #[arg(long, help_heading = POLICY, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
+          value_hint = super::FILE)]
+    policy: Option<PathBuf>,
+
+    /// What tools may touch where no policy says otherwise [default: standard]; never less
+    /// strict than a ceiling
+    #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
+          env = "IKIGAI_PROFILE")]
+    profile: Option<ProfileArg>,
+
+    /// A further ceiling, besides /etc/ikigai/policy.toml: it can only narrow
+    #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
+          env = "IKIGAI_CEILING", hide = true, value_hint = super::FILE)]
+    ceiling: Option<PathBuf>,
+
+    /// Which build of a tool to run
+    #[arg(long, help_heading = POLICY, global = true, value_name = "KIND",
+          env = "IKIGAI_BACKEND", default_value = "auto")]
+    backend: BackendArg,
+
+    /// Wall clock of a call, such as 500ms, 30s or 2m [default: 30s]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
+          env = "IKIGAI_TIMEOUT", value_parser = limits::parse_timeout)]
+    timeout: Option<Duration>,
+
+    /// Fuel of a component's call, about one unit an instruction
+    #[arg(long, help_heading = CALLS, global = true, value_name = "N", env = "IKIGAI_FUEL")]
+    fuel: Option<u64>,
+
+    /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
+    /// native tools]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
+          value_parser = limits::parse_size)]
+    memory: Option<u64>,
+
+    /// Bytes of stdout of a call [default: 16MiB]
+    #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE",
+          env = "IKIGAI_MAX_OUTPUT", value_parser = limits::parse_size)]
+    max_output: Option<u64>,
+
+    /// Where documents are kept: sqlite:PATH, postgres://… or memory: [default:
+    /// ~/.local/share/ikigai/store.db]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "URL",
+          env = STORE_VARIABLE, hide_env_values = true)]
+    store: Option<String>,
+
+    /// Tokens of documents that an agent may have pinned
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "TOKENS",
+          env = "IKIGAI_BUDGET", default_value_t = assets::Budget::default().0)]
+    budget: u64,
+
+    /// Bytes that all documents of the store may come to [default: 1GiB]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "SIZE",
+          env = "IKIGAI_CAPACITY", value_parser = limits::parse_size)]
+    capacity: Option<u64>,
+
+    /// Whose pins and whose budget count [default: USER@HOST]
+    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "NAME",
+          env = "IKIGAI_AGENT")]
+    agent: Option<String>,
+
+    /// Record the text of arguments in the audit log, not only their digest
+    #[arg(long, help_heading = CALLS, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
+    audit_arguments: bool,
+
+    /// Say more on stderr, among it why files are no tools
+    #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
+    pub(super) verbose: bool,
+
+    /// What the configuration files say, of these flags and of everything else.
+    #[arg(skip)]
+    pub(super) config: Config,
+
+    /// Where the values of these flags are from, those apart that nobody set.
+    #[arg(skip)]
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BackendArg {
+    /// The component; the native build where no component can be used, and of bash where the
+    /// sandbox holds
+    Auto,
+    /// Components only
+    Wasm,
+    /// Native builds only
+    Native,
+}
+
+impl BackendArg {
+    fn choice(self) -> BackendChoice {
+        match self {
+            Self::Auto => BackendChoice::Auto,
+            Self::Wasm => BackendChoice::Wasm,
+            Self::Native => BackendChoice::Native,
+        }
+    }
+}
+
+/// Where the value of a shared flag is from, and the value as it was written.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// For a person: the flag, the variable, or the file and line.
+    pub(super) from: String,
+    /// As it was written.
+    pub(super) value: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileArg {
+    /// The standard tools work in the workspace; native tools of yours run as you do
+    Standard,
+    /// Nothing runs unconfined, and nothing falls back to native
+    Strict,
+}
+
+impl Options {
+    /// The host that these flags ask for. Nothing is scanned yet.
+    ///
+    /// It lives as long as the process: giving back a pool of guests takes longer
+    /// than a call, and the exit does it anyway.
+    pub(super) fn host(&self) -> Result<&'static Host, CliError> {
+        Ok(self.host_with_documents(progress::reporter())?.0)
+    }
+
+    /// The same, telling of compilations elsewhere, and the documents that it serves, where
+    /// there is a place for any.
+    fn host_with_documents(
+        &self,
+        progress: ProgressFn,
+    ) -> Result<(&'static Host, Option<Arc<AssetStore>>), CliError> {
+        let places = self.places();
+        let authority = Arc::new(self.authority(&places)?);
+        let registry = Registry::new(Settings {
+            places,
+            // Those of the flags are for calls; a schema must not be lost to them.
+            limits: Limits::default(),
+            workspace: authority.workspace().into(),
+            authority,
+            budget: Budget { guests: GUESTS, memory: memory_budget() },
+            compiler: Compiler::of_this_process(),
+            supervisor: Supervisor::installed(),
+            progress,
+        });
+        let mut host = Host::new(registry);
+        let store = self.store().map(Arc::new);
+        if let Some(store) = &store {
+            host.serve_documents(Arc::clone(store) as Arc<dyn Documents>, self.agent_name());
+        }
+        if self.audit_arguments {
+            host.record_arguments();
+        }
+        if let Some(timeout) = self.timeout {
+            host.be_patient_for(timeout);
+        }
+        Ok((Box::leak(Box::new(host)), store))
+    }
+
+    /// The build that was asked for on this very command line, to be written down. What
+    /// the environment says is for every command, and no grant.
+    pub(super) fn backend_to_write(&self) -> BackendChoice {
+        if std::env::var_os("IKIGAI_BACKEND").is_some() {
+            return BackendChoice::Auto;
+        }
+        self.backend.choice()
+    }
+
+    /// Where everything is, with what the flags say of it.
+    pub(super) fn places(&self) -> Places {
+        let found = Places::find();
+        let named = [&self.system_tools, &self.user_tools].into_iter().flatten();
+        Places {
+            // An empty one names nothing.
+            named_tools: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
+            system_tools: self.system_tools.clone().or(found.system_tools),
+            user_tools: self.user_tools.clone().or(found.user_tools),
+            policy: self.policy.clone().or(found.policy),
+            ..found
+        }
+    }
+
+    fn authority(&self, places: &Places) -> Result<Authority, CliError> {
+        let workspace = self.workspace()?;
+        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(CliError::usage);
+        let files = PolicyFiles {
+            ceiling: Some(places.ceiling.clone()),
+            further_ceilings: self.ceiling.iter().map(absolute).collect::<Result<_, _>>()?,
+            user: places.policy.as_ref().map(absolute).transpose()?,
+            user_is_named: self.policy.is_some(),
+            workspace: workspace.to_path_buf(),
+            home: places.home.clone(),
+            state: places.state.clone(),
+        };
+        let flags = Flags {
+            profile: self.profile.map(|profile| match profile {
+                ProfileArg::Standard => Profile::Standard,
+                ProfileArg::Strict => Profile::Strict,
+            }),
+            backend: self.backend.choice(),
+            limits: self.limits(),
+            elsewhere: self.elsewhere(),
+        };
+        let mut own = places.own();
+        own.extend(files.further_ceilings.iter().cloned());
+        if let Some(store) = self.store()
+            && let Some(file) = store.url().ok().and_then(StoreUrl::file)
+        {
+            own.extend(places::places_on(file));
+        }
+        Ok(Authority::open(&files, flags, own)?)
+    }
+
+    /// What holds, by the names of the configuration's keys; nothing where there is no
+    /// such thing, as without a home. Passwords are left out.
+    pub(super) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
+        let places = self.places();
+        let limits = Limits::default();
+        let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
+        let written = |key: &str, default: String| {
+            Some(self.origins.get(key).map_or(default, |origin| origin.value.clone()))
+        };
+        let size = |bytes| bytesize::ByteSize(bytes).to_string();
+        let memory = format!(
+            "{} for components, {} for native tools",
+            size(limits.wasm_memory),
+            size(limits.native_memory)
+        );
+        let timeout = humantime::format_duration(limits.wall_clock).to_string();
+        let store = self.store().map(|store| match store.url() {
+            Ok(url) => url.to_string(),
+            Err(error) => error.to_string(),
+        });
+        Ok(vec![
+            ("workspace", Some(self.workspace()?.display().to_string())),
+            ("system_tools", path(&places.system_tools)),
+            ("user_tools", path(&places.user_tools)),
+            ("policy", path(&places.policy)),
+            ("profile", written("profile", "standard".to_owned())),
+            ("backend", written("backend", "auto".to_owned())),
+            ("timeout", written("timeout", timeout)),
+            ("fuel", written("fuel", limits.fuel.to_string())),
+            ("memory", written("memory", memory)),
+            ("max_output", written("max_output", size(limits.output))),
+            ("store", store),
+            ("budget", Some(self.budget.to_string())),
+            ("capacity", written("capacity", size(assets::Capacity::default().0))),
+            ("agent", Some(self.agent_name())),
+            ("audit_arguments", Some(self.audit_arguments.to_string())),
+            ("verbose", Some(self.verbose.to_string())),
+        ])
+    }
+
+    /// The store of documents, for a command that is about them.
+    pub(super) fn assets(&self) -> Result<AssetStore, CliError> {
+        self.store().ok_or_else(|| {
+            let error = anyhow::Error::msg("there is no place for documents");
+            CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
+        })
+    }
+
+    /// Where documents are kept.
+    fn store(&self) -> Option<AssetStore> {
+        let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
+            Some(text) => StoreUrl::parse(text),
+            None => Ok(StoreUrl::sqlite(self.places().data?.join(STORE))),
+        };
+        let capacity = self.capacity.map_or_else(assets::Capacity::default, assets::Capacity);
+        Some(AssetStore::at(url, assets::Budget(self.budget), capacity))
+    }
+
+    /// A conversation over the tools and the documents that these flags ask for.
+    pub(super) fn session(
+        &self,
+        model: Option<ikigai_agent::Model>,
+    ) -> Result<(&'static Host, Session), CliError> {
+        self.session_telling(model, progress::reporter())
+    }
+
+    /// The same, telling of compilations elsewhere than on stderr.
+    pub(super) fn session_telling(
+        &self,
+        model: Option<ikigai_agent::Model>,
+        progress: ProgressFn,
+    ) -> Result<(&'static Host, Session), CliError> {
+        let (host, store) = self.host_with_documents(progress)?;
+        let agent = self.agent()?;
+        let budget = self.budget;
+        let documents = store.map(|store| ikigai_agent::Documents { store, budget, agent });
+        Ok((host, Session::new(host, documents, model)))
+    }
+
+    /// Whose documents are pinned.
+    pub(super) fn agent(&self) -> Result<Agent, CliError> {
+        let name = self.agent_name();
+        Agent::new(&name)
+            .with_context(|| format!("--agent: `{}`", name.escape_debug()))
+            .map_err(CliError::usage)
+    }
+
+    fn agent_name(&self) -> String {
+        self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
+    }
+
+    pub(super) fn workspace(&self) -> Result<Arc<Path>, CliError> {
+        let dir = match &self.workspace {
+            Some(dir) => dir.clone(),
+            None => std::env::current_dir()
+                .context("the current directory is gone")
+                .map_err(|error| CliError::usage(error).hint("name another with --workspace"))?,
+        };
+        let workspace = dir
+            .canonicalize()
+            .with_context(|| format!("the workspace `{}` cannot be used", dir.display()))
+            .map_err(CliError::usage)?;
+        if !workspace.is_dir() {
+            let text = format!("the workspace `{}` is no directory", dir.display());
+            return Err(CliError::usage(anyhow::Error::msg(text)));
+        }
+        Ok(workspace.into())
+    }
+
+    /// What sets the flags of policy that are not on the command line.
+    fn elsewhere(&self) -> BTreeMap<&'static str, String> {
+        let flags = [
+            ("profile", "--profile"),
+            ("backend", "--backend"),
+            ("timeout", "--timeout"),
+            ("fuel", "--fuel"),
+            ("memory", "--memory"),
+            ("max_output", "--max-output"),
+        ];
+        let from = |(key, flag): (&str, &'static str)| {
+            let from = &self.origins.get(key)?.from;
+            (from != flag).then(|| (flag, from.clone()))
+        };
+        flags.into_iter().filter_map(from).collect()
+    }
+
+    fn limits(&self) -> Vec<(LimitKey, u64)> {
+        // At most a week, in nanoseconds.
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let asked = [
+            (LimitKey::WallClock, self.timeout.map(nanos)),
+            (LimitKey::Fuel, self.fuel),
+            (LimitKey::Memory, self.memory),
+            (LimitKey::Output, self.max_output),
+        ];
+        asked.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+}
+
+/// The store of documents, where no other is named.
+const STORE: &str = "store.db";
+
+/// Who asks, where nobody says.
+fn user_at_host() -> String {
+    let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    let user = ["USER", "LOGNAME"].into_iter().find_map(set);
+    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let host = rustix::system::uname();
+    format!("{user}@{}", host.nodename().to_string_lossy())
+}
+
+/// Components that run at once: a command asks a few for their schema and calls
+/// one. Room for more would only make its start slower.
+const GUESTS: u32 = 16;
+
+/// What all components together may use: half of the machine's memory, in bytes.
+fn memory_budget() -> u64 {
+    let info = rustix::system::sysinfo();
+    // Both fields are of the C library's word size.
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
+}

@@ -1,0 +1,84 @@
+//! `ikigai policy`: what each tool may touch, who says so, and how to change it.
+
+mod grant;
+mod revoke;
+mod show;
+mod test;
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::error::CliError;
+use super::options::Options;
+use super::say;
+use ikigai_host::policy::Proposal;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show what each tool may touch, and which line says so
+    Show(show::Arguments),
+    /// Grant a tool something, in your own policy file
+    ///
+    /// What is named takes the place of what the file says of it; what is not named
+    /// stays. A tool of yours is granted by the contents of its files: when they change,
+    /// the grant ends. Asks before it writes where stdin is a terminal.
+    #[command(after_help = grant::EXAMPLES)]
+    Grant(grant::Arguments),
+    /// Take away all that your own policy file grants a tool
+    #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
+                            ikigai policy revoke grep --yes --json")]
+    Revoke(revoke::Arguments),
+    /// Ask whether a tool may do something, and which line decides
+    ///
+    /// Exits 0 if it is allowed, 1 if it is not, 2 if there is no such tool.
+    #[command(after_help = test::EXAMPLES)]
+    Test(test::Arguments),
+}
+
+pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Show(arguments) => show::run(options, arguments).await,
+        Command::Grant(arguments) => grant::run(options, arguments).await,
+        Command::Revoke(arguments) => revoke::run(options, arguments),
+        Command::Test(arguments) => test::run(options, arguments).await,
+    }
+}
+
+/// Shows what would change, asks where somebody can answer, and writes it. False where
+/// the answer was no.
+fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
+    let path = proposal.path.display();
+    if proposal.is_idle() {
+        say(&format!("`{path}` says so already\n"));
+        return Ok(true);
+    }
+    let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
+    say(&format!("{path}\n{lines}"));
+    if !yes && std::io::stdin().is_terminal() && !agreed()? {
+        say("nothing was changed\n");
+        return Ok(false);
+    }
+    proposal.write().map_err(|error| {
+        CliError::failed(anyhow::Error::new(error).context(format!("cannot write `{path}`")))
+    })?;
+    Ok(true)
+}
+
+fn agreed() -> Result<bool, CliError> {
+    say("Write this? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A path with the home as `~`, as people read it.
+fn homely(path: &str, home: Option<&PathBuf>) -> String {
+    let home = home.map(|home| home.display().to_string()).filter(|home| home.len() > 1);
+    match home.and_then(|home| path.strip_prefix(&home).map(str::to_owned)) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+        _ => path.to_owned(),
+    }
+}

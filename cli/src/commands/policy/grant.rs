@@ -1,0 +1,271 @@
+//! `ikigai policy grant`: an entry of the user's policy file, written for them.
+
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::carry_out;
+use crate::commands::call::named_tool;
+use crate::commands::complete;
+use crate::commands::decided;
+use crate::commands::error::{self, CliError};
+use crate::commands::list::tell_warnings;
+use crate::commands::options::Options;
+use crate::commands::{print_json, say};
+use ikigai_host::digest::Digest;
+use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::policy::{
+    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Origin, Source,
+    check_variable, parse_limit,
+};
+use ikigai_host::registry::Tool;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
+    ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
+    ikigai policy grant grep --read docs --yes\n\n\
+    customer_db is a component: to a native tool, which has the whole network or none, a host \
+    and port is refused.";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The tool, by the name that `tool list` shows
+    #[arg(add = complete::tools())]
+    tool: String,
+    /// A directory to read; one in the workspace is granted in every workspace
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    read: Vec<PathBuf>,
+    /// A directory to read and write
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    write: Vec<PathBuf>,
+    /// A host to connect to; `*` is every public one to a component, and the whole network,
+    /// this machine included, to a native tool, which can have no less
+    #[arg(long, value_name = "HOST:PORT")]
+    net: Vec<String>,
+    /// A variable of the environment to see
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// What it may do with the host's documents (`ikigai://`)
+    #[arg(long, value_name = "ACCESS")]
+    assets: Option<AssetsArg>,
+    /// What becomes of a native call where the sandbox cannot keep the grant
+    #[arg(long, value_name = "HOW")]
+    sandbox: Option<SandboxArg>,
+    /// A limit: wall_clock, fuel, memory, output, handles or processes
+    #[arg(long, value_name = "LIMIT=VALUE", value_parser = limit)]
+    limit: Vec<(LimitKey, String)>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AssetsArg {
+    /// Nothing
+    None,
+    /// Read and list them
+    Read,
+    /// Also write and edit them
+    Write,
+}
+
+impl AssetsArg {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SandboxArg {
+    /// It runs with all of your rights
+    Off,
+    /// It runs with what can be kept, and is reported so
+    Prefer,
+    /// It does not run
+    Require,
+}
+
+impl SandboxArg {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+        }
+    }
+}
+
+fn limit(text: &str) -> Result<(LimitKey, String), String> {
+    let names = || LimitKey::ALL.map(LimitKey::as_str).join(", ");
+    let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
+    let key = LimitKey::ALL.into_iter().find(|key| key.as_str() == name);
+    let key = key.ok_or_else(|| format!("there is no limit `{name}`: {}", names()))?;
+    parse_limit(key, value)?;
+    Ok((key, value.to_owned()))
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = host.look_up(&arguments.tool).await;
+    tell_warnings(&snapshot);
+    let tool = named_tool(&snapshot, &arguments.tool)?;
+    let keys = keys(host, tool, &arguments, options.backend_to_write())?;
+    if keys.is_empty() {
+        let error = anyhow::Error::msg(format!(
+            "nothing to grant: `{}` is installed with ikigai and needs no grant to run",
+            tool.name()
+        ));
+        return Err(CliError::usage(error).hint(
+            "name what it may touch with --read, --write, --net, --env, --assets or --limit",
+        ));
+    }
+    let proposal = host.authority().propose_grant(tool.name(), &keys)?;
+    let contents = [tool.build.digest];
+    let decided = host.authority().decide_with(&proposal, &request(Subject::from(tool), &contents));
+    if let Err(denial) = &decided
+        && !is_of_others(denial)
+    {
+        return Err(denial.clone().into());
+    }
+    if !carry_out(&proposal, arguments.yes)? {
+        return Ok(ExitCode::from(error::FAILED));
+    }
+    let backend = tool.build.backend();
+    if arguments.json {
+        let mut value = json!({
+            "tool": tool.name(),
+            "policy": proposal.path.to_string_lossy(),
+            "sandbox": decided::level(host, tool, &decided).await,
+        });
+        if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
+            (&mut value, decided::as_json(backend, &decided))
+        {
+            value.extend(decision);
+        }
+        print_json(&value)?;
+    }
+    tell(tool, &decided);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether it is a ceiling or a workspace that forbids it, and not what was asked for.
+fn is_of_others(denial: &Denial) -> bool {
+    matches!(&denial.source, Some(Source::File { kind, .. }) if *kind != LayerKind::User)
+}
+
+/// What the person should know beyond the lines that changed.
+fn tell(tool: &Tool, decided: &decided::Decided) {
+    match decided {
+        Err(denial) => say(&format!("warning: it may still not be called: {denial}\n")),
+        Ok(decision) => {
+            for (capability, sources) in decision.sources.iter() {
+                let narrowed = sources
+                    .iter()
+                    .skip(1)
+                    .filter(|source| matches!(source, Source::File { .. } | Source::OwnPlaces));
+                for source in narrowed {
+                    say(&format!("warning: `{capability}` is narrowed by {source}\n"));
+                }
+            }
+            for variable in decision.variables.iter().filter(|variable| !variable.is_set) {
+                say(&format!("warning: the variable `{}` is not set here\n", variable.name));
+            }
+            say(&format!("granted; `ikigai policy show {}` says what it can touch\n", tool.name()));
+        }
+    }
+}
+
+fn keys(
+    host: &Host,
+    tool: &Tool,
+    arguments: &Arguments,
+    backend: BackendChoice,
+) -> Result<Vec<NewKey>, CliError> {
+    let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));
+    let mut keys: Vec<NewKey> = Vec::new();
+    let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
+    // A system tool changes when ikigai is installed anew, which is no other's doing.
+    if tool.origin == Origin::User || host.authority().is_bound_to_content(tool.name()) {
+        let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
+        let digests: Vec<Digest> = builds.map(|build| build.digest).collect();
+        add("sha256", NewValue::List(digests.iter().map(Digest::to_string).collect()));
+    }
+    if backend != BackendChoice::Auto {
+        add("backend", NewValue::Word(backend.as_str().to_owned()));
+    }
+    if let Some(sandbox) = arguments.sandbox {
+        add("sandbox", NewValue::Word(sandbox.as_str().to_owned()));
+    }
+    if let Some(assets) = arguments.assets {
+        add("assets", NewValue::Word(assets.as_str().to_owned()));
+    }
+    let dirs = [("ro", &arguments.read), ("rw", &arguments.write)];
+    let mut rules = Vec::new();
+    for (access, dir) in
+        dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
+    {
+        rules.push(format!("{access}:{}", spelled(dir, host.authority().workspace())?));
+    }
+    if !rules.is_empty() {
+        add("fs", NewValue::List(rules));
+    }
+    if !arguments.net.is_empty() {
+        Net::parse(arguments.net.iter().map(String::as_str))
+            .map_err(|what| wrong(format!("--net: {what}")))?;
+        add("net", NewValue::List(arguments.net.clone()));
+    }
+    if !arguments.env.is_empty() {
+        for name in &arguments.env {
+            check_variable(name).map_err(|what| wrong(format!("--env: {what}")))?;
+        }
+        add("env", NewValue::List(arguments.env.clone()));
+    }
+    for (key, text) in &arguments.limit {
+        let value = match key {
+            LimitKey::WallClock | LimitKey::Memory | LimitKey::Output => {
+                NewValue::Word(text.clone())
+            }
+            LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => {
+                NewValue::Number(parse_limit(*key, text).map_err(wrong)?)
+            }
+        };
+        add(&format!("limits.{}", key.as_str()), value);
+    }
+    Ok(keys)
+}
+
+/// The directory as the policy is to name it: from the workspace where it is in it, so
+/// that it holds in every workspace, else in full.
+fn spelled(dir: &Path, workspace: &Path) -> Result<String, CliError> {
+    let wrong = |error: anyhow::Error| CliError::usage(error);
+    let resolved = dir
+        .canonicalize()
+        .with_context(|| format!("the directory `{}` cannot be granted", dir.display()))
+        .map_err(wrong)?;
+    if !resolved.is_dir() {
+        return Err(wrong(anyhow::Error::msg(format!("`{}` is no directory", dir.display()))));
+    }
+    let named = match resolved.strip_prefix(workspace) {
+        Ok(inner) if dir.is_relative() => inner.to_owned(),
+        _ => resolved,
+    };
+    let named = if named.components().all(|part| part == Component::CurDir) {
+        PathBuf::from(".")
+    } else {
+        named
+    };
+    named.into_os_string().into_string().map_err(|name| {
+        let what = format!("`{}` is not UTF-8, as a policy file must be", name.display());
+        CliError::usage(anyhow::Error::msg(what))
+    })
+}

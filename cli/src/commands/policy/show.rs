@@ -1,0 +1,184 @@
+//! `ikigai policy show`: one page of what every tool can touch.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_protocol::Access;
+use serde_json::{Value, json};
+
+use super::homely;
+use crate::commands::call::named_tool;
+use crate::commands::complete;
+use crate::commands::decided::{self, Row};
+use crate::commands::error::CliError;
+use crate::commands::list::{plain_table, tell_warnings};
+use crate::commands::options::Options;
+use crate::commands::{print, print_json};
+use ikigai_host::host::Host;
+use ikigai_host::nearest::nearest;
+use ikigai_host::policy::{FileInForce, Source};
+use ikigai_host::registry::{Depth, Snapshot, Tool};
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// One tool; all of them if none is named
+    #[arg(add = complete::tools())]
+    tool: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = match &arguments.tool {
+        Some(name) => host.look_up(name).await,
+        None => host.registry.scan(Depth::Failed).await,
+    };
+    tell_warnings(&snapshot);
+    let tools: Vec<&Tool> = match &arguments.tool {
+        None => snapshot.tools().collect(),
+        Some(name) => vec![named_tool(&snapshot, name)?],
+    };
+    let rows = Row::all(host, tools.into_iter()).await;
+    if arguments.json {
+        print_json(&as_json(host, &rows)?)?;
+    } else {
+        print(&as_text(host, &snapshot, &rows)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
+    let home = host.registry.places().home.as_ref();
+    let workspace = host.authority().workspace().display().to_string();
+    // A page fits more of it so.
+    let short = |text: String| {
+        let lines = text.lines().map(|line| match line.strip_prefix(&workspace) {
+            Some("") => ".".to_owned(),
+            Some(rest) if rest.starts_with('/') => format!(".{rest}"),
+            _ => homely(line, home),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let mut table = plain_table();
+    table.set_header([
+        "TOOL",
+        "SOURCE",
+        "BUILD",
+        "MAY READ",
+        "MAY WRITE",
+        "NETWORK",
+        "ENVIRONMENT",
+        "DOCUMENTS",
+        "SANDBOX",
+        "LIMITS",
+        "DECIDED BY",
+    ]);
+    let mut denied = Vec::new();
+    for row in rows {
+        let Row { tool, decided, level } = row;
+        let (backend, level) = (row.backend(), (*level).to_owned());
+        let head = [tool.name(), tool.origin.as_str(), backend.as_str()].map(str::to_owned);
+        let cells = match decided {
+            Err(denial) => {
+                denied.push(format!("{} may not be called: {denial}", tool.name()));
+                let by = denial.source.as_ref().map(Source::to_string).unwrap_or_default();
+                let no = String::new;
+                [no(), no(), no(), no(), no(), level, no(), homely(&by, home)]
+            }
+            Ok(decision) => {
+                let keys = ["fs", "net", "env", "assets", "sandbox"];
+                let keys = keys.into_iter().chain(decided::limit_keys()).collect::<Vec<_>>();
+                let by = decided::sources(decision, &keys);
+                let by = by.split(", ").map(|by| homely(by, home)).collect::<Vec<_>>();
+                [
+                    short(decided::dirs(backend, decision, Access::ReadOnly)),
+                    short(decided::dirs(backend, decision, Access::ReadWrite)),
+                    decided::network(backend, decision),
+                    decided::environment(decision),
+                    decided::documents(decision).to_owned(),
+                    level,
+                    decided::main_limits(backend, &decision.limits),
+                    by.join("\n"),
+                ]
+            }
+        };
+        table.add_row(head.into_iter().chain(cells));
+    }
+    let mut text = format!("{table}\n");
+    let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
+    let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
+    for line in denied.into_iter().chain(notes).chain(strangers(host, snapshot)) {
+        text.push_str(&format!("\n{line}\n"));
+    }
+    let (profile, by) = host.authority().profile()?;
+    let by: Vec<String> = by.iter().map(|by| homely(&by.to_string(), home)).collect();
+    text.push_str(&format!("\nProfile:   {} (by {})\n", profile.as_str(), by.join(", ")));
+    text.push_str(&format!("Workspace: {workspace} (.)\n\nFiles:\n"));
+    let mut table = plain_table();
+    for file in host.authority().files() {
+        let path = homely(&file.path.display().to_string(), home);
+        table.add_row([file.kind.as_str().to_owned(), path, standing(&file)]);
+    }
+    Ok(format!("{text}{table}\n"))
+}
+
+fn standing(file: &FileInForce) -> String {
+    match (&file.problem, file.exists) {
+        (Some(problem), _) => format!("not as it stands: {}", problem.line()),
+        (None, true) => "in force".to_owned(),
+        (None, false) => "none".to_owned(),
+    }
+}
+
+/// Entries of the user's file that speak of no tool here: often a misspelling.
+fn strangers(host: &Host, snapshot: &Snapshot) -> Vec<String> {
+    let unknown = host.authority().named().into_iter();
+    let unknown = unknown.filter(|(name, _)| snapshot.get(name).is_none());
+    unknown
+        .map(|(name, line)| {
+            let near = nearest(&name, snapshot.tools().map(|tool| tool.name()));
+            let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            format!(
+                "line {line} of your policy speaks of `{name}`, and there is no such tool{meant}"
+            )
+        })
+        .collect()
+}
+
+fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
+    let tools = rows.iter().map(|row| {
+        let Row { tool, decided, level } = row;
+        let backend = row.backend();
+        let mut value = json!({
+            "name": tool.name(),
+            "source": tool.origin.as_str(),
+            "backend": backend.as_str(),
+            "backend_reason": tool.reason,
+            "sandbox": level,
+        });
+        if let (Value::Object(value), Value::Object(decision)) =
+            (&mut value, decided::as_json(backend, decided))
+        {
+            value.extend(decision);
+        }
+        value
+    });
+    let files = host.authority().files().into_iter().map(|file| {
+        json!({
+            "layer": file.kind.as_str(),
+            "path": file.path.to_string_lossy(),
+            "exists": file.exists,
+            "problem": file.problem.as_ref().map(|problem| problem.line()),
+        })
+    });
+    let (profile, by) = host.authority().profile()?;
+    Ok(json!({
+        "profile": profile.as_str(),
+        "profile_decided_by": by.iter().map(Source::to_string).collect::<Vec<_>>(),
+        "workspace": host.authority().workspace().to_string_lossy(),
+        "files": files.collect::<Vec<_>>(),
+        "tools": tools.collect::<Vec<_>>(),
+    }))
+}

@@ -1,0 +1,18 @@
+//! `ikigai __precompile DIR`: fills the cache of a directory of system tools. Run
+//! by the installer with the program that was just installed, so that the code is
+//! compiled by exactly the engine that will load it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::error::CliError;
+use super::{progress, say};
+use ikigai_host::registry;
+
+pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {
+    let count = registry::precompile(&dir, progress::reporter())
+        .await
+        .map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
+    say(&format!("{count} components are compiled\n"));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,43 @@
+//! Compilation told on stderr: a spinner on a terminal, a line elsewhere.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar};
+
+use ikigai_host::registry::{Progress, ProgressFn};
+
+/// Where compilations are told.
+pub(super) fn reporter() -> ProgressFn {
+    if std::io::stderr().is_terminal() { on_terminal() } else { Arc::new(line) }
+}
+
+fn line(progress: Progress) {
+    if let Progress::Compiling(name) = progress {
+        // Nothing depends on whether somebody reads it.
+        let _ = writeln!(std::io::stderr(), "compiling {name} (only the first time)");
+    }
+}
+
+fn on_terminal() -> ProgressFn {
+    let bars = MultiProgress::new();
+    let running: Mutex<HashMap<String, ProgressBar>> = Mutex::default();
+    Arc::new(move |progress| {
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Compiling(name) => {
+                let bar = bars.add(ProgressBar::new_spinner());
+                bar.set_message(format!("compiling {name} (only the first time)"));
+                bar.enable_steady_tick(Duration::from_millis(100));
+                running.insert(name, bar);
+            }
+            Progress::Compiled(name) => {
+                if let Some(bar) = running.remove(&name) {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    })
+}

@@ -1,0 +1,104 @@
+//! `ikigai tool run`: the bare protocol, streams and exit code as they are.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+
+use super::call::named_tool;
+use super::error::{CliError, USAGE};
+use super::options::Options;
+use super::{ToolReference, cancelled_by_signals, complete, say};
+use ikigai_host::audit::Via;
+use ikigai_host::exec::envelope;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::{Exit, Outcome, Stdin};
+use ikigai_host::host::{Streams, Subject};
+
+/// The exit code where a limit ended the tool: that of timeout(1).
+const LIMIT: u8 = 124;
+
+/// The exit code of a program that cannot be started: that of a shell.
+const NOT_STARTED: u8 = 126;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tool by name, or a file by its path (with a slash); all that follows is
+    /// passed on whole, hyphens included
+    // One list, because clap would look for the host's own flags between two.
+    #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true,
+          value_names = ["NAME|PATH", "ARGS"], add = complete::tools_and_files())]
+    command: Vec<OsString>,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let cancel = cancelled_by_signals()?;
+    let mut args = arguments.command.into_iter();
+    // clap requires one.
+    let reference = ToolReference::from(args.next().unwrap_or_default());
+    let name = reference.0.to_string_lossy().into_owned();
+    let named;
+    let snapshot;
+    let subject = if reference.is_path() {
+        let path = Path::new(&reference.0);
+        named = host.registry.build_at(path).map_err(|reason| {
+            let error = CliError::usage(anyhow::Error::msg(reason));
+            if path.exists() {
+                return error;
+            }
+            error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
+        })?;
+        Subject::at_path(&named)
+    } else {
+        let looked_up = cancel.run_until_cancelled(host.look_up(&name)).await;
+        let Some(found) = looked_up else {
+            return Ok(ExitCode::from(super::INTERRUPTED));
+        };
+        snapshot = found;
+        let tool = match named_tool(&snapshot, &name) {
+            Ok(tool) => tool,
+            Err(error) => {
+                host.refuse_missing(Via::Run, &snapshot, &name);
+                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { USAGE }));
+            }
+        };
+        Subject::from(tool)
+    };
+    let streams = Streams {
+        stdin: Stdin::Inherit,
+        stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
+        stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
+    };
+    let outcome = host.run(Via::Run, subject, args.collect(), streams, cancel).await;
+    Ok(ExitCode::from(exit_code(&name, &outcome)))
+}
+
+/// The code that this process exits with, and a line on stderr where the host
+/// ended the tool.
+fn exit_code(name: &str, outcome: &Outcome) -> u8 {
+    if outcome.cancelled {
+        return super::INTERRUPTED;
+    }
+    if let Some(limit) = outcome.limit {
+        say(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
+        return LIMIT;
+    }
+    match &outcome.exit {
+        Exit::Denied(reason) => {
+            say(&format!("error: `{name}` may not be run: {reason}\n"));
+            return NOT_STARTED;
+        }
+        Exit::NotStarted(reason) => {
+            say(&format!("error: `{name}` could not be started: {reason}\n"));
+            return NOT_STARTED;
+        }
+        Exit::Trap(reason) => say(&format!("error: `{name}` trapped: {reason}\n")),
+        Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {}
+    }
+    let code = envelope::exit_code(&outcome.exit).unwrap_or_default();
+    // The kernel itself keeps eight bits of an exit code.
+    code.to_le_bytes()[0]
+}

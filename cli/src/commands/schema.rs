@@ -1,0 +1,129 @@
+//! `ikigai tool schema`: what a model is told of the tools.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use ikigai_protocol::ToolSchema;
+use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
+use serde_json::Value;
+
+use super::call::{not_found_hints, say_hints};
+use super::error::{self, CliError};
+use super::options::Options;
+use super::{complete, list, print_json, say};
+
+use ikigai_host::registry::{Depth, Snapshot};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tools; all of them if none is named
+    #[arg(add = complete::tools())]
+    names: Vec<String>,
+    /// The form in which to print them: a provider's is exactly what it is sent
+    #[arg(long, value_name = "FORM", default_value = "canonical")]
+    provider: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Name, description, parameters and, where given, returns wrapped as the envelope is
+    Canonical,
+    /// The Responses API of OpenAI
+    #[value(name = "openai")]
+    OpenAi,
+    /// Chat Completions, which local servers speak as well
+    #[value(name = "openai-chat")]
+    OpenAiChat,
+    /// The Messages API of Anthropic
+    Anthropic,
+    /// The Gemini API of Google
+    Google,
+}
+
+impl Form {
+    fn provider(self) -> Option<Provider> {
+        match self {
+            Self::Canonical => None,
+            Self::OpenAi => Some(Provider::OpenAi),
+            Self::OpenAiChat => Some(Provider::OpenAiChat),
+            Self::Anthropic => Some(Provider::Anthropic),
+            Self::Google => Some(Provider::Google),
+        }
+    }
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let mut snapshot = host.registry.scan(Depth::Remembered).await;
+    let all = arguments.names.is_empty() && snapshot.skipped().iter().any(|it| it.failed);
+    let named = |name: &String| snapshot.get(name).is_none() || snapshot.failed(name);
+    if all || arguments.names.iter().any(named) {
+        snapshot = host.registry.scan(Depth::Failed).await;
+    }
+    list::tell_warnings(&snapshot);
+    if let Some(provider) = arguments.provider.provider().filter(|_| arguments.names.is_empty()) {
+        return all_for(provider, &snapshot, options);
+    }
+    let mut missing = false;
+    let mut schemas: Vec<&ToolSchema> = Vec::new();
+    if arguments.names.is_empty() {
+        schemas.extend(snapshot.tools().map(|tool| &*tool.schema));
+    }
+    for name in &arguments.names {
+        match snapshot.get(name) {
+            Some(tool) => schemas.push(&tool.schema),
+            None => {
+                missing = true;
+                say(&format!("error: tool `{name}` not found\n"));
+                say_hints(&not_found_hints(&snapshot, name));
+            }
+        }
+    }
+    let shown = match arguments.provider.provider() {
+        None => schemas.into_iter().map(ToolSchema::canonical).collect::<Value>(),
+        Some(provider) => {
+            let bounds = options.config.offer(provider).bounds;
+            let tools = translate_all(provider, bounds, schemas);
+            missing |= !tools.left_out.is_empty();
+            tell(provider, &tools, options.verbose);
+            tools.value
+        }
+    };
+    print_json(&shown)?;
+    Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
+}
+
+/// All tools as a conversation offers them to a provider, but for the host's own.
+fn all_for(
+    provider: Provider,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<ExitCode, CliError> {
+    let offer = options.config.offer(provider);
+    let mut beside_own = offer.clone();
+    beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
+    let mut tools = ikigai_agent::offered(provider, &beside_own, Some(snapshot), false);
+    if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
+        say(&format!("warning: {crowded_out}\n"));
+    }
+    // That there is no room for all is the rule at work, and no failure.
+    tools.left_out.retain(|left| !left.reason.is_want_of_room());
+    tell(provider, &tools, options.verbose);
+    print_json(&tools.value)?;
+    Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
+}
+
+/// What a provider is not told, on stderr: tools that are left out, and with `-v` every loss.
+fn tell(provider: Provider, tools: &Tools, verbose: bool) {
+    for LeftOut { tool, reason } in &tools.left_out {
+        say(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
+    }
+    if verbose {
+        for (tool, loss) in &tools.losses {
+            say(&format!("{tool}: {loss}\n"));
+        }
+    } else if !tools.losses.is_empty() {
+        let hint = "`-v` says what is sent otherwise than the tools say it";
+        say_hints(&[hint.to_owned()]);
+    }
+}

@@ -1,0 +1,408 @@
+//! The configuration files: which keys there are, and what the files say.
+//!
+//! Owns the names and kinds of keys, the order of the files, and who may write them. What
+//! a value means is decided by whoever takes it: those of the shared flags are read by the
+//! command line as if they had been flags, so that there is one reading of each. Variables
+//! and flags are above the files and not known here, those of [`provider`] aside.
+
+pub(crate) mod provider;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::is_tool_name;
+use ikigai_provider::Provider;
+use rustix::fs::OFlags;
+use toml::de::DeValue;
+
+use ikigai_host::places::{self, Places};
+use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
+
+/// The name of a configuration file.
+pub(crate) const CONFIG: &str = "config.toml";
+
+/// The administrator's file, below the user's.
+const SYSTEM: &str = "/etc/ikigai/config.toml";
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// What a value is in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// Absolute, or beneath `~`.
+    Path,
+    Number,
+    Switch,
+    /// A list of names of tools.
+    Tools,
+}
+
+/// The keys of the shared flags and of the agent's, by the names of the flags.
+const KEYS: &[(&str, Kind)] = &[
+    ("workspace", Kind::Path),
+    ("system_tools", Kind::Path),
+    ("user_tools", Kind::Path),
+    ("policy", Kind::Path),
+    ("profile", Kind::Text),
+    ("backend", Kind::Text),
+    ("timeout", Kind::Text),
+    ("fuel", Kind::Number),
+    ("memory", Kind::Text),
+    ("max_output", Kind::Text),
+    ("store", Kind::Text),
+    ("budget", Kind::Number),
+    ("capacity", Kind::Text),
+    ("agent", Kind::Text),
+    ("audit_arguments", Kind::Switch),
+    ("verbose", Kind::Switch),
+    ("provider", Kind::Text),
+    ("model", Kind::Text),
+    ("system", Kind::Text),
+];
+
+/// The table of tables, one for each provider.
+const PROVIDERS: &str = "providers";
+
+/// The keys of one provider.
+const PROVIDER_KEYS: &[(&str, Kind)] = &[
+    ("base_url", Kind::Text),
+    ("key_command", Kind::Text),
+    ("model", Kind::Text),
+    ("max_tokens", Kind::Number),
+    ("max_tools", Kind::Number),
+    ("max_description", Kind::Number),
+    ("first_tools", Kind::Tools),
+    ("connect_timeout", Kind::Text),
+    ("silence_timeout", Kind::Text),
+];
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// As a flag would say it; names of a list with a space between them.
+    pub value: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub spot: Spot,
+}
+
+impl Setting {
+    /// Its file and line, for a person.
+    #[must_use]
+    pub(crate) fn place(&self) -> String {
+        format!("{}:{}", self.path.display(), self.spot.line)
+    }
+}
+
+/// What the files say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    settings: BTreeMap<&'static str, Setting>,
+    providers: BTreeMap<(Provider, &'static str), Setting>,
+}
+
+impl Config {
+    /// Reads the administrator's file and the user's, where they are there; what the
+    /// second says holds.
+    ///
+    /// # Errors
+    ///
+    /// A file is malformed, cannot be read, or could have been written by somebody else.
+    pub(crate) fn load(places: &Places) -> Result<Self, FileError> {
+        let user = places.config.as_ref().map(|dir| dir.join(CONFIG));
+        let mut config = Self::default();
+        for path in [Some(PathBuf::from(SYSTEM)), user].into_iter().flatten() {
+            config.add(&path, places.home.as_deref())?;
+        }
+        Ok(config)
+    }
+
+    /// What is said of every key, in the order of their list.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &Setting)> {
+        KEYS.iter().filter_map(|(key, _)| Some((*key, self.settings.get(key)?)))
+    }
+
+    /// What is said of one key.
+    #[must_use]
+    pub(crate) fn setting(&self, key: &str) -> Option<&Setting> {
+        self.settings.get(key)
+    }
+
+    /// Every key, in the order in which they are shown.
+    pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
+        KEYS.iter().map(|(key, _)| *key)
+    }
+
+    fn of_provider(&self, provider: Provider, key: &'static str) -> Option<&Setting> {
+        self.providers.get(&(provider, key))
+    }
+
+    fn add(&mut self, path: &Path, home: Option<&Path>) -> Result<(), FileError> {
+        let Some(text) = read(path)? else { return Ok(()) };
+        let (file, table) = TomlFile::parse(path, &text)?;
+        for Pair { key, place, item } in pairs(table.get_ref()) {
+            if key == PROVIDERS {
+                self.add_providers(&file, item)?;
+                continue;
+            }
+            let Some((key, kind)) = KEYS.iter().find(|(known, _)| *known == key) else {
+                let known: Vec<&str> = Self::keys().chain([PROVIDERS]).collect();
+                return Err(file.unknown(&place, key, &known));
+            };
+            self.settings.insert(key, setting(&file, key, *kind, item, home)?);
+        }
+        Ok(())
+    }
+
+    fn add_providers(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
+        for Pair { key: name, place, item } in pairs(file.table(PROVIDERS, item)?) {
+            let Ok(provider) = name.parse::<Provider>() else {
+                return Err(file.unknown(&place, name, &Provider::ALL.map(Provider::as_str)));
+            };
+            for Pair { key, place, item } in pairs(file.table(name, item)?) {
+                let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
+                else {
+                    let known: Vec<&str> = PROVIDER_KEYS.iter().map(|(key, _)| *key).collect();
+                    return Err(file.unknown(&place, key, &known));
+                };
+                let setting = setting(file, key, *kind, item, None)?;
+                provider::check(key, &setting.value).map_err(|what| {
+                    let error = file.fail(&item.span(), what);
+                    // What is no address may hold a password all the same.
+                    if *key == "base_url" { error.without_excerpt() } else { error }
+                })?;
+                self.providers.insert((provider, key), setting);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn setting(
+    file: &TomlFile<'_>,
+    key: &str,
+    kind: Kind,
+    item: &Item<'_>,
+    home: Option<&Path>,
+) -> Result<Setting, FileError> {
+    let span = item.span();
+    let value = item.get_ref();
+    let text = match kind {
+        Kind::Text | Kind::Path => value.as_str().map(str::to_owned),
+        Kind::Number => value
+            .as_integer()
+            .and_then(|it| i64::from_str_radix(it.as_str(), it.radix()).ok())
+            .map(|it| it.to_string()),
+        Kind::Switch => value.as_bool().map(|it| it.to_string()),
+        Kind::Tools => names(file, value)?,
+    };
+    let text = text.ok_or_else(|| {
+        let form = match kind {
+            Kind::Text | Kind::Path => "a string",
+            Kind::Number => "a whole number",
+            Kind::Switch => "`true` or `false`",
+            Kind::Tools => "an array of names",
+        };
+        let what = format!("`{key}` is {} where {form} belongs", kind_of(item));
+        let error = file.fail(&span, what);
+        match (key, value) {
+            ("provider", DeValue::Table(_)) => {
+                error.hint(format!("the table of a provider is `[{PROVIDERS}.NAME]`"))
+            }
+            (_, DeValue::Integer(number)) if key.ends_with("timeout") => {
+                error.hint(format!("write it with its unit, such as `\"{}s\"`", number.as_str()))
+            }
+            ("memory" | "max_output" | "capacity", DeValue::Integer(_)) => {
+                error.hint("write it with its unit, such as `\"64MiB\"`")
+            }
+            _ => error,
+        }
+    })?;
+    let text = match (kind, text.strip_prefix("~/"), home) {
+        (Kind::Path, Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
+        (Kind::Path, _, _) if !Path::new(&text).is_absolute() => {
+            let what = format!("`{text}` would depend on where ikigai is started");
+            return Err(file.fail(&span, what).hint("write an absolute path, or `~/…`"));
+        }
+        (Kind::Text | Kind::Path, _, _) if text.is_empty() => {
+            return Err(file.fail(&span, format!("`{key}` is empty")).hint("leave the key out"));
+        }
+        _ => text,
+    };
+    Ok(Setting { value: text, path: file.path().to_owned(), spot: file.spot(&span) })
+}
+
+/// The names of tools in a list; nothing where it is no list of texts.
+fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, FileError> {
+    let Some(list) = list.as_array() else { return Ok(None) };
+    let mut names = Vec::new();
+    for item in list {
+        let Some(name) = item.get_ref().as_str() else { return Ok(None) };
+        if !is_tool_name(name) {
+            let error = file.fail(&item.span(), format!("no tool can be called `{name}`"));
+            return Err(error.hint("`ikigai tool list` names the tools"));
+        }
+        names.push(name);
+    }
+    Ok(Some(names.join(" ")))
+}
+
+/// The text of a file; nothing where there is none.
+///
+/// A link is followed: people keep such files elsewhere and link them. What it leads to
+/// may name a command to run, so that it must be the user's or the administrator's.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    let unreadable =
+        |error: std::io::Error| FileError::whole(path, format!("cannot be read: {error}"));
+    // A FIFO would be waited for.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // The place of one who has no file there, such as `~/.config` that is a file.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+        // The home of somebody else, as where another user's environment was kept: whether
+        // there is a file in it cannot even be asked.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::PermissionDenied
+                && fs::symlink_metadata(path).is_err_and(|it| it.kind() == error.kind()) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    let metadata = file.metadata().map_err(unreadable)?;
+    check_writers(path, &metadata)?;
+    if metadata.len() > LARGEST {
+        let what = format!("is larger than any configuration: {LARGEST} bytes are read at most");
+        return Err(FileError::whole(path, what));
+    }
+    let mut text = Vec::new();
+    file.take(LARGEST).read_to_end(&mut text).map_err(unreadable)?;
+    Ok(Some(text))
+}
+
+fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
+    let is_trusted = |uid| uid == 0 || places::is_own(uid);
+    places::check_trusted(metadata, is_trusted).map_err(|error| {
+        let refused = FileError::whole(path, format!("is not used: {error}"));
+        match metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() {
+            true => refused.hint(format!("chmod go-w {}", path.display())),
+            false => refused,
+        }
+    })?;
+    places::check_way(path, is_trusted).map_err(|way| {
+        let refused = FileError::whole(path, format!("is not used: {way}"));
+        match way.is_writable {
+            true => refused.hint(format!("chmod go-w {}", way.dir.display())),
+            false => refused.hint("keep it in a directory of your own"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn read_all(texts: &[&str]) -> Result<Config, FileError> {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let mut config = Config::default();
+        for (number, text) in texts.iter().enumerate() {
+            let path = scratch.path().join(format!("{number}.toml"));
+            fs::write(&path, text).expect("a file");
+            config.add(&path, Some(Path::new("/home/her")))?;
+        }
+        Ok(config)
+    }
+
+    fn refused(text: &str) -> String {
+        let error = read_all(&[text]).expect_err("a mistake");
+        let spot = error.spot.map_or_else(String::new, |it| format!("{}:{} ", it.line, it.column));
+        format!("{spot}{}; {}", error.what, error.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn the_later_file_holds_key_by_key() {
+        let config = read_all(&[
+            "timeout = \"5s\"\nfuel = 7\n[providers.openai]\nmodel = \"a\"\nbase_url = \"http://x/v1\"",
+            "timeout = \"9s\"\naudit_arguments = true\npolicy = \"~/p.toml\"\n[providers.openai]\nmodel = \"b\"",
+        ])
+        .expect("a configuration");
+        let found: Vec<_> = config.settings().map(|(key, it)| (key, it.value.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("policy", "/home/her/p.toml"),
+                ("timeout", "9s"),
+                ("fuel", "7"),
+                ("audit_arguments", "true"),
+            ]
+        );
+        let of = |key| config.of_provider(Provider::OpenAi, key).map(|it| it.value.as_str());
+        assert_eq!((of("model"), of("base_url")), (Some("b"), Some("http://x/v1")));
+        assert!(config.setting("fuel").expect("a setting").path.ends_with("0.toml"));
+    }
+
+    #[test]
+    fn what_is_probably_meant_is_said() {
+        let hint = |text: &str| read_all(&[text]).expect_err(text).hint.expect("a hint");
+        let meant = "the table of a provider is `[providers.NAME]`";
+        assert_eq!(hint("[provider.anthropic]\nmodel = \"a\""), meant);
+        assert_eq!(hint("timeout = 3"), "write it with its unit, such as `\"3s\"`");
+        assert_eq!(hint("memory = 3"), "write it with its unit, such as `\"64MiB\"`");
+        let refused = refused("[providers.google]\nmax_tokens = 0");
+        assert!(refused.starts_with("2:14 `0` is no number of tokens"), "{refused}");
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        assert_eq!(refused("a = 1\ntimeuot = 3"), refused("a = 1"));
+        assert_eq!(
+            refused("timeuot = \"3s\""),
+            "1:1 unknown key `timeuot`; did you mean `timeout`?"
+        );
+        assert_eq!(
+            refused("\nfuel = \"x\""),
+            "2:8 `fuel` is a string where a whole number belongs; "
+        );
+        assert_eq!(
+            refused("[providers.opnai]"),
+            "1:12 unknown key `opnai`; did you mean `openai`?"
+        );
+        assert_eq!(
+            refused("[providers.google]\nbaseurl = \"x\""),
+            "2:1 unknown key `baseurl`; did you mean `base_url`?"
+        );
+        assert!(refused("workspace = \"src\"").contains("depend on where ikigai is started"));
+        assert!(refused("model = \"\"").contains("`model` is empty"));
+        assert!(refused("[providers.google]\nsilence_timeout = \"soon\"").starts_with("2:19 "));
+        let wrong = refused("[providers.google]\nfirst_tools = [\"a b\"]");
+        assert!(wrong.starts_with("2:16 no tool can be called `a b`; "), "{wrong}");
+        let wrong = refused("[providers.google]\nfirst_tools = [3]");
+        assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
+        assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is no bound"));
+        assert!(refused("providers = 3").contains("where a table belongs"));
+        assert!(refused("timeout = ").starts_with("1:"));
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_read() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join(CONFIG);
+        fs::write(&path, "fuel = 1").expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permissions");
+        let error = read(&path).expect_err("a refusal");
+        assert!(error.what.contains("somebody else"), "{error}");
+        assert!(error.hint.expect("a hint").starts_with("chmod"));
+        assert!(read(scratch.path()).is_err(), "a directory is no configuration");
+        assert_eq!(read(&scratch.path().join("absent")), Ok(None));
+        assert_eq!(read(&path.join("beneath a file")), Ok(None));
+    }
+}

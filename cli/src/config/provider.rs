@@ -1,0 +1,321 @@
+//! How a provider is reached: its address, its key, its model, and where each was said.
+//!
+//! Owns the variables of the vendors' own programs, which are above the files. A key is
+//! asked for when a request is about to be sent and not before, because a command that
+//! gives it may ask a person.
+
+use std::fmt;
+use std::process::{Command, Stdio};
+
+use ikigai_agent::Offer;
+use ikigai_provider::{Bounds, Endpoint, Key, Provider};
+use thiserror::Error;
+
+use super::{Config, Setting};
+use ikigai_host::limits;
+
+/// Where a value was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said<'a> {
+    /// In a variable of this name.
+    Variable(&'static str),
+    /// In a file.
+    File(&'a Setting),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => f.write_str(name),
+            Self::File(setting) => f.write_str(&setting.place()),
+            Self::Nowhere => f.write_str("default"),
+        }
+    }
+}
+
+/// A key that could not be had.
+#[derive(Debug, Error)]
+pub(crate) enum KeyError {
+    /// The command could not be started.
+    #[error("`key_command` of `{provider}` cannot be started")]
+    Start {
+        /// Whose key it gives.
+        provider: Provider,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The command failed.
+    #[error("`key_command` of `{provider}` failed ({status})")]
+    Failed {
+        /// Whose key it gives.
+        provider: Provider,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
+    /// It printed nothing, or more than a key.
+    #[error("`key_command` of `{provider}` printed no key: one line is expected")]
+    NoKey {
+        /// Whose key it gives.
+        provider: Provider,
+    },
+}
+
+/// What the environment says.
+pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The environment of this process; an empty variable says nothing.
+#[must_use]
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Config {
+    /// The address of a provider, where another than its own was said.
+    #[must_use]
+    pub(crate) fn base_url(
+        &self,
+        provider: Provider,
+        environment: Environment<'_>,
+    ) -> (Option<String>, Said<'_>) {
+        let variable = provider.base_url_variable();
+        match (environment(variable), self.of_provider(provider, "base_url")) {
+            (Some(value), _) => (Some(value), Said::Variable(variable)),
+            (None, Some(setting)) => (Some(setting.value.clone()), Said::File(setting)),
+            (None, None) => (None, Said::Nowhere),
+        }
+    }
+
+    /// The model that a file names for a provider.
+    #[must_use]
+    pub(crate) fn model_of(&self, provider: Provider) -> Option<&Setting> {
+        self.of_provider(provider, "model")
+    }
+
+    /// What else a file says of a provider, and where: key, value, place.
+    #[must_use]
+    pub(crate) fn further(&self, provider: Provider) -> Vec<(&'static str, String, String)> {
+        let keys = ["model", "max_tokens", "first_tools", "connect_timeout", "silence_timeout"];
+        let of = |key| Some((key, self.of_provider(provider, key)?));
+        let set = keys.into_iter().filter_map(of);
+        set.map(|(key, setting)| (key, setting.value.clone(), setting.place())).collect()
+    }
+
+    /// The most tokens of an answer that a file names for a provider.
+    #[must_use]
+    pub(crate) fn max_tokens(&self, provider: Provider) -> Option<u32> {
+        // Checked when the file was read.
+        self.of_provider(provider, "max_tokens")?.value.parse().ok()
+    }
+
+    /// What a provider is offered of the tools.
+    #[must_use]
+    pub(crate) fn offer(&self, provider: Provider) -> Offer {
+        let said = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
+        // Both were checked when the file was read.
+        let number = |key| said(key).and_then(|value| value.parse().ok());
+        let own = Bounds::of(provider);
+        let bounds = Bounds {
+            tools: number("max_tools").or(own.tools),
+            description: number("max_description").or(own.description),
+        };
+        let first = said("first_tools").unwrap_or_default().split_whitespace();
+        Offer { bounds, first: first.map(str::to_owned).collect() }
+    }
+
+    /// The bounds on what a provider is offered, and where each was said: key, value, place.
+    #[must_use]
+    pub(crate) fn bounds(&self, provider: Provider) -> [(&'static str, Option<String>, String); 2] {
+        let bounds = self.offer(provider).bounds;
+        [("max_tools", bounds.tools), ("max_description", bounds.description)].map(
+            |(key, value)| {
+                let setting = self.of_provider(provider, key);
+                let place = setting.map_or_else(|| Said::Nowhere.to_string(), Setting::place);
+                (key, value.map(|value| value.to_string()), place)
+            },
+        )
+    }
+
+    /// Where the key of a provider is from; nothing is run for it.
+    #[must_use]
+    pub(crate) fn key_source(&self, provider: Provider, environment: Environment<'_>) -> Said<'_> {
+        let variable = provider.key_variable();
+        match (environment(variable), self.of_provider(provider, "key_command")) {
+            (Some(_), _) => Said::Variable(variable),
+            (None, Some(setting)) => Said::File(setting),
+            (None, None) => Said::Nowhere,
+        }
+    }
+
+    /// The providers for which there is a key: where there is one, it is meant if none was
+    /// named. `openai-chat` is never meant, it has the key of `openai`.
+    #[must_use]
+    pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
+        let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
+        let has_key = |it: &Provider| self.key_source(*it, environment) != Said::Nowhere;
+        candidates.into_iter().filter(has_key).collect()
+    }
+
+    /// How a provider is reached. Runs `key_command` where no variable holds the key, and
+    /// waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The command gives no key.
+    pub(crate) fn endpoint(
+        &self,
+        provider: Provider,
+        environment: Environment<'_>,
+    ) -> Result<Endpoint, KeyError> {
+        let key = match self.key_source(provider, environment) {
+            Said::Variable(name) => environment(name).map(|key| Key::new(&key)),
+            Said::File(command) => Some(key_of(provider, &command.value)?),
+            Said::Nowhere => None,
+        };
+        let default = Endpoint::new(provider);
+        let timeout = |key, default| {
+            let setting = self.of_provider(provider, key);
+            // Checked when the file was read.
+            setting.and_then(|it| limits::parse_timeout(&it.value).ok()).unwrap_or(default)
+        };
+        Ok(Endpoint {
+            base_url: self.base_url(provider, environment).0,
+            key,
+            connect_timeout: timeout("connect_timeout", default.connect_timeout),
+            silence: timeout("silence_timeout", default.silence),
+            ..default
+        })
+    }
+}
+
+/// Whether a value of a provider can be used; the text says why not.
+pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "connect_timeout" | "silence_timeout" => {
+            limits::parse_timeout(value).map(drop).map_err(|what| format!("`{value}` {what}"))
+        }
+        "max_tokens" => match value.parse::<u32>() {
+            Ok(1..) => Ok(()),
+            _ => Err(format!("`{value}` is no number of tokens: 1 to {} is expected", u32::MAX)),
+        },
+        "max_tools" | "max_description" => match value.parse::<usize>() {
+            Ok(1..) => Ok(()),
+            _ => Err(format!("`{value}` is no bound: a whole number from 1 on is expected")),
+        },
+        "base_url" => {
+            // What an address is depends on no provider.
+            let base_url = Some(value.to_owned());
+            let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
+            endpoint
+                .check_address()
+                .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.said))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a command prints, run by the shell as the user's own words are. It may ask: it has
+/// the terminal.
+fn key_of(provider: Provider, command: &str) -> Result<Key, KeyError> {
+    #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
+    let output = Command::new("/bin/sh")
+        .args(["-c", command])
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|source| KeyError::Start { provider, source })?;
+    if !output.status.success() {
+        return Err(KeyError::Failed { provider, status: output.status });
+    }
+    let key = std::str::from_utf8(&output.stdout).unwrap_or_default().trim();
+    if key.is_empty() || key.contains(char::is_whitespace) {
+        return Err(KeyError::NoKey { provider });
+    }
+    Ok(Key::new(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn config(text: &str) -> Config {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("config.toml");
+        std::fs::write(&path, text).expect("a file");
+        let mut config = Config::default();
+        config.add(&path, Some(Path::new("/"))).expect("a configuration");
+        config
+    }
+
+    fn no_variable(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn a_variable_is_above_the_file() {
+        let config = config(
+            "[providers.anthropic]\nbase_url = \"http://file\"\nkey_command = \"exit 1\"\n\
+             silence_timeout = \"7s\"",
+        );
+        let environment = |name: &str| match name {
+            "ANTHROPIC_API_KEY" => Some(" from-variable \n".to_owned()),
+            "ANTHROPIC_BASE_URL" => Some("http://variable".to_owned()),
+            _ => None,
+        };
+        let endpoint = config.endpoint(Provider::Anthropic, &environment).expect("an endpoint");
+        assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
+        assert_eq!(endpoint.key, Some(Key::new("from-variable")));
+        assert_eq!(endpoint.silence, Duration::from_secs(7));
+        assert_eq!(endpoint.connect_timeout, Duration::from_secs(10));
+        let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
+        assert_eq!(url.as_deref(), Some("http://file"));
+        assert!(said.to_string().ends_with("config.toml:2"), "{said}");
+    }
+
+    #[test]
+    fn what_is_offered_is_the_vendors_bound_unless_a_file_sets_another() {
+        for provider in Provider::ALL {
+            assert_eq!(config("").offer(provider), Offer::of(provider));
+        }
+        let config = config(
+            "[providers.openai-chat]\nmax_tools = 20\nmax_description = 1_024\n\
+             first_tools = [\"grep\", \"db_query\"]",
+        );
+        let bounds = Bounds { tools: Some(20), description: Some(1024) };
+        let first = vec!["grep".to_owned(), "db_query".to_owned()];
+        assert_eq!(config.offer(Provider::OpenAiChat), Offer { bounds, first });
+        assert_eq!(config.offer(Provider::OpenAi), Offer::of(Provider::OpenAi));
+        let [(_, tools, place), _] = config.bounds(Provider::OpenAiChat);
+        assert!(tools.as_deref() == Some("20") && place.ends_with(":2"), "{tools:?} {place}");
+        let [_, (_, description, place)] = config.bounds(Provider::Google);
+        assert_eq!((description, place.as_str()), (None, "default"));
+    }
+
+    #[test]
+    fn a_command_gives_the_key_or_says_why_not() {
+        let key = |command: &str| {
+            let config = config(&format!("[providers.google]\nkey_command = {command:?}"));
+            config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
+        };
+        assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
+        for (command, told) in
+            [("exit 3", "exit status: 3"), ("true", "no key"), ("echo a b", "no key")]
+        {
+            let error = key(command).expect_err("no key").to_string();
+            assert!(error.contains(told) && error.contains("`google`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_are_found_in_variables_and_files() {
+        let openai = |name: &str| (name == "OPENAI_API_KEY").then(|| "k".to_owned());
+        assert_eq!(config("").keyed_providers(&openai), [Provider::OpenAi]);
+        assert_eq!(config("").keyed_providers(&no_variable), []);
+        let two = config("[providers.google]\nkey_command = \"echo k\"");
+        assert_eq!(two.keyed_providers(&no_variable), [Provider::Google]);
+        assert_eq!(two.keyed_providers(&openai), [Provider::OpenAi, Provider::Google]);
+    }
+}

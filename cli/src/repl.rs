@@ -1,0 +1,365 @@
+//! The REPL: a conversation with a person at a terminal.
+//!
+//! A front end over the same calls as every other: it reads lines, hands them to a
+//! [`Session`], and shows what happens. What a line means to a model, a tool or a document
+//! is not known here; what a terminal looks like is `ikigai-terminal`'s.
+//!
+//! It appears at once. Discovery runs beside it, and a prompt that is submitted before its
+//! end waits.
+
+mod command;
+mod confirm;
+mod keyboard;
+mod out;
+mod show;
+mod signals;
+mod tools;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ikigai_provider::Provider;
+use ikigai_terminal::Input;
+use ikigai_terminal::editor::History;
+use ikigai_terminal::finder::Finder;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use out::Out;
+
+use command::Command;
+use confirm::Asking;
+use ikigai_agent::command::{By, CommandError, Malformed};
+use ikigai_agent::{End, Model, Session};
+use ikigai_host::host::Host;
+use ikigai_host::places;
+use keyboard::Keyboard;
+use show::Show;
+use signals::{Happened, Signals};
+use tools::Tools;
+
+/// How a person leaves.
+const HOW_TO_LEAVE: &str = "Ctrl-D or /exit leaves.";
+
+/// Lines that are kept for the next time.
+const HISTORY: usize = 10_000;
+
+/// Finds a model by the provider, where one is named, and its name. The text of an error is
+/// for a person.
+pub(crate) type Choose = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
+
+/// What a REPL is made of.
+pub(crate) struct Setup {
+    /// The tools.
+    pub host: &'static Host,
+    /// The conversation; without a model, everything but prompts works.
+    pub session: Session,
+    /// Whom `/model` leads to.
+    pub choose: Choose,
+    /// What to say at the start, such as what is missing.
+    pub notices: Vec<String>,
+}
+
+/// Why the REPL ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The person left.
+    Left,
+    /// A signal of this number asked for it.
+    Signal(i32),
+}
+
+/// Talks to the person at `out` until one of them leaves.
+///
+/// # Errors
+///
+/// The terminal cannot be read from or written to.
+pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
+    let Setup { host, session, choose, notices } = setup;
+    let signals = Signals::new()?;
+    let tools = Tools::new(host, out.clone());
+    let names = DocumentNames::default();
+    let documents = names.clone();
+    let finder = Finder::new(
+        session.workspace(),
+        command::for_menus(host, &names),
+        Arc::new(move || documents.all()),
+    );
+    let history = out.warn_of(history(host))?;
+    let keyboard = Keyboard::start(&out, history, finder)?;
+    let mut repl = Repl { host, session, choose, out, signals, keyboard, tools, names };
+    let ended = repl.talk(&notices).await;
+    repl.keyboard.stop().await;
+    ended
+}
+
+/// What to do about a line that is no command, where the message does not say so.
+fn malformed_hint(malformed: &Malformed) -> Option<String> {
+    let is_unlike_any = matches!(malformed, Malformed::Unknown { nearest: None, .. });
+    is_unlike_any.then(|| "/help lists the commands".to_owned())
+}
+
+/// The file of earlier lines, where there is a place for one.
+fn history(host: &Host) -> Option<Result<History, String>> {
+    let state = host.registry.places().state.as_ref()?;
+    let opened = places::make_private(state)
+        .map_err(|error| format!("`{}` cannot be used: {error}", state.display()))
+        .and_then(|()| {
+            History::open(&state.join("history"), HISTORY).map_err(|error| out::chain(&error))
+        });
+    Some(opened)
+}
+
+/// The names of documents, as they were when somebody last looked: menus do not wait for a
+/// database.
+#[derive(Clone, Default)]
+struct DocumentNames(Arc<Mutex<Vec<String>>>);
+
+impl DocumentNames {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks again, beside whatever goes on. A store that was never made stays so.
+    fn refresh(&self, session: &Session) {
+        let documents = session.documents().filter(|it| it.store.may_hold_documents());
+        let Some(store) = documents.map(|documents| Arc::clone(&documents.store)) else { return };
+        let names = self.clone();
+        tokio::spawn(async move {
+            // A store that fails says so where it is used; a menu is empty.
+            let Ok(store) = store.open().await else { return };
+            let Ok(all) = store.list("", None).await else { return };
+            let shown = all.into_iter().filter(|document| !document.path.is_output());
+            let shown = shown.map(|document| document.path.to_string()).collect();
+            *names.0.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+        });
+    }
+}
+
+struct Repl {
+    host: &'static Host,
+    session: Session,
+    choose: Choose,
+    out: Out,
+    signals: Signals,
+    keyboard: Keyboard,
+    tools: Tools,
+    names: DocumentNames,
+}
+
+impl Repl {
+    async fn talk(&mut self, notices: &[String]) -> io::Result<Ended> {
+        self.out.line(&self.greeting())?;
+        for notice in notices {
+            self.out.line(notice)?;
+        }
+        self.tools.discover();
+        loop {
+            self.names.refresh(&self.session);
+            let input = tokio::select! {
+                input = self.keyboard.read(keyboard::PROMPT) => input?,
+                happened = self.signals.next() => match happened {
+                    Happened::Interrupt => Input::Interrupted,
+                    Happened::End(signal) => return Ok(Ended::Signal(signal)),
+                },
+            };
+            let ended = match input {
+                Input::End => Some(Ended::Left),
+                Input::Interrupted => {
+                    self.out.line(HOW_TO_LEAVE)?;
+                    None
+                }
+                Input::Line(line) => self.submit(&line).await?,
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn greeting(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let whom = match self.session.model() {
+            Some(model) => format!(" with {} of {}", model.name, model.client.provider()),
+            None => String::new(),
+        };
+        format!("ikigai {version}{whom}. /help lists the commands.")
+    }
+
+    async fn submit(&mut self, line: &str) -> io::Result<Option<Ended>> {
+        if !command::is_command(line) {
+            return self.turn(line).await;
+        }
+        match Command::parse(line) {
+            Ok(Command::Exit) => Ok(Some(Ended::Left)),
+            Ok(command) => self.obey(command).await,
+            Err(malformed) => {
+                let hint = malformed_hint(&malformed);
+                self.out.error(&malformed, hint)?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: Command) -> io::Result<Option<Ended>> {
+        match command {
+            Command::Exit => return Ok(Some(Ended::Left)),
+            Command::Help => self.out.line(&command::help())?,
+            Command::Refresh => return self.refresh().await,
+            Command::Model(None) => self.out.line(&self.whom())?,
+            Command::Model(Some(name)) => self.switch(&name)?,
+            Command::System(None) => {
+                let text = self.session.system().unwrap_or("There is none of yours.");
+                self.out.line(text)?;
+            }
+            Command::System(Some(text)) => {
+                self.session.set_system(Some(text));
+                let said = match self.session.system() {
+                    Some(_) => "The model is told this from now on.",
+                    None => "The model is told nothing of yours from now on.",
+                };
+                self.out.line(said)?;
+            }
+            Command::Env { name, value } => {
+                match self.host.authority().set_variable(&name, &value) {
+                    Ok(()) => {
+                        let text = "is set for the tools that policy grants it to, in this run.";
+                        self.out.line(&format!("{name} {text}"))?;
+                    }
+                    Err(error) => self.out.line(&format!("error: {error}"))?,
+                }
+            }
+            Command::Clear => {
+                self.session.clear();
+                self.out.line("The conversation begins anew. Pins stay.")?;
+            }
+            Command::Shared(command) => return self.shared(&command).await,
+        }
+        Ok(None)
+    }
+
+    fn whom(&self) -> String {
+        match self.session.model() {
+            Some(model) => format!("{} of {}", model.name, model.client.provider()),
+            None => "No model is set. /model NAME sets one.".to_owned(),
+        }
+    }
+
+    /// Goes on with the model of this name: `NAME` of the same provider, or
+    /// `PROVIDER/NAME`.
+    fn switch(&mut self, name: &str) -> io::Result<()> {
+        let of_provider = name.split_once('/').and_then(|(provider, name)| {
+            Some((provider.parse::<Provider>().ok()?, name)).filter(|(_, name)| !name.is_empty())
+        });
+        let current = self.session.model().map(|model| model.client.provider());
+        let (provider, name) = match of_provider {
+            Some((provider, name)) => (Some(provider), name),
+            None => (current, name),
+        };
+        match (self.choose)(provider, name) {
+            Ok(model) => {
+                self.session.set_model(Some(model));
+                self.out.line(&self.whom())
+            }
+            Err(text) => self.out.line(text.trim_end()),
+        }
+    }
+
+    /// Sends what was typed, and shows what comes of it.
+    async fn turn(&mut self, typed: &str) -> io::Result<Option<Ended>> {
+        if self.session.model().is_none() {
+            self.out.line("error: no model is set\nhint: /model NAME sets one, /model PROVIDER/NAME of a certain provider")?;
+            return Ok(None);
+        }
+        let cancel = CancellationToken::new();
+        let show = Show::new(&self.out, &cancel);
+        let mut tell = show.teller();
+        let (ready, shown) = (self.tools.ready(&show), show.clone());
+        let tools = async move {
+            let snapshot = ready.await;
+            shown.wait_for("waiting for the model");
+            snapshot
+        };
+        let turn = self.session.turn(tools, typed.into(), &cancel, &mut tell);
+        let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
+        drop(tell);
+        let failed = show.finish();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        failed?;
+        match turn {
+            Ok(turn) => self.say_end(&turn.end)?,
+            Err(error) => self.out.error(&error, None)?,
+        }
+        Ok(None)
+    }
+
+    fn say_end(&self, end: &End) -> io::Result<()> {
+        let text = match end {
+            End::Answered => return Ok(()),
+            End::Silent => "The model answered nothing.".to_owned(),
+            End::Interrupted => "Interrupted.".to_owned(),
+            End::Cut => "warning: the answer reached the limit on its length".to_owned(),
+            End::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),
+            End::Refused(reason) => format!("The model refused: {reason}"),
+            End::Exhausted { rounds } => {
+                format!("warning: after {rounds} requests the model still wanted to call tools")
+            }
+            End::Failed(failure) => return self.out.error(failure, failure.hint()),
+        };
+        self.out.line(&text)
+    }
+
+    async fn shared(
+        &mut self,
+        command: &ikigai_agent::command::Command,
+    ) -> io::Result<Option<Ended>> {
+        let cancel = CancellationToken::new();
+        let show = Show::new(&self.out, &cancel);
+        let snapshot = match command {
+            ikigai_agent::command::Command::Tool(_) => {
+                let ready = self.tools.ready(&show);
+                let (snapshot, ended) = self
+                    .signals
+                    .during(cancel.run_until_cancelled(ready), &cancel, &self.out)
+                    .await;
+                if ended.is_some() {
+                    return Ok(ended);
+                }
+                snapshot.flatten()
+            }
+            _ => None,
+        };
+        show.wait_for("working");
+        let mut asking = Asking::new(&mut self.keyboard, &self.out, &show);
+        let work =
+            self.session.command(command, By::Person(&mut asking), snapshot.as_ref(), &cancel);
+        let (answer, ended) = self.signals.during(work, &cancel, &self.out).await;
+        let failed = show.finish();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        failed?;
+        match answer {
+            Ok(text) => self.out.line(&text)?,
+            Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
+            Err(error) => {
+                let hint = error.hint();
+                self.out.error(&error, hint)?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn refresh(&mut self) -> io::Result<Option<Ended>> {
+        let cancel = CancellationToken::new();
+        let work = cancel.run_until_cancelled(self.tools.refresh());
+        let (refreshed, ended) = self.signals.during(work, &cancel, &self.out).await;
+        match refreshed {
+            Some(told) => told?,
+            None if ended.is_none() => self.out.line("Interrupted.")?,
+            None => {}
+        }
+        Ok(ended)
+    }
+}

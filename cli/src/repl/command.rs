@@ -1,0 +1,196 @@
+//! What a person may type after `/`: the commands that are the model's too, and those that
+//! are not.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use ikigai_terminal::finder::{self, Names};
+
+use super::DocumentNames;
+use ikigai_agent::command as shared;
+use ikigai_agent::command::Malformed;
+use ikigai_host::host::Host;
+use ikigai_host::nearest::nearest;
+
+/// A command, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Help,
+    Refresh,
+    Model(Option<String>),
+    System(Option<String>),
+    Env { name: String, value: String },
+    Clear,
+    Exit,
+    Shared(shared::Command),
+}
+
+/// How each command that is a person's alone is written, and what it does.
+const COMMANDS: [(&str, &str); 7] = [
+    ("/refresh", "look for tools again"),
+    (
+        "/model [NAME]",
+        "go on with another model, or show which one; PROVIDER/NAME of another provider",
+    ),
+    (
+        "/system [TEXT]",
+        "tell the model this before everything, or show what it is told; \"\" for nothing",
+    ),
+    ("/env NAME=VALUE", "set a variable for the tools of this run"),
+    ("/clear", "begin the conversation anew"),
+    ("/help", "list the commands"),
+    ("/exit", "leave"),
+];
+
+/// All of them.
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    shared::COMMANDS.into_iter().chain(COMMANDS)
+}
+
+/// Whether a line is meant for the program. A path at its beginning is not. White space before
+/// a command changes nothing: what follows `/env` must not be sent for a slip.
+pub(super) fn is_command(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
+}
+
+impl Command {
+    /// Reads a line.
+    pub(super) fn parse(line: &str) -> Result<Self, Malformed> {
+        let line = line.trim();
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        let text = || Some(rest).filter(|text| !text.is_empty());
+        match name {
+            "/help" if rest.is_empty() => Ok(Self::Help),
+            "/refresh" if rest.is_empty() => Ok(Self::Refresh),
+            "/clear" if rest.is_empty() => Ok(Self::Clear),
+            "/exit" if rest.is_empty() => Ok(Self::Exit),
+            "/model" if !rest.contains(char::is_whitespace) => {
+                Ok(Self::Model(text().map(str::to_owned)))
+            }
+            "/system" if rest == "\"\"" => Ok(Self::System(Some(String::new()))),
+            "/system" => Ok(Self::System(text().map(str::to_owned))),
+            "/env" => variable(rest).ok_or_else(|| usage(name)),
+            _ if COMMANDS.iter().any(|(usage, _)| word(usage) == name) => Err(usage(name)),
+            _ => shared::Command::parse(line).map(Self::Shared).map_err(
+                |malformed| match malformed {
+                    Malformed::Unknown { name, .. } => {
+                        let nearest = nearest(&name, all().map(|(usage, _)| word(usage)));
+                        let nearest = nearest.map(str::to_owned);
+                        Malformed::Unknown { name, nearest }
+                    }
+                    other => other,
+                },
+            ),
+        }
+    }
+}
+
+fn variable(text: &str) -> Option<Command> {
+    let unquoted = |text| -> Option<&str> { str::strip_suffix(str::strip_prefix(text, '"')?, '"') };
+    let (name, value) = unquoted(text).unwrap_or(text).split_once('=')?;
+    let value = unquoted(value).unwrap_or(value);
+    Some(Command::Env { name: name.to_owned(), value: value.to_owned() })
+}
+
+fn usage(name: &str) -> Malformed {
+    let found = COMMANDS.iter().find(|(usage, _)| word(usage) == name);
+    Malformed::Usage(found.map_or("", |(usage, _)| usage))
+}
+
+fn word(usage: &str) -> &str {
+    usage.split(' ').next().unwrap_or(usage)
+}
+
+/// What `/help` says.
+pub(super) fn help() -> String {
+    let width = all().map(|(usage, _)| usage.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (usage, about) in all() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{usage:width$}  {about}");
+    }
+    text.push_str(
+        "\n@ names a file, @@ a document; their text is sent with the prompt.\n\
+         In the menu arrows choose, and Tab or Enter takes.\n\
+         Alt-Enter or a backslash at the end begins another line. Ctrl-C interrupts, Ctrl-D leaves.",
+    );
+    text
+}
+
+/// The commands with what may stand behind them, as far as that is known.
+pub(super) fn for_menus(host: &'static Host, documents: &DocumentNames) -> Vec<finder::Command> {
+    let tools: Names = Arc::new(move || {
+        host.registry.snapshot().tools().map(|tool| tool.name().to_owned()).collect()
+    });
+    let documents = documents.clone();
+    let documents: Names = Arc::new(move || documents.all());
+    let command = |(usage, about): (&'static str, &'static str)| finder::Command {
+        name: word(usage).trim_start_matches('/').to_owned(),
+        help: about.to_owned(),
+        arguments: match word(usage) {
+            "/tool" => Some(Arc::clone(&tools)),
+            "/pin" | "/unpin" | "/compact" => Some(Arc::clone(&documents)),
+            _ => None,
+        },
+    };
+    all().map(command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Command {
+        Command::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn refused(line: &str) -> String {
+        Command::parse(line).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn what_each_command_takes() {
+        assert_eq!(read("/help"), Command::Help);
+        assert_eq!(read("/model"), Command::Model(None));
+        assert_eq!(
+            read("/model openai-chat/meta/llama"),
+            Command::Model(Some("openai-chat/meta/llama".into()))
+        );
+        assert_eq!(
+            read("/system be  brief\nplease"),
+            Command::System(Some("be  brief\nplease".into()))
+        );
+        assert_eq!(read("/system \"\""), Command::System(Some(String::new())));
+        let env = |name: &str, value: &str| Command::Env { name: name.into(), value: value.into() };
+        assert_eq!(read("/env KEY=a=b c"), env("KEY", "a=b c"));
+        assert_eq!(read("/env KEY=\"a b\""), env("KEY", "a b"));
+        assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
+        assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
+    }
+
+    #[test]
+    fn what_is_not_taken() {
+        assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
+        assert_eq!(refused("/exit now"), "usage: /exit");
+        assert_eq!(refused("/unpin"), "usage: /unpin PATH");
+        assert_eq!(refused("/refrsh"), "unknown command `/refrsh`; did you mean `/refresh`?");
+        assert_eq!(refused("/tol x"), "unknown command `/tol`; did you mean `/tool`?");
+        assert_eq!(refused("/xyzzy"), "unknown command `/xyzzy`");
+    }
+
+    #[test]
+    fn a_path_is_no_command() {
+        assert!(is_command("/help") && is_command("/hlep me") && is_command("  /env A=b"));
+        assert!(!is_command("/etc/hosts is what?") && !is_command("say /help") && !is_command(""));
+    }
+
+    #[test]
+    fn every_command_is_in_the_help() {
+        let help = help();
+        for (usage, _) in all() {
+            assert!(help.contains(usage), "{usage}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Asking the person before a document is replaced.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use ikigai_assets::thousands;
+use ikigai_terminal::Input;
+
+use super::keyboard::Keyboard;
+use super::out::Out;
+use super::show::Show;
+use ikigai_agent::command::{Confirm, Proposal};
+
+const QUESTION: &str = "Replace it? [y/N] ";
+
+/// Asks at the keyboard.
+pub(super) struct Asking<'a> {
+    keyboard: &'a mut Keyboard,
+    out: &'a Out,
+    show: &'a Show,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(keyboard: &'a mut Keyboard, out: &'a Out, show: &'a Show) -> Self {
+        Self { keyboard, out, show }
+    }
+
+    async fn ask(&mut self, proposal: &Proposal) -> std::io::Result<bool> {
+        let Proposal { path, before, after, diff } = proposal;
+        self.show.wait_no_longer();
+        self.out.screen().diff(diff)?;
+        let (before, after) = (thousands(*before), thousands(*after));
+        self.out.line(&format!("{path}: {before} → {after} tokens"))?;
+        let input = self.keyboard.ask(QUESTION).await?;
+        Ok(matches!(input, Input::Line(line) if matches!(line.trim(), "y" | "Y" | "yes")))
+    }
+}
+
+impl Confirm for Asking<'_> {
+    fn confirm<'a>(
+        &'a mut self,
+        proposal: &'a Proposal,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        // Who cannot be asked has not agreed; the next prompt says that the terminal is gone.
+        Box::pin(async { self.ask(proposal).await.unwrap_or(false) })
+    }
+}

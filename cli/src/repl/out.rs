@@ -1,0 +1,103 @@
+//! The one way to the terminal: above the prompt while somebody types, below it otherwise.
+
+use std::error::Error;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ikigai_terminal::editor::Printer;
+use ikigai_terminal::{Look, Screen};
+
+use ikigai_host::registry::{Progress, ProgressFn};
+
+/// Where the REPL writes. Clones write to the same terminal.
+#[derive(Clone)]
+pub(crate) struct Out {
+    look: Look,
+    screen: Screen,
+    printer: Arc<OnceLock<Printer>>,
+    /// Held while something is written, so that no prompt is drawn into it.
+    is_reading: Arc<Mutex<bool>>,
+}
+
+impl Out {
+    /// The terminal of this process.
+    #[must_use]
+    pub(crate) fn stdout() -> Self {
+        let look = Look::of(&io::stdout());
+        Self {
+            look,
+            screen: Screen::new(io::stdout(), look),
+            printer: Arc::default(),
+            is_reading: Arc::default(),
+        }
+    }
+
+    /// Tells of compilations. They happen during discovery, while somebody may type.
+    #[must_use]
+    pub(crate) fn progress(&self) -> ProgressFn {
+        let out = self.clone();
+        Arc::new(move |progress| {
+            if let Progress::Compiling(name) = progress {
+                // A terminal that is gone is found out where something is read from it.
+                let _ = out.line(&format!("compiling {name} (only the first time)"));
+            }
+        })
+    }
+
+    pub(super) fn look(&self) -> Look {
+        self.look
+    }
+
+    pub(super) fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// Says what prints above the prompt.
+    pub(super) fn set_printer(&self, printer: Printer) {
+        // There is one editor, and it is set up once.
+        let _ = self.printer.set(printer);
+    }
+
+    /// Says whether somebody types.
+    pub(super) fn set_reading(&self, is_reading: bool) {
+        *self.reading() = is_reading;
+    }
+
+    fn reading(&self) -> MutexGuard<'_, bool> {
+        self.is_reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes lines.
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
+        let is_reading = self.reading();
+        match self.printer.get() {
+            Some(printer) if *is_reading => printer.print(text),
+            _ => self.screen.line(text),
+        }
+    }
+
+    /// Writes an error, and what to do about it.
+    pub(super) fn error(&self, error: &dyn Error, hint: Option<String>) -> io::Result<()> {
+        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        self.line(&format!("error: {}{hint}", chain(error)))
+    }
+
+    /// What there is, or a warning that there is none.
+    pub(super) fn warn_of<T>(&self, found: Option<Result<T, String>>) -> io::Result<Option<T>> {
+        match found.transpose() {
+            Ok(found) => Ok(found),
+            Err(text) => self.line(&format!("warning: {text}")).map(|()| None),
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,147 @@
+//! What happens in a turn, shown as it happens.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ikigai_terminal::{Busy, Ended, Screen, one_line};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::out::Out;
+use ikigai_agent::{Called, Calling, Event};
+
+/// What is on the screen of one turn.
+#[derive(Clone)]
+pub(super) struct Show {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    screen: Screen,
+    busy: Option<Busy>,
+    /// Calls that have a line and no end.
+    running: usize,
+    failed: Option<io::Error>,
+    cancel: CancellationToken,
+}
+
+impl Show {
+    /// A turn that `cancel` ends where the terminal takes no more: nobody would read the
+    /// rest.
+    pub(super) fn new(out: &Out, cancel: &CancellationToken) -> Self {
+        let (screen, cancel) = (out.screen().clone(), cancel.clone());
+        let state = State { screen, busy: None, running: 0, failed: None, cancel };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Shows events.
+    pub(super) fn teller(&self) -> impl for<'e> FnMut(Event<'e>) + Send + use<> {
+        let show = self.clone();
+        move |event| {
+            let mut state = show.lock();
+            let shown = state.tell(&event);
+            state.keep(shown);
+        }
+    }
+
+    /// Shows what is being waited for.
+    pub(super) fn wait_for(&self, what: &str) {
+        let mut state = self.lock();
+        let shown = state.wait_for(what);
+        state.keep(shown);
+    }
+
+    pub(super) fn wait_no_longer(&self) {
+        self.lock().busy = None;
+    }
+
+    /// Ends what is shown: text, and lines of calls that were dropped.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.busy = None;
+        if let Some(error) = state.failed.take() {
+            return Err(error);
+        }
+        state.screen.end_calls("cancelled")?;
+        state.screen.end_text()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn keep(&mut self, shown: io::Result<()>) {
+        if let Err(error) = shown {
+            self.failed.get_or_insert(error);
+            self.cancel.cancel();
+        }
+    }
+
+    fn wait_for(&mut self, what: &str) -> io::Result<()> {
+        self.busy = None;
+        self.busy = Some(self.screen.busy(what)?);
+        Ok(())
+    }
+
+    fn tell(&mut self, event: &Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
+            Event::Text(text) => {
+                self.busy = None;
+                self.screen.text(text)
+            }
+            Event::Thinking => self.wait_for("thinking"),
+            Event::Asking(name) => self.wait_for(&format!("{name} …")),
+            Event::Calling(Calling { id, name, arguments }) => {
+                self.busy = None;
+                self.running += 1;
+                self.screen.queue_call(id, name, arguments)
+            }
+            Event::Running(Calling { id, name, arguments }) => {
+                self.screen.begin_call(id, name, arguments)
+            }
+            Event::Called(called) => self.called(called),
+            Event::Retry { wait, failure, .. } => {
+                let seconds = wait.as_secs_f32();
+                self.screen.line(&format!("{failure}; trying again in {seconds:.1} s"))
+            }
+            Event::Answered(_) => {
+                self.busy = None;
+                self.screen.end_text()
+            }
+        }
+    }
+
+    fn called(&mut self, called: &Called) -> io::Result<()> {
+        let Called { id, name, duration, characters, .. } = called;
+        let error = called.error.as_ref().map(|_| in_short(called));
+        let size = u64::try_from(*characters).unwrap_or(u64::MAX);
+        let ended = Ended { duration: *duration, size, error: error.as_deref() };
+        self.screen.end_call(id, name, ended)?;
+        if let Some(words) = called.error.as_ref().filter(|_| !called.is_cancelled) {
+            self.screen.line(&format!("  {}", beginning(words)))?;
+        }
+        self.running = self.running.saturating_sub(1);
+        if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
+    }
+}
+
+/// What went wrong, in a word: the words themselves follow.
+fn in_short(called: &Called) -> String {
+    if called.is_cancelled {
+        return "cancelled".to_owned();
+    }
+    let envelope: Value = serde_json::from_str(&called.content).unwrap_or_default();
+    let code =
+        envelope["error_code"].as_str().or_else(|| envelope["result"]["error_code"].as_str());
+    code.unwrap_or("failed").to_owned()
+}
+
+/// As much of an error as a person reads between two calls, on one line.
+fn beginning(words: &str) -> String {
+    const SHOWN: usize = 300;
+    let line = one_line(&words.chars().take(SHOWN).collect::<String>());
+    if words.chars().nth(SHOWN).is_some() { line + "…" } else { line }
+}
