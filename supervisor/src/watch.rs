@@ -249,13 +249,15 @@ struct Looks {
     tree: bool,
     /// Whether the kernel may count this process among the tool's.
     counted: bool,
+    /// Processes and threads at the last look.
+    tasks: u64,
     kernel: KernelMemory,
 }
 
 impl Looks {
     fn new(started: Instant, tree: bool, counted: bool) -> Self {
         let (next, kernel) = (started + FIRST_LOOK, KernelMemory::default());
-        Self { next, interval: FIRST_LOOK, tree, counted, kernel }
+        Self { next, interval: FIRST_LOOK, tree, counted, tasks: 0, kernel }
     }
 
     /// The bound that is passed, if one is. A bound that can suddenly not be looked after
@@ -301,7 +303,11 @@ impl Looks {
         let tree = tree().map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
         let near = tasks > bounds.processes - bounds.processes / 4;
-        if processes && (tasks > bounds.processes || self.counted && near && launch::is_refused()) {
+        // The trial takes the place of one process for a moment. A tool that is still growing
+        // could be refused for that alone, give up, and never be seen beyond the limit.
+        let grows = tasks > std::mem::replace(&mut self.tasks, tasks);
+        let is_refused = || self.counted && near && !grows && launch::is_refused();
+        if processes && (tasks > bounds.processes || is_refused()) {
             return Ok(Some(Cause::Processes));
         }
         let memory = memory.then(|| descent::memory_beyond(&tree, bounds.memory)).flatten();
