@@ -7,7 +7,7 @@
 mod named;
 pub mod told;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub use named::{NotNamed, named};
 use ikigai_host::exec::documents::{
     Answer, Caller, Documents, Entry, Listing, MAX_ENTRIES, Window,
 };
-use ikigai_host::places;
+use ikigai_host::paths;
 
 /// How long a server, or another process that holds a file, may keep an operation waiting:
 /// well within the wall clock of a call (30 s), so that a tool can say what went wrong.
@@ -173,6 +173,10 @@ impl AssetStore {
 }
 
 impl Documents for AssetStore {
+    fn files(&self) -> Vec<PathBuf> {
+        self.url().ok().and_then(StoreUrl::file).map(Path::to_owned).into_iter().collect()
+    }
+
     fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         Box::pin(answered(uri, async move {
             let content = self.open().await?.read(&AssetPath::parse(uri)?).await?.content;
@@ -236,7 +240,7 @@ impl Documents for AssetStore {
 
 /// Refuses a file that somebody else could swap: what is pinned in it goes into the context.
 fn check_way(file: &Path) -> Result<(), Error> {
-    places::check_way(file, places::is_own).map_err(|way| Error::Unsafe {
+    paths::check_way(file, paths::is_own).map_err(|way| Error::Unsafe {
         path: way.dir,
         reason: "somebody else could swap the store by this directory on the way to it",
     })

@@ -294,7 +294,7 @@ impl Session {
                 Command::Blocks => self.list_blocks().await,
                 Command::Compact { path, target } => self.compact(path, *target, by).await,
                 Command::Tool(name) => {
-                    tools::told(self.host, snapshot.ok_or(CommandError::NoTools)?, name.as_deref())
+                    tools::told(&self.host, snapshot.ok_or(CommandError::NoTools)?, name.as_deref())
                         .await
                 }
             }

@@ -74,7 +74,7 @@ pub struct Documents {
 
 /// One conversation.
 pub struct Session {
-    host: &'static Host,
+    host: Arc<Host>,
     workspace: PathBuf,
     documents: Option<Documents>,
     model: Option<Model>,
@@ -90,10 +90,10 @@ impl Session {
     /// A conversation that has not begun. Without a model no turn can be taken, but every
     /// command that asks none works.
     #[must_use]
-    pub fn new(host: &'static Host, documents: Option<Documents>, model: Option<Model>) -> Self {
+    pub fn new(host: Arc<Host>, documents: Option<Documents>, model: Option<Model>) -> Self {
         Self {
-            host,
             workspace: host.authority().workspace().to_owned(),
+            host,
             documents,
             model,
             system: None,

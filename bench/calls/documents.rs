@@ -11,8 +11,6 @@ use anyhow::ensure;
 use bytes::Bytes;
 use ikigai_agent::assets::AssetStore;
 use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
-use ikigai_host::limits::Limits;
-use ikigai_host::registry::Depth;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -53,9 +51,8 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     std::fs::create_dir(&workspace)?;
     std::fs::write(workspace.join("ten.md"), &text)?;
 
-    let mut host = rig.host(&workspace.canonicalize()?, Limits::default());
-    host.serve_documents(Arc::clone(&assets) as _, agent.as_str());
-    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let host = rig.host(&workspace).assets(Arc::clone(&assets) as _, agent.as_str()).build()?;
+    let snapshot = runtime.block_on(host.refresh());
     let read = |name: &str| {
         let input = Bytes::from(format!(r#"{{"file_path":"{name}"}}"#));
         let call = host.call(&snapshot, "file_read", input, CancellationToken::new());

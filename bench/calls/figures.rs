@@ -19,7 +19,6 @@ use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::exec::{Exit, Lane as _};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::Sandbox;
-use ikigai_host::registry::Depth;
 use tokio_util::sync::CancellationToken;
 
 use crate::bare::{Bare, With};
@@ -84,8 +83,8 @@ fn one(name: &str, value: f64) -> Samples {
 fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
-    let host = rig.host(&tree, Limits::default());
-    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let host = rig.host(&tree).build()?;
+    let snapshot = runtime.block_on(host.refresh());
     let read = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
     let text = Bytes::from_static(br#"{"text":"what all of this costs without a tool"}"#);
     for (figure, tool, component, native, input) in [
@@ -147,8 +146,8 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
-    let host = rig.host(&tree, Limits::default());
-    let snapshot = rig::runtime()?.block_on(host.registry.scan(Depth::Remembered));
+    let host = rig.host(&tree).build()?;
+    let snapshot = rig::runtime()?.block_on(host.refresh());
     let twice =
         |times: u32, work: &(dyn Fn(&tokio::runtime::Runtime) -> anyhow::Result<()> + Sync)| {
             std::thread::scope(|scope| {
@@ -272,7 +271,7 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let digest = Digest::of(&bytes);
     let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
     let nowhere = Cache::default();
-    let compiler = Compiler::at(rig.host_program());
+    let compiler = Compiler::new(Some(rig.host_program()));
     let mut compile = || {
         let source = std::fs::File::open(rig.tool("file-read.wasm"))?;
         let cancel = CancellationToken::new();
@@ -322,9 +321,9 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let limits = Limits { output: 2 * LENGTH as u64, ..Limits::default() };
     let text = Bytes::from(format!(r#"{{"text":"{}"}}"#, "x".repeat(LENGTH)));
     let runtime = rig::runtime()?;
-    let host = rig.host(&rig.small_tree(), limits);
+    let host = rig.host(&rig.small_tree()).output(limits.output).build()?;
     let program = rig.compile(&rig.guest("guest.wasm"), 4)?;
-    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let snapshot = runtime.block_on(host.refresh());
     let name = "bench_tool_0000";
     ensure!(snapshot.get(name).is_some(), "the host does not find `{name}`");
     let mut whole = || {

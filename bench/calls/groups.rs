@@ -4,8 +4,6 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::Criterion;
-use ikigai_host::limits::Limits;
-use ikigai_host::registry::Depth;
 use tokio_util::sync::CancellationToken;
 
 use crate::bare::{Bare, With};
@@ -32,8 +30,8 @@ pub(crate) fn run(rig: &Rig) {
             runtime.block_on(rig::run(&component, rig::call(&tree, &[], &input))).unwrap()
         });
     });
-    let host = rig.host(&tree, Limits::default());
-    let snapshot = runtime.block_on(host.registry.scan(Depth::Remembered));
+    let host = rig.host(&tree).build().expect("no policy file is read");
+    let snapshot = runtime.block_on(host.refresh());
     group.bench_function("host", |bencher| {
         bencher.iter(|| {
             let call = host.call(&snapshot, "file_read", input.clone(), CancellationToken::new());
@@ -47,8 +45,8 @@ pub(crate) fn run(rig: &Rig) {
 
     criterion.bench_function("scan, nothing changed", |bencher| {
         bencher.iter(|| {
-            let host = rig.host(&tree, Limits::default());
-            black_box(runtime.block_on(host.registry.scan(Depth::Remembered)))
+            let host = rig.host(&tree).build().expect("no policy file is read");
+            black_box(runtime.block_on(host.refresh()))
         });
     });
     criterion.final_summary();

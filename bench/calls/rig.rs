@@ -11,14 +11,14 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use ikigai_host::exec::native::Supervisor;
 use ikigai_host::exec::output::Sink;
-use ikigai_host::exec::wasm::compiler::Compiler;
+
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Exit, Lane as _, Outcome, Stdin};
-use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
-use ikigai_host::places::Places;
-use ikigai_host::policy::{Authority, Flags, Grant, LimitKey, PolicyFiles};
-use ikigai_host::registry::{Budget, Registry, Settings};
+use ikigai_host::paths::Paths;
+use ikigai_host::policy::Grant;
+use ikigai_host::{Host, HostBuilder};
+
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ impl Rig {
     }
 
     pub(crate) fn supervisor(&self) -> Supervisor {
-        Supervisor::at(self.root.join("prefix/libexec/ikigai-supervisor"))
+        Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")))
     }
 
     /// A tool of the installation: `file-read` or `file-read.wasm`.
@@ -97,40 +97,18 @@ impl Rig {
         Ok(serde_json::from_slice(&read(&self.root.join("patterns.json"))?)?)
     }
 
-    /// A host over the installation, with `workspace` as its workspace.
-    pub(crate) fn host(&self, workspace: &Path, limits: Limits) -> Host {
-        let places = Places {
-            system_tools: Some(self.root.join("prefix/libexec/ikigai")),
+    /// A builder of a host over the installation, with `workspace` as its workspace.
+    pub(crate) fn host(&self, workspace: &Path) -> HostBuilder {
+        let paths = Paths {
             user_tools: Some(self.root.join("user-tools")),
             cache: Some(self.root.join("cache")),
             // Calls are recorded, as they are for every other front end.
             state: Some(self.root.join("state")),
-            system_cache: Some(self.root.join("prefix/libexec/ikigai/.cache")),
-            ..Places::find()
-        };
-        let files = PolicyFiles {
-            ceiling: None,
-            further_ceilings: Vec::new(),
-            user: None,
-            user_is_named: false,
-            workspace: workspace.to_owned(),
+            policy: None,
             home: None,
-            state: places.state.clone(),
+            ..Paths::of_installation(self.root.join("prefix"))
         };
-        let flags = Flags { limits: vec![(LimitKey::Output, limits.output)], ..Flags::default() };
-        let authority =
-            Authority::open(&files, flags, places.own()).expect("no policy file is read");
-        let registry = Registry::new(Settings {
-            places,
-            authority: Arc::new(authority),
-            limits,
-            workspace: workspace.into(),
-            budget: Budget { guests: GUESTS, memory: u64::MAX },
-            compiler: Compiler::at(self.host_program()),
-            supervisor: self.supervisor(),
-            progress: Arc::new(|_| {}),
-        });
-        Host::new(registry)
+        Host::builder(workspace).paths(paths).components(GUESTS, u64::MAX)
     }
 
     /// A component, compiled here and kept nowhere.

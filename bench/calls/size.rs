@@ -3,8 +3,6 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use ikigai_host::limits::Limits;
-use ikigai_host::registry::Depth;
 
 use crate::rig::{self, Rig};
 
@@ -34,8 +32,8 @@ fn status(field: &str) -> anyhow::Result<u64> {
 /// ready to be called.
 pub(crate) fn print_idle(rig: &Rig) -> anyhow::Result<()> {
     rig::runtime()?.block_on(async {
-        let host = rig.host(&rig.small_tree(), Limits::default());
-        let snapshot = host.registry.scan(Depth::Remembered).await;
+        let host = rig.host(&rig.small_tree()).build()?;
+        let snapshot = host.refresh().await;
         for tool in snapshot.tools() {
             tool.build.program().await?;
         }

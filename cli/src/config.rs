@@ -18,7 +18,7 @@ use ikigai_provider::Provider;
 use rustix::fs::OFlags;
 use toml::de::DeValue;
 
-use ikigai_host::places::{self, Places};
+use ikigai_host::paths::{self, Paths};
 use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
 
 /// The name of a configuration file.
@@ -114,11 +114,11 @@ impl Config {
     /// # Errors
     ///
     /// A file is malformed, cannot be read, or could have been written by somebody else.
-    pub(crate) fn load(places: &Places) -> Result<Self, FileError> {
-        let user = places.config.as_ref().map(|dir| dir.join(CONFIG));
+    pub(crate) fn load(paths: &Paths) -> Result<Self, FileError> {
+        let user = paths.config.as_ref().map(|dir| dir.join(CONFIG));
         let mut config = Self::default();
         for path in [Some(PathBuf::from(SYSTEM)), user].into_iter().flatten() {
-            config.add(&path, places.home.as_deref())?;
+            config.add(&path, paths.home.as_deref())?;
         }
         Ok(config)
     }
@@ -289,15 +289,15 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
 }
 
 fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
-    let is_trusted = |uid| uid == 0 || places::is_own(uid);
-    places::check_trusted(metadata, is_trusted).map_err(|error| {
+    let is_trusted = |uid| uid == 0 || paths::is_own(uid);
+    paths::check_trusted(metadata, is_trusted).map_err(|error| {
         let refused = FileError::whole(path, format!("is not used: {error}"));
         match metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() {
             true => refused.hint(format!("chmod go-w {}", path.display())),
             false => refused,
         }
     })?;
-    places::check_way(path, is_trusted).map_err(|way| {
+    paths::check_way(path, is_trusted).map_err(|way| {
         let refused = FileError::whole(path, format!("is not used: {way}"));
         match way.is_writable {
             true => refused.hint(format!("chmod go-w {}", way.dir.display())),

@@ -31,7 +31,7 @@ use confirm::Asking;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Model, Session};
 use ikigai_host::host::Host;
-use ikigai_host::places;
+use ikigai_host::paths;
 use keyboard::Keyboard;
 use show::Show;
 use signals::{Happened, Signals};
@@ -50,7 +50,7 @@ pub(crate) type Choose = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, Str
 /// What a REPL is made of.
 pub(crate) struct Setup {
     /// The tools.
-    pub host: &'static Host,
+    pub host: Arc<Host>,
     /// The conversation; without a model, everything but prompts works.
     pub session: Session,
     /// Whom `/model` leads to.
@@ -76,15 +76,15 @@ pub(crate) enum Ended {
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     let Setup { host, session, choose, notices } = setup;
     let signals = Signals::new()?;
-    let tools = Tools::new(host, out.clone());
+    let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = DocumentNames::default();
     let documents = names.clone();
     let finder = Finder::new(
         session.workspace(),
-        command::for_menus(host, &names),
+        command::for_menus(Arc::clone(&host), &names),
         Arc::new(move || documents.all()),
     );
-    let history = out.warn_of(history(host))?;
+    let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
     let mut repl = Repl { host, session, choose, out, signals, keyboard, tools, names };
     let ended = repl.talk(&notices).await;
@@ -100,8 +100,8 @@ fn malformed_hint(malformed: &Malformed) -> Option<String> {
 
 /// The file of earlier lines, where there is a place for one.
 fn history(host: &Host) -> Option<Result<History, String>> {
-    let state = host.registry.places().state.as_ref()?;
-    let opened = places::make_private(state)
+    let state = host.registry().paths().state.as_ref()?;
+    let opened = paths::make_private(state)
         .map_err(|error| format!("`{}` cannot be used: {error}", state.display()))
         .and_then(|()| {
             History::open(&state.join("history"), HISTORY).map_err(|error| out::chain(&error))
@@ -136,7 +136,7 @@ impl DocumentNames {
 }
 
 struct Repl {
-    host: &'static Host,
+    host: Arc<Host>,
     session: Session,
     choose: Choose,
     out: Out,

@@ -46,16 +46,11 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// A log in `dir`; without one, nothing is recorded.
-    #[must_use]
-    pub fn new(dir: Option<PathBuf>, workspace: &Path) -> Self {
+    /// A log in `dir`; without one, nothing is recorded. With `arguments`, their text is
+    /// recorded as well, without the values of variables that were granted by name.
+    pub(crate) fn new(dir: Option<PathBuf>, workspace: &Path, arguments: bool) -> Self {
         let workspace = workspace.to_string_lossy().into_owned();
-        Self { log: dir.map(Log::new), workspace, arguments: false }
-    }
-
-    /// Records the text of arguments as well, without the values of variables that were granted by name.
-    pub fn record_arguments(&mut self) {
-        self.arguments = true;
+        Self { log: dir.map(Log::new), workspace, arguments }
     }
 
     /// The log's path, if there is one.
@@ -243,8 +238,7 @@ mod tests {
     impl Trail {
         fn new() -> Self {
             let scratch = tempfile::tempdir().expect("a directory");
-            let mut audit = Audit::new(Some(scratch.path().join("log")), Path::new("/w"));
-            audit.record_arguments();
+            let audit = Audit::new(Some(scratch.path().join("log")), Path::new("/w"), true);
             Self { audit, scratch }
         }
 

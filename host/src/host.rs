@@ -1,9 +1,11 @@
 //! The one path of a call: look the tool up, decide what it may touch, run it, tell
 //! what came of it. Every front end goes through here.
 
+mod builder;
+
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,16 +24,17 @@ use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
     Assets, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
 };
-use crate::registry::{Build, Registry, Snapshot, Tool, WAS_NAMED, by};
+use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, by};
+
+pub use builder::{BuildError, HostBuilder};
 
 /// Tools, who decides what a call of one may use, and the record of calls.
 pub struct Host {
-    /// The tools that can be called.
-    pub registry: Registry,
+    registry: Registry,
     workspace: Arc<Path>,
     audit: Audit,
-    documents: Option<(Arc<dyn Documents>, Arc<str>)>,
-    patience: Option<Duration>,
+    assets: Option<(Arc<dyn Documents>, Arc<str>)>,
+    compile_timeout: Option<Duration>,
 }
 
 /// Why a call is late that has not begun.
@@ -83,39 +86,32 @@ pub struct Streams {
 }
 
 impl Host {
-    /// A host over a registry, in the workspace of its authority.
+    /// Returns a builder of a host whose tools work in the directory `workspace`.
+    pub fn builder(workspace: impl Into<PathBuf>) -> HostBuilder {
+        HostBuilder::new(workspace.into())
+    }
+
+    /// Returns the registry of the tools that can be called.
     #[must_use]
-    pub fn new(registry: Registry) -> Self {
-        let workspace: Arc<Path> = registry.authority().workspace().into();
-        let audit = Audit::new(registry.places().state.clone(), &workspace);
-        Self { registry, workspace, audit, documents: None, patience: None }
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
-    /// Records the text of arguments as well, not only their digest.
-    pub fn record_arguments(&mut self) {
-        self.audit.record_arguments();
+    /// Finds all tools and returns them. Files that have not changed since they were last
+    /// looked at are not asked again.
+    pub async fn refresh(&self) -> Arc<Snapshot> {
+        self.registry.scan(Depth::Remembered).await
     }
 
-    /// Waits no longer than this for a component that must be compiled before its call. A host
-    /// that is not told waits for as long as a compilation may take.
-    pub fn be_patient_for(&mut self, patience: Duration) {
-        self.patience = Some(patience);
-    }
-
-    /// Looks for a tool, as [`Registry::look_up`] does, with the patience of this host.
+    /// Finds one tool, as [`Registry::look_up`] does, and waits for compilations no longer
+    /// than this host is to.
     pub async fn look_up(&self, name: &str) -> Arc<Snapshot> {
-        self.registry.look_up(name, self.patience).await
+        self.registry.look_up(name, self.compile_timeout).await
     }
 
-    /// Serves documents to the tools that policy grants some, on behalf of `agent`. A
-    /// host that is not told of a store has none.
-    pub fn serve_documents(&mut self, documents: Arc<dyn Documents>, agent: impl Into<Arc<str>>) {
-        self.documents = Some((documents, agent.into()));
-    }
-
-    /// The documents, for one call.
+    /// The asset store, for one call.
     fn shelf(&self) -> Option<Shelf> {
-        let (documents, agent) = self.documents.as_ref()?;
+        let (documents, agent) = self.assets.as_ref()?;
         let caller = Caller { agent: Arc::clone(agent) };
         Some(Shelf { documents: Arc::clone(documents), caller })
     }
@@ -224,10 +220,10 @@ impl Host {
 
     /// What is said of a tool that is not there, or perhaps not yet.
     fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
-        let Some(patience) = self.patience.filter(|_| snapshot.is_late()) else {
+        let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {
             return Envelope::not_found(name);
         };
-        let limits = Limits { wall_clock: patience, ..Limits::default() };
+        let limits = Limits { wall_clock: timeout, ..Limits::default() };
         Envelope::of(name, &limits, Outcome::late(COMPILING), &Secrets::default())
     }
 
@@ -252,7 +248,7 @@ impl Host {
         let secrets = Secrets::of(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         // A component may be compiled first, for many seconds.
-        let deadline = self.patience.map(|patience| Instant::now() + patience);
+        let deadline = self.compile_timeout.map(|timeout| Instant::now() + timeout);
         let program = by(deadline, subject.build.program());
         let program = match cancel.run_until_cancelled(program).await {
             None => Err(Outcome::cancelled()),

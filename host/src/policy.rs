@@ -24,7 +24,7 @@ use std::ffi::OsString;
 
 use ikigai_protocol::GrantedDir;
 
-pub use authority::{Authority, Choice, Flags};
+pub use authority::{Authority, Choice, Override, Overrides};
 pub use decision::{Decision, Denial, Request, Source, Sources, Variable};
 pub use edit::{NewKey, NewValue};
 pub use live::{FileInForce, PolicyFiles};

@@ -27,7 +27,7 @@ use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
-use crate::places::{Places, SYSTEM_CACHE};
+use crate::paths::{Paths, SYSTEM_CACHE};
 use crate::policy::{Authority, Origin};
 use candidate::Candidate;
 use loader::Loader;
@@ -133,23 +133,23 @@ impl Snapshot {
 }
 
 /// What a registry is made from.
-pub struct Settings {
+pub(crate) struct Settings {
     /// Where tools are found and caches kept.
-    pub places: Places,
+    pub(crate) paths: Paths,
     /// Who says which build to take.
-    pub authority: Arc<Authority>,
+    pub(crate) authority: Arc<Authority>,
     /// The limits of a `--schema` call, but for time and output.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The directory that `--schema` calls start in.
-    pub workspace: Arc<Path>,
+    pub(crate) workspace: Arc<Path>,
     /// What all components together may take.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// What compiles components.
-    pub compiler: Compiler,
+    pub(crate) compiler: Compiler,
     /// What confines and watches native tools.
-    pub supervisor: Supervisor,
+    pub(crate) supervisor: Supervisor,
     /// Where compilations are told.
-    pub progress: ProgressFn,
+    pub(crate) progress: ProgressFn,
 }
 
 /// The tools of one host.
@@ -163,11 +163,10 @@ pub struct Registry {
 
 impl Registry {
     /// A registry that has not looked yet.
-    #[must_use]
-    pub fn new(settings: Settings) -> Self {
-        let places = &settings.places;
-        let system_cache = places.system_cache.clone();
-        let user_cache = places.cache.clone();
+    pub(crate) fn new(settings: Settings) -> Self {
+        let paths = &settings.paths;
+        let system_cache = paths.system_cache.clone();
+        let user_cache = paths.cache.clone();
         let cache = move || Cache::open(system_cache.as_deref(), user_cache.as_deref());
         let loader = Loader::new(
             settings.budget,
@@ -176,7 +175,7 @@ impl Registry {
             settings.supervisor.clone(),
             Arc::clone(&settings.progress),
         );
-        let memo = Memo::open(places.cache.as_deref());
+        let memo = Memo::open(paths.cache.as_deref(), memo::host_identity(paths));
         Self {
             loader: Arc::new(loader),
             memo: Arc::new(memo),
@@ -194,8 +193,8 @@ impl Registry {
 
     /// Where tools are found and caches kept.
     #[must_use]
-    pub fn places(&self) -> &Places {
-        &self.settings.places
+    pub fn paths(&self) -> &Paths {
+        &self.settings.paths
     }
 
     /// The program that confines and watches native tools.
@@ -308,13 +307,13 @@ impl Registry {
     }
 
     fn scanner(&self, depth: Depth, wanted: Wanted) -> Scan {
-        let places = &self.settings.places;
-        let system = places.system_tools.clone().map(|dir| (dir, Origin::System));
-        let user = places.user_tools.clone().map(|dir| (dir, Origin::User));
+        let paths = &self.settings.paths;
+        let system = paths.system_tools.clone().map(|dir| (dir, Origin::System));
+        let user = paths.user_tools.clone().map(|dir| (dir, Origin::User));
         Scan {
             // Later wins on equal names.
             dirs: system.into_iter().chain(user).collect(),
-            named_dirs: places.named_tools.clone(),
+            required: paths.required.clone(),
             authority: Arc::clone(&self.settings.authority),
             limits: self.settings.limits,
             workspace: Arc::clone(&self.settings.workspace),
@@ -366,11 +365,12 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let loader = Arc::new(Loader::new(
         Budget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
-        Compiler::of_this_process(),
-        Supervisor::installed(),
+        Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
+        // No tool is asked anything.
+        Supervisor::new(None),
         progress,
     ));
-    let memo = Memo::open(None);
+    let memo = Memo::open(None, String::new());
     let mut count = 0;
     for candidate in listing.candidates {
         let path = candidate.path.display().to_string();

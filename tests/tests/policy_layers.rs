@@ -4,21 +4,22 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    Assets, Authority, Backend, Decision, Denial, Flags, LayerKind, LimitKey, Origin, PolicyFiles,
-    Profile, Request, Sandbox, Source,
+    Assets, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Origin, Override,
+    Overrides, Profile, Request, Sandbox, Source,
 };
-use ikigai_host::toml_file::FileError;
+use ikigai_host::{BuildError, Host, Paths};
 use ikigai_tests::draw::Draw;
 use tempfile::TempDir;
 
 /// The files of the three layers, in a directory of their own.
 struct Rig {
     scratch: TempDir,
-    flags: Flags,
+    overrides: Overrides,
 }
 
 impl Rig {
@@ -27,7 +28,7 @@ impl Rig {
         for dir in ["w/.ikigai", "w/docs", "w/src", "home", "elsewhere", "own"] {
             fs::create_dir_all(scratch.path().join(dir)).expect("a directory of the test");
         }
-        Self { scratch, flags: Flags::default() }
+        Self { scratch, overrides: Overrides::default() }
     }
 
     fn with(ceiling: &str, user: &str, workspace: &str) -> Self {
@@ -48,27 +49,29 @@ impl Rig {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).expect("permitted");
     }
 
-    fn authority(&self) -> Result<Authority, FileError> {
-        let files = PolicyFiles {
-            ceiling: Some(self.path(CEILING)),
-            further_ceilings: Vec::new(),
-            user: Some(self.path(USER)),
-            user_is_named: false,
-            workspace: self.path("w"),
+    fn host(&self) -> Result<Arc<Host>, BuildError> {
+        let paths = Paths {
+            system_tools: Some("/system".into()),
+            user_tools: Some("/user".into()),
+            policy: Some(self.path(USER)),
+            ceiling: self.path(CEILING),
             home: Some(self.path("home")),
             state: Some(self.path("own")),
+            system_cache: None,
+            required: Vec::new(),
+            cache: None,
+            config: None,
+            data: None,
+            supervisor: None,
+            compiler: None,
         };
-        Authority::open(
-            &files,
-            self.flags.clone(),
-            vec![self.path("own"), "/user".into(), "/system".into()],
-        )
+        Host::builder(self.path("w")).paths(paths).overrides(self.overrides.clone()).build()
     }
 
     #[track_caller]
     fn decide(&self, request: Request<'_>) -> Result<Decision, Denial> {
-        let authority = self.authority().unwrap_or_else(|error| panic!("{error}"));
-        authority.decide(&request)
+        let host = self.host().unwrap_or_else(|error| panic!("{error}"));
+        host.authority().decide(&request)
     }
 
     #[track_caller]
@@ -102,6 +105,10 @@ impl Rig {
 const CEILING: &str = "ceiling.toml";
 const USER: &str = "policy.toml";
 const WORKSPACE: &str = "w/.ikigai/policy.toml";
+
+fn asked<T>(value: T) -> Override<T> {
+    Override { value, from: "--flag".into() }
+}
 
 fn contents() -> [Digest; 1] {
     [Digest::of(b"tool")]
@@ -332,34 +339,33 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
 #[test]
 fn flags_pass_the_users_file_and_no_bound() {
     let user = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\nlimits = { fuel = 5 }";
-    let asked = Flags {
-        profile: Some(Profile::Standard),
-        backend: ikigai_host::policy::BackendChoice::Native,
-        limits: vec![(LimitKey::Fuel, 100), (LimitKey::WallClock, 60_000_000_000)],
-        ..Flags::default()
+    let asked = Overrides {
+        profile: Some(asked(Profile::Standard)),
+        backend: Some(asked(BackendChoice::Native)),
+        limits: vec![(LimitKey::Fuel, asked(100)), (LimitKey::WallClock, asked(60_000_000_000))],
     };
     let mut rig = Rig::with("", user, "");
-    rig.flags = asked.clone();
+    rig.overrides = asked.clone();
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
-    assert_eq!(decision.sources.of("fuel"), [Source::Flag("--fuel".into())]);
+    assert_eq!(decision.sources.of("fuel"), [Source::Override("--flag".into())]);
     let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
                  limits = { wall_clock = \"1s\", fuel = 50 }";
     for text in [bound, &bound.replace("backend = \"wasm\"\n", "")] {
         let mut rig = Rig::with(text, user, "");
-        rig.flags = asked.clone();
+        rig.overrides = asked.clone();
         let decision = rig.allowed(system("grep", Backend::Wasm));
         assert_eq!((decision.profile, decision.limits.fuel), (Profile::Strict, 50));
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(1));
         let native = rig.decide(system("grep", Backend::Native));
         assert_eq!(native.is_err(), text.contains("backend"), "{native:?}");
-        let choice = rig.authority().expect("a policy").choose("grep", Origin::System);
+        let choice = rig.host().expect("a policy").authority().choose("grep", Origin::System);
         let expected = if text.contains("backend") { "wasm" } else { "native" };
         assert_eq!(choice.backend.as_str(), expected);
     }
     // A workspace is not asked for a build.
     let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
-    let choice = rig.authority().expect("a policy").choose("bash", Origin::System);
+    let choice = rig.host().expect("a policy").authority().choose("bash", Origin::System);
     assert_eq!(choice.backend.as_str(), "auto");
 }
 
@@ -429,7 +435,7 @@ fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             (Backend::Wasm, Profile::Strict),
         ] {
             let mut rig = Rig::new();
-            rig.flags.profile = Some(profile);
+            rig.overrides.profile = Some(asked(profile));
             let decision = rig.allowed(system(tool, backend));
             assert_eq!(decision.grant.assets, assets, "{tool} {backend:?} {profile:?}");
         }
@@ -460,10 +466,10 @@ fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", "", "");
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
     let rig = Rig::with("", &granted("assets = \"writ\""), "");
-    let error = rig.authority().err().expect("refused").to_string();
+    let error = rig.host().err().expect("refused").to_string();
     assert!(error.contains("is no `assets`: `none`, `read`, `write`"), "{error}");
     let rig = Rig::with("", &granted("env = [\"IKIGAI_HOST_FD\"]"), "");
-    let error = rig.authority().err().expect("refused").to_string();
+    let error = rig.host().err().expect("refused").to_string();
     assert!(error.contains("is set by ikigai itself"), "{error}");
 }
 
@@ -486,7 +492,8 @@ fn no_grant_is_to_write_where_a_tool_could_be_installed() {
 #[test]
 fn an_edit_is_in_force_at_the_next_call() {
     let rig = Rig::with("", "", "");
-    let authority = rig.authority().expect("a policy");
+    let host = rig.host().expect("a policy");
+    let authority = host.authority();
     let dirs = || authority.decide(&system("grep", Backend::Wasm)).map(|it| rig.dirs(&it));
     assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
     rig.write(USER, "[tools.grep]\nfs = [\"ro:docs\"]\n");
@@ -530,7 +537,7 @@ fn whatever_the_layers_say_together_they_never_give_more_than_each() {
         let without = Rig::with("", &user, "");
         let rigs = [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")];
         for rig in rigs {
-            let (Ok(_), Ok(_)) = (without.authority(), rig.authority()) else { continue };
+            let (Ok(_), Ok(_)) = (without.host(), rig.host()) else { continue };
             for backend in [Backend::Wasm, Backend::Native] {
                 for request in
                     [users(backend, &own), system("grep", backend), system("bash", backend)]
@@ -640,7 +647,8 @@ fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
     let rig = Rig::with("", &granted(&named), "");
     let contents = contents();
     for backend in [Backend::Wasm, Backend::Native] {
-        let authority = rig.authority().expect("valid");
+        let host = rig.host().expect("valid");
+        let authority = host.authority();
         let request = users(backend, &contents);
         let other = Request { name: Some("other"), ..request };
         let value = |request| {

@@ -103,8 +103,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// What a scan finds.
-async fn tools(host: &'static Host) -> Option<Arc<Snapshot>> {
-    let snapshot = host.registry.scan(Depth::Remembered).await;
+async fn tools(host: Arc<Host>) -> Option<Arc<Snapshot>> {
+    let snapshot = host.registry().scan(Depth::Remembered).await;
     list::tell_warnings(&snapshot);
     Some(snapshot)
 }

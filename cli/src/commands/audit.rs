@@ -58,7 +58,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let dir = options.places().state.ok_or_else(|| {
+    let dir = options.paths().state.ok_or_else(|| {
         let text = "there is no place for an audit log";
         CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")
     })?;

@@ -61,7 +61,7 @@ impl Verdict {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let findings = check(host, &options.config, &arguments.path).await;
+    let findings = check(&host, &options.config, &arguments.path).await;
     let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     if arguments.json {
         print_json(&as_json(&arguments.path, &findings, good))?;
@@ -73,7 +73,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let build = match host.registry.build_at(path) {
+    let build = match host.registry().build_at(path) {
         Ok(build) => build,
         Err(reason) => {
             findings.push(finding("file", Verdict::Bad, reason));
@@ -94,7 +94,7 @@ async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
             }
         }
     }
-    match host.registry.tool_at(path, Depth::Everything).await {
+    match host.registry().tool_at(path, Depth::Everything).await {
         Ok(tool) => check_schema(&mut findings, config, path, &tool),
         Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
     }

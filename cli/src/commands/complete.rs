@@ -97,7 +97,7 @@ pub(super) fn tools() -> ArgValueCandidates {
 
 fn remembered() -> Vec<CompletionCandidate> {
     let Some(options) = options() else { return Vec::new() };
-    let tools = registry::remembered(&options.places()).into_iter();
+    let tools = registry::remembered(&options.paths()).into_iter();
     let candidate = |(name, description): (String, String)| {
         let first_line = harmless(description.lines().next().unwrap_or_default()).into_owned();
         CompletionCandidate::new(name).help(Some(first_line.into()))

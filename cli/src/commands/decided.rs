@@ -50,7 +50,7 @@ pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'stat
         (Backend::Native, Sandbox::Off) => return "unconfined",
         (Backend::Native, sandbox) => sandbox,
     };
-    let machine = host.registry.supervisor().machine().await;
+    let machine = host.registry().supervisor().machine().await;
     if machine.level.unmet().next().is_none() {
         return "sandboxed";
     }

@@ -2,9 +2,9 @@
 //! each gap.
 
 mod documents;
+mod kept;
 mod machine;
 mod offers;
-mod places;
 mod policy;
 mod runtime;
 mod sandbox;
@@ -78,16 +78,16 @@ impl Check {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = host.registry.scan(Depth::Failed).await;
-    let mut checks = machine::checks();
+    let snapshot = host.registry().scan(Depth::Failed).await;
+    let mut checks = machine::checks(host.registry().paths());
     checks.extend(runtime::checks());
-    checks.extend(sandbox::checks(host, &snapshot).await);
-    checks.extend(policy::checks(host));
-    checks.extend(tools::checks(host, &snapshot));
-    checks.extend(places::checks(host.registry.places()));
+    checks.extend(sandbox::checks(&host, &snapshot).await);
+    checks.extend(policy::checks(&host));
+    checks.extend(tools::checks(&host, &snapshot));
+    checks.extend(kept::checks(host.registry().paths()));
     checks.extend(documents::checks(options).await?);
     checks.extend(offers::checks(&options.config, &snapshot));
-    checks.extend(keys(host, &snapshot));
+    checks.extend(keys(&host, &snapshot));
     let good = checks.iter().all(|check| check.status != Status::Fail);
     if arguments.json {
         let value = serde_json::json!({ "good": good, "checks": checks });

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use ikigai_host::BuildError;
+use ikigai_host::paths::WorkspaceError;
 use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::FileError;
 
@@ -80,6 +82,21 @@ impl From<FileError> for CliError {
         let hint = error.hint.clone();
         let error = Self::usage(error);
         hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<BuildError> for CliError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Policy(error) => error.into(),
+            error => Self::usage(error),
+        }
+    }
+}
+
+impl From<WorkspaceError> for CliError {
+    fn from(error: WorkspaceError) -> Self {
+        Self::usage(error)
     }
 }
 

@@ -16,7 +16,7 @@ use super::error::{self, CliError};
 use super::options::{Options, Origin};
 use super::{Cli, help, say};
 use crate::config::{Config, Setting};
-use ikigai_host::places::Places;
+use ikigai_host::paths::Paths;
 
 /// Reads the command line of this process. What is asked for in it alone, such as help, is
 /// answered here; the error is the exit code then.
@@ -75,7 +75,7 @@ fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
 }
 
 pub(super) fn load() -> Result<Config, CliError> {
-    let config = Config::load(&Places::find())?;
+    let config = Config::load(&Paths::of_user())?;
     for (key, setting) in config.settings() {
         check(key, setting)?;
     }

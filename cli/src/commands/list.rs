@@ -24,14 +24,14 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = host.registry.scan(Depth::Failed).await;
+    let snapshot = host.registry().scan(Depth::Failed).await;
     tell_warnings(&snapshot);
     if options.verbose {
         for skipped in snapshot.skipped() {
             say(&format!("{}\n", skipped.line()));
         }
     }
-    let rows = Row::all(host, snapshot.tools()).await;
+    let rows = Row::all(&host, snapshot.tools()).await;
     if arguments.json {
         print_json(&as_json(&snapshot, &rows, arguments.all))?;
         return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,7 @@
 //! Each flag and its environment variable is declared here and nowhere else.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,15 +17,12 @@ use crate::config::Config;
 use ikigai_agent::assets::AssetStore;
 use ikigai_agent::{self, Session};
 use ikigai_host::exec::documents::Documents;
-use ikigai_host::exec::native::Supervisor;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, Limits};
-use ikigai_host::places::{self, Places};
-use ikigai_host::policy::{
-    Authority, BackendChoice, Flags, LimitKey, PolicyFiles, Profile, STORE_VARIABLE,
-};
-use ikigai_host::registry::{Budget, ProgressFn, Registry, Settings};
+use ikigai_host::paths::{self, Paths};
+use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
+use ikigai_host::registry::ProgressFn;
 
 /// Headings of the shared flags in `--help`. `help.rs` says which commands show which.
 pub(super) const DIRECTORIES: &str = "Directories";
@@ -168,45 +165,40 @@ enum ProfileArg {
 }
 
 impl Options {
-    /// The host that these flags ask for. Nothing is scanned yet.
+    /// Returns the host that these flags ask for. Nothing is scanned yet.
     ///
     /// It lives as long as the process: giving back a pool of guests takes longer
     /// than a call, and the exit does it anyway.
-    pub(super) fn host(&self) -> Result<&'static Host, CliError> {
-        Ok(self.host_with_documents(progress::reporter())?.0)
+    pub(super) fn host(&self) -> Result<Arc<Host>, CliError> {
+        Ok(self.host_and_store(progress::reporter())?.0)
     }
 
-    /// The same, telling of compilations elsewhere, and the documents that it serves, where
-    /// there is a place for any.
-    fn host_with_documents(
+    /// The same, which reports compilations elsewhere, and the asset store that it serves,
+    /// where there is a place for one.
+    fn host_and_store(
         &self,
         progress: ProgressFn,
-    ) -> Result<(&'static Host, Option<Arc<AssetStore>>), CliError> {
-        let places = self.places();
-        let authority = Arc::new(self.authority(&places)?);
-        let registry = Registry::new(Settings {
-            places,
-            // Those of the flags are for calls; a schema must not be lost to them.
-            limits: Limits::default(),
-            workspace: authority.workspace().into(),
-            authority,
-            budget: Budget { guests: GUESTS, memory: memory_budget() },
-            compiler: Compiler::of_this_process(),
-            supervisor: Supervisor::installed(),
-            progress,
-        });
-        let mut host = Host::new(registry);
+    ) -> Result<(Arc<Host>, Option<Arc<AssetStore>>), CliError> {
         let store = self.store().map(Arc::new);
+        let mut host = Host::builder(self.directory()?)
+            .paths(self.paths())
+            .overrides(self.overrides())
+            .progress(move |event| progress(event));
+        if let Some(file) = &self.ceiling {
+            host = host.ceiling(file);
+        }
         if let Some(store) = &store {
-            host.serve_documents(Arc::clone(store) as Arc<dyn Documents>, self.agent_name());
+            host = host.assets(Arc::clone(store) as Arc<dyn Documents>, self.agent_name());
         }
         if self.audit_arguments {
-            host.record_arguments();
+            host = host.record_arguments();
         }
         if let Some(timeout) = self.timeout {
-            host.be_patient_for(timeout);
+            host = host.compile_timeout(timeout);
         }
-        Ok((Box::leak(Box::new(host)), store))
+        let host = host.build()?;
+        std::mem::forget(Arc::clone(&host));
+        Ok((host, store))
     }
 
     /// The build that was asked for on this very command line, to be written down. What
@@ -219,12 +211,13 @@ impl Options {
     }
 
     /// Where everything is, with what the flags say of it.
-    pub(super) fn places(&self) -> Places {
-        let found = Places::find();
-        let named = [&self.system_tools, &self.user_tools].into_iter().flatten();
-        Places {
+    pub(super) fn paths(&self) -> Paths {
+        let found = Paths::of_user();
+        let named = [&self.system_tools, &self.user_tools, &self.policy].into_iter().flatten();
+        Paths {
             // An empty one names nothing.
-            named_tools: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
+            required: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
+            compiler: Some(Compiler::OF_THIS_PROCESS.into()),
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
             policy: self.policy.clone().or(found.policy),
@@ -232,41 +225,41 @@ impl Options {
         }
     }
 
-    fn authority(&self, places: &Places) -> Result<Authority, CliError> {
-        let workspace = self.workspace()?;
-        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(CliError::usage);
-        let files = PolicyFiles {
-            ceiling: Some(places.ceiling.clone()),
-            further_ceilings: self.ceiling.iter().map(absolute).collect::<Result<_, _>>()?,
-            user: places.policy.as_ref().map(absolute).transpose()?,
-            user_is_named: self.policy.is_some(),
-            workspace: workspace.to_path_buf(),
-            home: places.home.clone(),
-            state: places.state.clone(),
-        };
-        let flags = Flags {
-            profile: self.profile.map(|profile| match profile {
-                ProfileArg::Standard => Profile::Standard,
-                ProfileArg::Strict => Profile::Strict,
-            }),
-            backend: self.backend.choice(),
-            limits: self.limits(),
-            elsewhere: self.elsewhere(),
-        };
-        let mut own = places.own();
-        own.extend(files.further_ceilings.iter().cloned());
-        if let Some(store) = self.store()
-            && let Some(file) = store.url().ok().and_then(StoreUrl::file)
-        {
-            own.extend(places::places_on(file));
+    /// What these flags ask of the policy, each with who says so.
+    fn overrides(&self) -> Overrides {
+        fn asked<T>(options: &Options, key: &str, flag: &'static str, value: T) -> Override<T> {
+            let origin = options.origins.get(key);
+            let from = origin.map_or(flag.into(), |origin| origin.from.clone().into());
+            Override { value, from }
         }
-        Ok(Authority::open(&files, flags, own)?)
+        // At most a week, in nanoseconds.
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let limits = [
+            (LimitKey::WallClock, "timeout", "--timeout", self.timeout.map(nanos)),
+            (LimitKey::Fuel, "fuel", "--fuel", self.fuel),
+            (LimitKey::Memory, "memory", "--memory", self.memory),
+            (LimitKey::Output, "max_output", "--max-output", self.max_output),
+        ];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(limit, key, flag, value)| Some((limit, asked(self, key, flag, value?))));
+        Overrides {
+            profile: self.profile.map(|profile| {
+                let profile = match profile {
+                    ProfileArg::Standard => Profile::Standard,
+                    ProfileArg::Strict => Profile::Strict,
+                };
+                asked(self, "profile", "--profile", profile)
+            }),
+            backend: Some(asked(self, "backend", "--backend", self.backend.choice())),
+            limits: limits.collect(),
+        }
     }
 
     /// What holds, by the names of the configuration's keys; nothing where there is no
     /// such thing, as without a home. Passwords are left out.
     pub(super) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
-        let places = self.places();
+        let paths = self.paths();
         let limits = Limits::default();
         let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         let written = |key: &str, default: String| {
@@ -285,9 +278,9 @@ impl Options {
         });
         Ok(vec![
             ("workspace", Some(self.workspace()?.display().to_string())),
-            ("system_tools", path(&places.system_tools)),
-            ("user_tools", path(&places.user_tools)),
-            ("policy", path(&places.policy)),
+            ("system_tools", path(&paths.system_tools)),
+            ("user_tools", path(&paths.user_tools)),
+            ("policy", path(&paths.policy)),
             ("profile", written("profile", "standard".to_owned())),
             ("backend", written("backend", "auto".to_owned())),
             ("timeout", written("timeout", timeout)),
@@ -315,7 +308,7 @@ impl Options {
     fn store(&self) -> Option<AssetStore> {
         let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
             Some(text) => StoreUrl::parse(text),
-            None => Ok(StoreUrl::sqlite(self.places().data?.join(STORE))),
+            None => Ok(StoreUrl::sqlite(self.paths().data?.join(STORE))),
         };
         let capacity = self.capacity.map_or_else(assets::Capacity::default, assets::Capacity);
         Some(AssetStore::at(url, assets::Budget(self.budget), capacity))
@@ -325,7 +318,7 @@ impl Options {
     pub(super) fn session(
         &self,
         model: Option<ikigai_agent::Model>,
-    ) -> Result<(&'static Host, Session), CliError> {
+    ) -> Result<(Arc<Host>, Session), CliError> {
         self.session_telling(model, progress::reporter())
     }
 
@@ -334,12 +327,13 @@ impl Options {
         &self,
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
-    ) -> Result<(&'static Host, Session), CliError> {
-        let (host, store) = self.host_with_documents(progress)?;
+    ) -> Result<(Arc<Host>, Session), CliError> {
+        let (host, store) = self.host_and_store(progress)?;
         let agent = self.agent()?;
         let budget = self.budget;
         let documents = store.map(|store| ikigai_agent::Documents { store, budget, agent });
-        Ok((host, Session::new(host, documents, model)))
+        let session = Session::new(Arc::clone(&host), documents, model);
+        Ok((host, session))
     }
 
     /// Whose documents are pinned.
@@ -354,51 +348,18 @@ impl Options {
         self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
     }
 
-    pub(super) fn workspace(&self) -> Result<Arc<Path>, CliError> {
-        let dir = match &self.workspace {
-            Some(dir) => dir.clone(),
+    pub(super) fn workspace(&self) -> Result<PathBuf, CliError> {
+        Ok(paths::workspace(&self.directory()?)?)
+    }
+
+    /// The workspace as it was named.
+    fn directory(&self) -> Result<PathBuf, CliError> {
+        match &self.workspace {
+            Some(dir) => Ok(dir.clone()),
             None => std::env::current_dir()
                 .context("the current directory is gone")
-                .map_err(|error| CliError::usage(error).hint("name another with --workspace"))?,
-        };
-        let workspace = dir
-            .canonicalize()
-            .with_context(|| format!("the workspace `{}` cannot be used", dir.display()))
-            .map_err(CliError::usage)?;
-        if !workspace.is_dir() {
-            let text = format!("the workspace `{}` is no directory", dir.display());
-            return Err(CliError::usage(anyhow::Error::msg(text)));
+                .map_err(|error| CliError::usage(error).hint("name another with --workspace")),
         }
-        Ok(workspace.into())
-    }
-
-    /// What sets the flags of policy that are not on the command line.
-    fn elsewhere(&self) -> BTreeMap<&'static str, String> {
-        let flags = [
-            ("profile", "--profile"),
-            ("backend", "--backend"),
-            ("timeout", "--timeout"),
-            ("fuel", "--fuel"),
-            ("memory", "--memory"),
-            ("max_output", "--max-output"),
-        ];
-        let from = |(key, flag): (&str, &'static str)| {
-            let from = &self.origins.get(key)?.from;
-            (from != flag).then(|| (flag, from.clone()))
-        };
-        flags.into_iter().filter_map(from).collect()
-    }
-
-    fn limits(&self) -> Vec<(LimitKey, u64)> {
-        // At most a week, in nanoseconds.
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let asked = [
-            (LimitKey::WallClock, self.timeout.map(nanos)),
-            (LimitKey::Fuel, self.fuel),
-            (LimitKey::Memory, self.memory),
-            (LimitKey::Output, self.max_output),
-        ];
-        asked.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
 }
 
@@ -412,15 +373,4 @@ fn user_at_host() -> String {
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = rustix::system::uname();
     format!("{user}@{}", host.nodename().to_string_lossy())
-}
-
-/// Components that run at once: a command asks a few for their schema and calls
-/// one. Room for more would only make its start slower.
-const GUESTS: u32 = 16;
-
-/// What all components together may use: half of the machine's memory, in bytes.
-fn memory_budget() -> u64 {
-    let info = rustix::system::sysinfo();
-    // Both fields are of the C library's word size.
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot;
     let subject = if reference.is_path() {
         let path = Path::new(&reference.0);
-        named = host.registry.build_at(path).map_err(|reason| {
+        named = host.registry().build_at(path).map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
             if path.exists() {
                 return error;

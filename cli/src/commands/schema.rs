@@ -54,11 +54,11 @@ impl Form {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let mut snapshot = host.registry.scan(Depth::Remembered).await;
+    let mut snapshot = host.registry().scan(Depth::Remembered).await;
     let all = arguments.names.is_empty() && snapshot.skipped().iter().any(|it| it.failed);
     let named = |name: &String| snapshot.get(name).is_none() || snapshot.failed(name);
     if all || arguments.names.iter().any(named) {
-        snapshot = host.registry.scan(Depth::Failed).await;
+        snapshot = host.registry().scan(Depth::Failed).await;
     }
     list::tell_warnings(&snapshot);
     if let Some(provider) = arguments.provider.provider().filter(|_| arguments.names.is_empty()) {

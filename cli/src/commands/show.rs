@@ -28,7 +28,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot = host.look_up(&arguments.name).await;
     tell_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
-    let row = Row::of(host, tool).await;
+    let row = Row::of(&host, tool).await;
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
     if arguments.json {
         print_json(&as_json(&row, &imports))?;

@@ -120,9 +120,9 @@ pub(super) fn help() -> String {
 }
 
 /// The commands with what may stand behind them, as far as that is known.
-pub(super) fn for_menus(host: &'static Host, documents: &DocumentNames) -> Vec<finder::Command> {
+pub(super) fn for_menus(host: Arc<Host>, documents: &DocumentNames) -> Vec<finder::Command> {
     let tools: Names = Arc::new(move || {
-        host.registry.snapshot().tools().map(|tool| tool.name().to_owned()).collect()
+        host.registry().snapshot().tools().map(|tool| tool.name().to_owned()).collect()
     });
     let documents = documents.clone();
     let documents: Names = Arc::new(move || documents.all());

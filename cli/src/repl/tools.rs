@@ -11,20 +11,20 @@ use ikigai_host::registry::{Depth, ScanState, Snapshot};
 
 /// Discovery, and what it has to say.
 pub(super) struct Tools {
-    host: &'static Host,
+    host: Arc<Host>,
     out: Out,
 }
 
 impl Tools {
-    pub(super) fn new(host: &'static Host, out: Out) -> Self {
+    pub(super) fn new(host: Arc<Host>, out: Out) -> Self {
         Self { host, out }
     }
 
     /// Looks for tools, beside whatever goes on.
     pub(super) fn discover(&self) {
-        let (host, out) = (self.host, self.out.clone());
+        let (host, out) = (Arc::clone(&self.host), self.out.clone());
         tokio::spawn(async move {
-            let snapshot = host.registry.scan(Depth::Remembered).await;
+            let snapshot = host.registry().scan(Depth::Remembered).await;
             // A terminal that is gone is found out where something is read from it.
             let _ = out.line(&told(&snapshot, ""));
         });
@@ -36,26 +36,26 @@ impl Tools {
         &self,
         show: &Show,
     ) -> impl Future<Output = Option<Arc<Snapshot>>> + Send + use<> {
-        let (host, show) = (self.host, show.clone());
+        let (host, show) = (Arc::clone(&self.host), show.clone());
         async move {
-            let mut state = host.registry.state();
+            let mut state = host.registry().state();
             let is_known = |state: &ScanState| {
                 matches!(state, ScanState::Compiling | ScanState::Complete | ScanState::Failed)
             };
             if !is_known(&state.borrow()) {
                 show.wait_for("looking for tools");
-                // The registry lives as long as the process.
+                // The registry lives as long as the host.
                 let _ = state.wait_for(is_known).await;
                 show.wait_no_longer();
             }
-            Some(host.registry.snapshot())
+            Some(host.registry().snapshot())
         }
     }
 
     /// Looks again, asks every tool, and says what there is.
     pub(super) async fn refresh(&self) -> io::Result<()> {
         let busy = self.out.screen().busy("looking for tools")?;
-        let snapshot = self.host.registry.scan(Depth::Everything).await;
+        let snapshot = self.host.registry().scan(Depth::Everything).await;
         drop(busy);
         self.out.line(&told(&snapshot, "Tools refreshed. "))
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 
-use crate::places;
+use crate::paths;
 
 /// The log's name in its directory. Older records are in `audit.jsonl.1`, and older
 /// ones yet in those with higher numbers.
@@ -81,7 +81,7 @@ impl Log {
                 None => Open::in_dir(&self.dir)?,
             };
             let patience = if state.stuck { Duration::ZERO } else { PATIENCE };
-            let locked = places::lock(&open.file, patience)?;
+            let locked = paths::lock(&open.file, patience)?;
             state.stuck = !locked;
             if !locked {
                 self.say_stuck();
@@ -140,7 +140,7 @@ impl Log {
 
 impl Open {
     fn in_dir(path: &Path) -> io::Result<Self> {
-        let (dir, file) = places::open_own(path, NAME)?;
+        let (dir, file) = paths::open_own(path, NAME)?;
         let metadata = file.metadata()?;
         Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
     }

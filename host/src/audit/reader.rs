@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::log::{NAME, ROTATED_KEPT, rotated};
 use super::record::Record;
-use crate::places;
+use crate::paths;
 
 /// Longer lines were not written by a host, and are passed over. In bytes.
 const LONGEST: usize = 1 << 20;
@@ -164,7 +164,7 @@ struct Tail {
 impl Tail {
     /// Nothing where there is no file.
     fn open(path: &Path) -> io::Result<Option<Self>> {
-        let file = match places::open_trusted(path, places::is_own) {
+        let file = match paths::open_trusted(path, paths::is_own) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

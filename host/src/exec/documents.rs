@@ -5,6 +5,7 @@
 //! good name of a document is: those are the store's.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,6 +49,10 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DocumentError>> +
 /// `READ_FAILED`, `WRITE_FAILED`, `READ_ERROR` (a listing) where the store itself fails.
 /// Messages are read by models.
 pub trait Documents: Send + Sync {
+    /// Returns the files that the store is kept in, and their directories where only it may
+    /// write there: no tool may write to them. A store that is elsewhere returns none.
+    fn files(&self) -> Vec<PathBuf>;
+
     /// The lines of a document in `window`, as they are stored; see [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
 

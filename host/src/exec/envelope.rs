@@ -163,6 +163,13 @@ impl Envelope {
     }
 }
 
+/// As JSON on one line.
+impl fmt::Display for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json(Layout::Compact).map_err(|_| fmt::Error)?)
+    }
+}
+
 /// How many objects and arrays around a value indent it. Without an end to it, a few kilobytes
 /// of brackets would become hundreds of megabytes of spaces.
 const DEEPEST: usize = 24;

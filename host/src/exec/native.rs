@@ -25,14 +25,12 @@ mod refusal;
 #[cfg(target_os = "linux")]
 mod streams;
 
-#[cfg(target_os = "linux")]
-use std::borrow::Cow;
 use std::future::Future;
 #[cfg(target_os = "linux")]
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
@@ -44,8 +42,6 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::exec::{Call, Lane, Outcome};
-#[cfg(target_os = "linux")]
-use crate::places;
 use ikigai_supervisor::level::{Layer, Level};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
@@ -74,19 +70,15 @@ pub struct NativeProgram {
 /// The program that supervises native calls.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    program: SupervisorProgram,
+    path: Option<Arc<Path>>,
+    /// The file, from the first call on: it stays of the version of this process when the
+    /// installation is replaced meanwhile. Shared by every clone.
+    #[cfg(target_os = "linux")]
+    opened: Arc<OnceLock<OwnedFd>>,
     #[cfg(target_os = "linux")]
     without: Without,
     /// Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
-}
-
-#[derive(Clone, Debug)]
-enum SupervisorProgram {
-    /// That of this installation. Opened once: it stays of the version of this process when
-    /// the installation is replaced meanwhile.
-    Installed,
-    At(Arc<Path>),
 }
 
 /// What this machine can do for a sandboxed native tool.
@@ -108,21 +100,13 @@ pub fn surroundings() -> String {
 }
 
 impl Supervisor {
-    /// That of the installation that this process belongs to.
+    /// Returns the supervisor at an absolute path. Without one every native call is refused.
     #[must_use]
-    pub fn installed() -> Self {
-        Self::of(SupervisorProgram::Installed)
-    }
-
-    /// The one at an absolute path.
-    #[must_use]
-    pub fn at(path: impl Into<Arc<Path>>) -> Self {
-        Self::of(SupervisorProgram::At(path.into()))
-    }
-
-    fn of(program: SupervisorProgram) -> Self {
+    pub fn new(path: Option<PathBuf>) -> Self {
         Self {
-            program,
+            path: path.map(Into::into),
+            #[cfg(target_os = "linux")]
+            opened: Arc::default(),
             #[cfg(target_os = "linux")]
             without: Without::default(),
             machine: Arc::default(),
@@ -131,28 +115,27 @@ impl Supervisor {
 
     /// The file to execute.
     #[cfg(target_os = "linux")]
-    fn executable(&self) -> io::Result<Cow<'_, Path>> {
-        static INSTALLED: OnceLock<OwnedFd> = OnceLock::new();
-
+    fn executable(&self) -> io::Result<PathBuf> {
         let open = || {
-            let path = places::supervisor().ok_or(io::ErrorKind::NotFound)?;
+            let path = self.path.as_ref().ok_or_else(|| {
+                io::Error::new(io::ErrorKind::NotFound, "no program is named for it")
+            })?;
             let flags = OFlags::PATH | OFlags::CLOEXEC;
-            rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {
+            rustix::fs::open(&**path, flags, Mode::empty()).map_err(|errno| {
                 let error = io::Error::from(errno);
                 let reason = format!("`{}`: {error}; install ikigai again", path.display());
                 io::Error::new(error.kind(), reason)
             })
         };
-        let opened = match (&self.program, INSTALLED.get()) {
-            (SupervisorProgram::At(path), _) => return Ok(Cow::Borrowed(path)),
-            (SupervisorProgram::Installed, Some(opened)) => opened,
-            (SupervisorProgram::Installed, None) => {
+        let opened = match self.opened.get() {
+            Some(opened) => opened,
+            None => {
                 let opened = open()?;
-                INSTALLED.get_or_init(|| opened)
+                self.opened.get_or_init(|| opened)
             }
         };
         // The number means the same in the child, whose descriptors are a copy.
-        Ok(Cow::Owned(format!("/proc/self/fd/{}", opened.as_raw_fd()).into()))
+        Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
     }
 
     /// What this machine can do for a sandboxed tool. Found out once, by going through

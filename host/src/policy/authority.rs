@@ -2,7 +2,7 @@
 //! together. Every front end asks here, and gets the same answer.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -18,25 +18,35 @@ use super::variables::Variables;
 use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Origin, Profile};
 use crate::toml_file::FileError;
 
-/// What is asked for on the command line, for this run alone. Never passes a
-/// ceiling.
+/// What whoever starts a host asks of the policy, for this host alone. It passes no ceiling.
 #[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// `--profile`
-    pub profile: Option<Profile>,
-    /// `--backend`
-    pub backend: BackendChoice,
-    /// `--timeout` and the like, in the unit of the key.
-    pub limits: Vec<(LimitKey, u64)>,
-    /// By the flag, what sets it where that is not the command line: a variable, or a line
-    /// of a configuration file.
-    pub elsewhere: BTreeMap<&'static str, String>,
+pub struct Overrides {
+    /// The profile.
+    pub profile: Option<Override<Profile>>,
+    /// The builds of tools that may run.
+    pub backend: Option<Override<BackendChoice>>,
+    /// Limits of each call, in the unit of the key.
+    pub limits: Vec<(LimitKey, Override<u64>)>,
 }
 
-impl Flags {
-    /// Who asks for what this flag says.
-    pub(super) fn source(&self, flag: &'static str) -> Source {
-        Source::Flag(self.elsewhere.get(flag).map_or(flag.into(), |from| from.clone().into()))
+/// A value that is asked for, and who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override<T> {
+    /// The value.
+    pub value: T,
+    /// For a person: a flag, a variable, or a line of a configuration file.
+    pub from: Cow<'static, str>,
+}
+
+impl<T> Override<T> {
+    /// Returns a value that the program asks for which embeds the host.
+    pub(crate) fn of_program(value: T) -> Self {
+        Self { value, from: Cow::Borrowed("the program") }
+    }
+
+    /// Returns who asks for it.
+    pub(super) fn source(&self) -> Source {
+        Source::Override(self.from.clone())
     }
 }
 
@@ -55,7 +65,7 @@ pub struct Choice {
 /// The policy of one host in one workspace.
 pub struct Authority {
     live: Live,
-    flags: Flags,
+    overrides: Overrides,
     workspace: PathBuf,
     own: Vec<PathBuf>,
     variables: Variables,
@@ -69,10 +79,14 @@ impl Authority {
     /// # Errors
     ///
     /// A file cannot be used.
-    pub fn open(files: &PolicyFiles, flags: Flags, own: Vec<PathBuf>) -> Result<Self, FileError> {
+    pub(crate) fn open(
+        files: &PolicyFiles,
+        overrides: Overrides,
+        own: Vec<PathBuf>,
+    ) -> Result<Self, FileError> {
         Ok(Self {
             live: Live::open(files)?,
-            flags,
+            overrides,
             workspace: files.workspace.clone(),
             own,
             variables: Variables::default(),
@@ -88,7 +102,7 @@ impl Authority {
     /// It may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         let layers = self.current()?;
-        let decision = decide::decide(&layers, &self.flags, &self.ground(), request)?;
+        let decision = decide::decide(&layers, &self.overrides, &self.ground(), request)?;
         if decision.sources.of("fs").contains(&Source::OwnPlaces) {
             self.tell_of_own_places();
         }
@@ -141,7 +155,7 @@ impl Authority {
     ///
     /// A ceiling cannot be used.
     pub fn profile(&self) -> Result<(Profile, Vec<Source>), Denial> {
-        Ok(decide::profile(&self.current()?, &self.flags))
+        Ok(decide::profile(&self.current()?, &self.overrides))
     }
 
     /// Which build of a tool is to run.
@@ -156,10 +170,10 @@ impl Authority {
         let Ok(layers) = self.current() else {
             return choice(BackendChoice::Auto, "".into());
         };
-        if let Some((backend, source)) = decide::backend(&layers, &self.flags, name) {
+        if let Some((backend, source)) = decide::backend(&layers, &self.overrides, name) {
             return choice(backend, format!("{source} asks for it").into());
         }
-        let (profile, _) = decide::profile(&layers, &self.flags);
+        let (profile, _) = decide::profile(&layers, &self.overrides);
         let is_shell = name == SHELL && origin == Origin::System;
         Choice {
             native_if_confined: is_shell && profile == Profile::Standard,
@@ -197,7 +211,7 @@ impl Authority {
         request: &Request<'_>,
     ) -> Result<Decision, Denial> {
         let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
-        decide::decide(&layers, &self.flags, &self.ground(), request)
+        decide::decide(&layers, &self.overrides, &self.ground(), request)
     }
 
     /// The names that the user's file speaks of, and the line of each.

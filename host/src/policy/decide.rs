@@ -22,7 +22,7 @@ use super::handed_out::HandedOut;
 use super::live::Layers;
 use super::rule::{At, Entry, Layer, LimitKey};
 use super::variables::Variables;
-use super::{Backend, BackendChoice, Flags, Grant, Profile, Sandbox, standard};
+use super::{Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
 use crate::limits::Limits;
 
 /// Where calls are decided.
@@ -37,9 +37,9 @@ pub(super) struct Ground<'a> {
 type Ruling<'a> = (&'a Layer, &'a Entry);
 
 /// The profile in force: the strictest that any layer asks for.
-pub(super) fn profile(layers: &Layers, flags: &Flags) -> (Profile, Vec<Source>) {
-    let asked = match (flags.profile, &layers.user.profile) {
-        (Some(profile), _) => Some((profile, flags.source("--profile"))),
+pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Source>) {
+    let asked = match (&overrides.profile, &layers.user.profile) {
+        (Some(asked), _) => Some((asked.value, asked.source())),
         (None, Some(at)) => Some((at.value, source(&layers.user, at))),
         (None, None) => None,
     };
@@ -60,16 +60,16 @@ pub(super) fn profile(layers: &Layers, flags: &Flags) -> (Profile, Vec<Source>) 
 /// is not asked.
 pub(super) fn backend(
     layers: &Layers,
-    flags: &Flags,
+    overrides: &Overrides,
     name: &str,
 ) -> Option<(BackendChoice, Source)> {
     let of = |layer: &Layer| {
         let at = layer.tools.get(name)?.backend.as_ref()?;
         (at.value != BackendChoice::Auto).then(|| (at.value, source(layer, at)))
     };
-    let flag =
-        (flags.backend != BackendChoice::Auto).then(|| (flags.backend, flags.source("--backend")));
-    layers.ceilings.iter().find_map(|layer| of(layer)).or(flag).or_else(|| of(&layers.user))
+    let asked = overrides.backend.as_ref().filter(|asked| asked.value != BackendChoice::Auto);
+    let asked = asked.map(|asked| (asked.value, asked.source()));
+    layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
 /// Whether some layer names the tool by content.
@@ -84,18 +84,18 @@ pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
 /// The answer for one call.
 pub(super) fn decide(
     layers: &Layers,
-    flags: &Flags,
+    overrides: &Overrides,
     ground: &Ground<'_>,
     request: &Request<'_>,
 ) -> Result<Decision, Denial> {
-    let (profile, profile_sources) = profile(layers, flags);
+    let (profile, profile_sources) = profile(layers, overrides);
     let mut notes = Vec::new();
     let entry = granting(&layers.user, request, &mut notes)?;
     let bounds = bounds(layers, request.name);
     check_bounds(&bounds, request)?;
     let explicit = request
         .name
-        .and_then(|name| backend(layers, flags, name))
+        .and_then(|name| backend(layers, overrides, name))
         .is_some_and(|(choice, _)| choice == BackendChoice::Native);
     if profile == Profile::Strict && request.backend == Backend::Native {
         check_strict(request, entry.is_some(), explicit, &profile_sources)?;
@@ -111,7 +111,7 @@ pub(super) fn decide(
     standing.check_net(request)?;
     let mut sources = standing.sources.clone();
     sources.begin("profile", profile_sources);
-    let limits = limits(profile, flags, entry, &bounds, &mut sources);
+    let limits = limits(profile, overrides, entry, &bounds, &mut sources);
     let (mut grant, variables) = standing.grant(request, ground.variables)?;
     if request.backend == Backend::Native {
         let reach = Reach::new(&layers.user, ground);
@@ -175,7 +175,7 @@ fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Ruling<'a>> {
 /// of both, and never more than a bound.
 fn limits(
     profile: Profile,
-    flags: &Flags,
+    overrides: &Overrides,
     entry: Option<Ruling<'_>>,
     bounds: &[Ruling<'_>],
     sources: &mut Sources,
@@ -189,9 +189,9 @@ fn limits(
             key.set(&mut limits, at.value);
             sources.set(name, source(layer, at));
         }
-        if let Some((_, value)) = flags.limits.iter().find(|(own, _)| *own == key) {
-            key.set(&mut limits, *value);
-            sources.set(name, flags.source(key.flag()));
+        if let Some((_, asked)) = overrides.limits.iter().find(|(own, _)| *own == key) {
+            key.set(&mut limits, asked.value);
+            sources.set(name, asked.source());
         }
         for (layer, bound) in bounds {
             if let Some(at) = bound.limits.get(&key)

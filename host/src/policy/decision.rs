@@ -45,8 +45,8 @@ pub enum Source {
         /// Counted from 1.
         line: usize,
     },
-    /// A flag, its variable, or the line of the configuration that sets it.
-    Flag(Cow<'static, str>),
+    /// Whoever started the host, such as by a flag: [`Override::from`](super::Override::from).
+    Override(Cow<'static, str>),
     /// The host's own places lie there, where no tool may write.
     OwnPlaces,
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Source {
         match self {
             Self::Profile(profile) => write!(f, "profile {}", profile.as_str()),
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
-            Self::Flag(flag) => f.write_str(flag),
+            Self::Override(from) => f.write_str(from),
             Self::OwnPlaces => f.write_str("ikigai's own files"),
         }
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, GrantedDir};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::places;
+use crate::paths;
 
 /// The file's name in the directory of the state.
 const NAME: &str = "writable";
@@ -127,9 +127,9 @@ impl HandedOut {
         }
         if identity.file.is_some() {
             // Whoever could write to it could leave a directory out.
-            places::open_trusted_dir(dir, places::is_own)?;
+            paths::open_trusted_dir(dir, paths::is_own)?;
             let mut text = Vec::new();
-            places::open_trusted(&path, places::is_own)?.read_to_end(&mut text)?;
+            paths::open_trusted(&path, paths::is_own)?.read_to_end(&mut text)?;
             Arc::make_mut(&mut known.dirs).extend(lines(&text).map(decoded));
         }
         known.read = Some(identity);
@@ -141,8 +141,8 @@ impl HandedOut {
         let path = self.dir.as_ref().ok_or_else(no_place)?;
         let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
         for _ in 0..ATTEMPTS {
-            let (dir, mut file) = places::open_own(path, NAME)?;
-            if !places::lock(&file, PATIENCE)? {
+            let (dir, mut file) = paths::open_own(path, NAME)?;
+            if !paths::lock(&file, PATIENCE)? {
                 return Err(io::Error::other("it is locked by another process"));
             }
             let (found, opened) =

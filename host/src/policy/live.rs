@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::parse::{self, Ground};
 use super::rule::{Layer, LayerKind};
-use crate::places;
+use crate::paths;
 use crate::toml_file::FileError;
 
 /// More than any policy needs, in bytes.
@@ -119,11 +119,11 @@ impl Live {
             .iter()
             .map(|path| Watched::new(LayerKind::Ceiling, path, false, is_admin));
         let further = files.further_ceilings.iter().map(|path| {
-            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || places::is_own(uid))
+            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || paths::is_own(uid))
         });
         let user = files.user.as_ref().map(|path| {
             Watched::new(LayerKind::User, path, files.user_is_named, |uid| {
-                uid == 0 || places::is_own(uid)
+                uid == 0 || paths::is_own(uid)
             })
         });
         let workspace = files.workspace.join(IN_WORKSPACE);
@@ -180,7 +180,7 @@ impl Live {
     /// Where the user's file is, or would be.
     pub(super) fn user_file(&self) -> Result<&Path, FileError> {
         let missing = || {
-            FileError::whole(Path::new(places::POLICY), "there is no home to keep a policy in")
+            FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in")
                 .hint("name a file with --policy")
         };
         Ok(&self.user.as_ref().ok_or_else(missing)?.path)
@@ -253,7 +253,7 @@ impl Watched {
 
     fn read(&self, ground: &Ground) -> Result<Option<Layer>, FileError> {
         let refused = |what: String| FileError::whole(&self.path, what);
-        let (file, metadata) = match places::open_regular(&self.path) {
+        let (file, metadata) = match paths::open_regular(&self.path) {
             Ok(opened) => opened,
             Err(error) if is_missing(&error) && !self.must_exist => return Ok(None),
             Err(_) if self.is_elsewhere() => return Ok(None),
@@ -310,7 +310,7 @@ impl Watched {
             let what = format!("others may write to it (mode {:04o})", file.mode() & 0o7777);
             return Err(refused(&what).hint(closing(&self.path)));
         }
-        places::check_way(&self.path, self.owner).map_err(|way| {
+        paths::check_way(&self.path, self.owner).map_err(|way| {
             let hint = if way.is_writable { closing(&way.dir) } else { not_theirs.to_owned() };
             refused(&way.reason).hint(hint)
         })
@@ -328,7 +328,7 @@ pub(super) fn quoted(word: &str) -> String {
 
 /// Root, and whoever installed the host.
 fn is_admin(uid: u32) -> bool {
-    uid == 0 || places::program_owner() == Some(uid)
+    uid == 0 || paths::program_owner() == Some(uid)
 }
 
 fn is_missing(error: &io::Error) -> bool {

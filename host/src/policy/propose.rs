@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::edit::{self, NewKey, Unchangeable};
 use super::parse::{self, Ground};
 use super::rule::{Entry, Layer, LayerKind};
-use crate::places;
+use crate::paths;
 use crate::toml_file::FileError;
 
 /// What the file is to become. Nothing is written yet.
@@ -97,7 +97,7 @@ impl Proposal {
     /// It cannot be written, or somebody else changed it meanwhile.
     pub fn write(&self) -> io::Result<()> {
         let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        places::make_private(dir)?;
+        paths::make_private(dir)?;
         let handle = fs::File::open(dir)?;
         // Two who change it at once go one after the other.
         flock(&handle, FlockOperation::LockExclusive)?;
@@ -183,7 +183,7 @@ fn words(layer: &Layer, except: &str) -> Vec<String> {
 /// The file's text; one that is not there is empty.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    match places::open_regular(path) {
+    match paths::open_regular(path) {
         Ok((mut file, _)) => file.read_to_string(&mut text)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(error) => return Err(error),

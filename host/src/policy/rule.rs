@@ -122,18 +122,6 @@ impl LimitKey {
         }
     }
 
-    /// The flag that sets it for one run.
-    #[must_use]
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::WallClock => "--timeout",
-            Self::Fuel => "--fuel",
-            Self::Memory => "--memory",
-            Self::Output => "--max-output",
-            Self::Handles | Self::Processes => "",
-        }
-    }
-
     /// Sets it.
     pub(super) fn set(self, limits: &mut Limits, value: u64) {
         match self {

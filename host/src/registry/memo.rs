@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::file;
 use crate::digest::Digest;
-use crate::places;
+use crate::paths::{self, Paths};
 use crate::policy::Backend;
 
 /// Changes when the shape of the file does.
@@ -105,15 +105,13 @@ struct State {
 }
 
 impl Memo {
-    /// Reads the memo of this cache directory, if it can be trusted.
-    pub(super) fn open(cache: Option<&Path>) -> Self {
+    /// Reads the memo of this cache directory, if it can be trusted. What another `host` found
+    /// out of tools is not believed.
+    pub(super) fn open(cache: Option<&Path>, host: String) -> Self {
         let path = cache
-            .filter(|dir| {
-                places::make_private(dir).is_ok() && places::is_trusted(dir, places::is_own)
-            })
+            .filter(|dir| paths::make_private(dir).is_ok() && paths::is_trusted(dir, paths::is_own))
             .map(|dir| dir.join("index.json"));
         let mut entries = path.as_deref().and_then(read).unwrap_or_default();
-        let host = host_identity();
         if entries.host != host {
             entries.answers.clear();
             entries.sandbox = None;
@@ -178,7 +176,7 @@ impl Memo {
         }
         state.prune();
         if let Err(error) = write(path, &state.entries) {
-            places::say_uncached(path.parent().unwrap_or(path), &error);
+            paths::say_uncached(path.parent().unwrap_or(path), &error);
         }
     }
 
@@ -203,7 +201,7 @@ impl State {
 fn read(path: &Path) -> Option<Entries> {
     let mut text = Vec::new();
     let read =
-        places::open_trusted(path, places::is_own).and_then(|mut file| file.read_to_end(&mut text));
+        paths::open_trusted(path, paths::is_own).and_then(|mut file| file.read_to_end(&mut text));
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -237,14 +235,13 @@ fn is_settled(metadata: &fs::Metadata) -> bool {
     SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)
 }
 
-/// The running program and the supervisor, as exactly as a file can be named without
-/// reading it.
-fn host_identity() -> String {
-    let identity = |program: PathBuf| Some(Identity::of(&fs::metadata(program).ok()?).0);
-    let host = std::env::current_exe().ok().and_then(identity);
-    let supervisor = places::supervisor().and_then(identity);
+/// Returns the names of the programs of an installation, as exactly as a file can be named
+/// without reading it. Programs that embed the host share what the installation remembers.
+pub(super) fn host_identity(paths: &Paths) -> String {
+    let identity = |program: &PathBuf| Some(Identity::of(&fs::metadata(program).ok()?).0);
     let version = || env!("CARGO_PKG_VERSION").to_owned();
-    [host, supervisor].map(|it| it.unwrap_or_else(version)).join(" ")
+    let programs = [&paths.compiler, &paths.supervisor];
+    programs.map(|it| it.as_ref().and_then(identity).unwrap_or_else(version)).join(" ")
 }
 
 #[cfg(test)]
@@ -260,10 +257,10 @@ mod tests {
     fn what_was_kept_is_there_for_the_next_run() {
         let cache = tempfile::tempdir().expect("temporary directory");
         let question = question("tool");
-        let memo = Memo::open(Some(cache.path()));
+        let memo = Memo::open(Some(cache.path()), String::new());
         memo.keep_answer(question.clone(), Answer::Refused("timeout".into()));
         memo.save();
-        let next = Memo::open(Some(cache.path()));
+        let next = Memo::open(Some(cache.path()), String::new());
         assert!(
             matches!(next.answer(&question), Some(Answer::Refused(reason)) if reason == "timeout")
         );
@@ -275,7 +272,7 @@ mod tests {
         let path = cache.path().join("index.json");
         for text in ["", "{", "[]", r#"{"format":99,"host":"","digests":{},"answers":{}}"#] {
             fs::write(&path, text).expect("write");
-            assert!(Memo::open(Some(cache.path())).answer(&question("x")).is_none());
+            assert!(Memo::open(Some(cache.path()), String::new()).answer(&question("x")).is_none());
         }
     }
 
@@ -283,11 +280,11 @@ mod tests {
     fn a_memo_that_others_could_have_written_is_not_read() {
         let cache = tempfile::tempdir().expect("temporary directory");
         let question = question("tool");
-        let memo = Memo::open(Some(cache.path()));
+        let memo = Memo::open(Some(cache.path()), String::new());
         memo.keep_answer(question.clone(), Answer::Refused(String::new()));
         memo.save();
         fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
-        assert!(Memo::open(Some(cache.path())).answer(&question).is_none());
+        assert!(Memo::open(Some(cache.path()), String::new()).answer(&question).is_none());
     }
 
     #[test]
@@ -297,7 +294,7 @@ mod tests {
         fs::write(&tool, "x").expect("write");
         let metadata = fs::metadata(&tool).expect("metadata");
         assert!(!is_settled(&metadata));
-        let memo = Memo::open(Some(cache.path()));
+        let memo = Memo::open(Some(cache.path()), String::new());
         memo.keep_digest(&Identity::of(&metadata), &metadata, Digest::of(b"x"));
         assert!(memo.digest(&Identity::of(&metadata)).is_none());
     }

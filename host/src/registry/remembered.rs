@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::candidate;
-use super::memo::{Answer, Memo, Question};
-use crate::places::Places;
+use super::memo::{self, Answer, Memo, Question};
+use crate::paths::Paths;
 use crate::policy::Origin;
 
 /// Returns the names and descriptions of the tools whose files are as they were when they
 /// were last asked. Nothing is run, compiled, digested or written; where nobody has looked
 /// yet, there are none.
 #[must_use]
-pub fn remembered(places: &Places) -> BTreeMap<String, String> {
-    let cache = places.cache.as_deref().filter(|cache| cache.is_dir());
-    let memo = Memo::open(cache);
-    let dirs = [(&places.system_tools, Origin::System), (&places.user_tools, Origin::User)];
+pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
+    let cache = paths.cache.as_deref().filter(|cache| cache.is_dir());
+    let memo = Memo::open(cache, memo::host_identity(paths));
+    let dirs = [(&paths.system_tools, Origin::System), (&paths.user_tools, Origin::User)];
     let listed = dirs.into_iter().filter_map(|(dir, origin)| {
         let listing = candidate::list(dir.as_deref()?, origin).ok()?;
         Some(listing.candidates)

@@ -34,7 +34,7 @@ const ASKED_PER_CORE: usize = 4;
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, Origin)>,
     /// Those that somebody named: one that is missing is told.
-    pub(super) named_dirs: Vec<PathBuf>,
+    pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
     pub(super) limits: Limits,
     pub(super) workspace: Arc<Path>,
@@ -106,7 +106,7 @@ impl Scan {
                 Ok(listing) => listing,
                 Err(error) => {
                     let is_default =
-                        error.kind() == io::ErrorKind::NotFound && !scan.named_dirs.contains(dir);
+                        error.kind() == io::ErrorKind::NotFound && !scan.required.contains(dir);
                     if !is_default {
                         snapshot.warnings.push(unreadable(dir, &error));
                     }

@@ -10,13 +10,9 @@ use ikigai_agent::assets::AssetStore;
 use ikigai_agent::command::{By, Command, CommandError, Confirm, Proposal};
 use ikigai_agent::{Documents, End, Event, Model, Prompt, Session, Turn};
 use ikigai_assets::{Agent, AssetPath, Author, Capacity, Cause, Expected, StoreUrl};
-use ikigai_host::exec::native::Supervisor;
-use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
-use ikigai_host::limits::Limits;
-use ikigai_host::places::Places;
-use ikigai_host::policy::{Authority, Flags, PolicyFiles};
-use ikigai_host::registry::{Budget, Registry, Settings, Snapshot};
+use ikigai_host::paths::Paths;
+use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
 use ikigai_tests::places;
@@ -100,37 +96,21 @@ fn model(server: &FakeServer) -> Model {
     Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, offer }
 }
 
-fn host(scratch: &TempDir) -> &'static Host {
+fn host(scratch: &TempDir) -> Arc<Host> {
     let workspace = scratch.path().canonicalize().expect("a path");
-    let places = Places {
+    let paths = Paths {
         system_tools: None,
         user_tools: None,
         system_cache: None,
         cache: None,
-        state: Some(workspace.join("state")),
-        ..Places::find()
-    };
-    let files = PolicyFiles {
-        ceiling: None,
-        further_ceilings: Vec::new(),
-        user: None,
-        user_is_named: false,
-        workspace: workspace.clone(),
+        policy: None,
         home: None,
         state: Some(workspace.join("state")),
+        compiler: Some(places::host().to_owned()),
+        supervisor: Some(places::supervisor().to_owned()),
+        ..Paths::of_user()
     };
-    let authority = Authority::open(&files, Flags::default(), Vec::new()).expect("no files");
-    let registry = Registry::new(Settings {
-        places,
-        authority: Arc::new(authority),
-        limits: Limits::default(),
-        workspace: workspace.into(),
-        budget: Budget { guests: 1, memory: 1 << 30 },
-        compiler: Compiler::at(places::host()),
-        supervisor: Supervisor::at(places::supervisor()),
-        progress: Arc::new(|_| {}),
-    });
-    Box::leak(Box::new(Host::new(registry)))
+    Host::builder(workspace).paths(paths).components(1, 1 << 30).build().expect("a host")
 }
 
 fn said(role: Role, texts: &[&str]) -> Message {

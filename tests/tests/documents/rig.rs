@@ -75,6 +75,10 @@ impl Store {
 }
 
 impl Documents for Store {
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         self.note(caller);
         let checked = self.documents.read(uri, Lines::ALL);
@@ -116,6 +120,10 @@ impl Documents for Store {
 pub(crate) struct Silent;
 
 impl Documents for Silent {
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn read<'a>(&'a self, _: &'a Caller, _: &'a str, _: Window) -> Answer<'a, Bytes> {
         Box::pin(pending())
     }
@@ -264,7 +272,7 @@ impl Drop for Rig {
 }
 
 fn native(path: &Path) -> NativeProgram {
-    NativeProgram::new(path, Supervisor::at(places::supervisor()))
+    NativeProgram::new(path, Supervisor::new(Some(places::supervisor().to_owned())))
 }
 
 /// What a tool printed, as text.

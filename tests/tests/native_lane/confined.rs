@@ -534,6 +534,6 @@ fn a_probe_says_what_a_call_would() {
         }
     });
     let runtime = rig::one_thread();
-    let none = runtime.block_on(Supervisor::at(Path::new("/bin/false")).machine());
+    let none = runtime.block_on(Supervisor::new(Some("/bin/false".into())).machine());
     assert_eq!(open(&none.level).len(), 6, "{none:?}");
 }

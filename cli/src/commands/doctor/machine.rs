@@ -7,14 +7,14 @@ use std::thread;
 use bytesize::ByteSize;
 
 use super::Check;
-use ikigai_host::places;
+use ikigai_host::Paths;
 
 const SECTION: &str = "machine";
 
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     let program = std::env::current_exe();
     let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
-    let supervisor = places::supervisor().map_or_else(
+    let supervisor = paths.supervisor.as_ref().map_or_else(
         || Check::new(SECTION, "supervisor", "nowhere").warn("install ikigai again"),
         |path| {
             let place = path.display().to_string();

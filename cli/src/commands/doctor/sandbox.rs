@@ -11,7 +11,7 @@ use ikigai_supervisor::level::{Hold, Layer, Level};
 const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let Machine { level, layers } = host.registry.supervisor().machine().await;
+    let Machine { level, layers } = host.registry().supervisor().machine().await;
     let states = level.holds().into_iter().zip(level.told());
     let mut checks: Vec<Check> = states
         .map(|((_, hold), (name, state))| {

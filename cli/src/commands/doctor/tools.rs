@@ -4,14 +4,14 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::Check;
 use ikigai_host::host::Host;
-use ikigai_host::places::{self, Places};
+use ikigai_host::paths::{self, Paths};
 use ikigai_host::policy::{Backend, Origin};
 use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "tools";
 
 pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let dirs = host.registry.places();
+    let dirs = host.registry().paths();
     let mut checks =
         vec![directory(dirs, Origin::System, snapshot), directory(dirs, Origin::User, snapshot)];
     checks.push(match snapshot.skipped().len() {
@@ -25,11 +25,11 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     checks
 }
 
-fn directory(places: &Places, origin: Origin, snapshot: &Snapshot) -> Check {
+fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
     let what = format!("{} tools", origin.as_str());
     let dir = match origin {
-        Origin::System => places.system_tools.as_deref(),
-        Origin::User => places.user_tools.as_deref(),
+        Origin::System => paths.system_tools.as_deref(),
+        Origin::User => paths.user_tools.as_deref(),
     };
     let Some(dir) = dir else {
         return Check::new(SECTION, what, "no directory").warn("set HOME");
@@ -39,7 +39,7 @@ fn directory(places: &Places, origin: Origin, snapshot: &Snapshot) -> Check {
         Ok(metadata) => metadata,
         Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
             let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
-            let is_named = places.named_tools.iter().any(|named| named == dir);
+            let is_named = paths.required.iter().any(|named| named == dir);
             return if is_named { check.warn("make it, or name another") } else { check };
         }
         Err(error) => {
@@ -53,7 +53,7 @@ fn directory(places: &Places, origin: Origin, snapshot: &Snapshot) -> Check {
     let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
     let check = Check::new(SECTION, what, text);
     let owner = metadata.uid();
-    let known = owner == 0 || places::is_own(owner) || places::program_owner() == Some(owner);
+    let known = owner == 0 || paths::is_own(owner) || paths::program_owner() == Some(owner);
     if !known {
         return check.warn(format!("`{shown}` belongs to another user, who can change every tool"));
     }

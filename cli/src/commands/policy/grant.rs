@@ -119,7 +119,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot = host.look_up(&arguments.tool).await;
     tell_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.tool)?;
-    let keys = keys(host, tool, &arguments, options.backend_to_write())?;
+    let keys = keys(&host, tool, &arguments, options.backend_to_write())?;
     if keys.is_empty() {
         let error = anyhow::Error::msg(format!(
             "nothing to grant: `{}` is installed with ikigai and needs no grant to run",
@@ -145,7 +145,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decided::level(host, tool, &decided).await,
+            "sandbox": decided::level(&host, tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
             (&mut value, decided::as_json(backend, &decided))

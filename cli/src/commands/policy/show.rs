@@ -33,24 +33,24 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = match &arguments.tool {
         Some(name) => host.look_up(name).await,
-        None => host.registry.scan(Depth::Failed).await,
+        None => host.registry().scan(Depth::Failed).await,
     };
     tell_warnings(&snapshot);
     let tools: Vec<&Tool> = match &arguments.tool {
         None => snapshot.tools().collect(),
         Some(name) => vec![named_tool(&snapshot, name)?],
     };
-    let rows = Row::all(host, tools.into_iter()).await;
+    let rows = Row::all(&host, tools.into_iter()).await;
     if arguments.json {
-        print_json(&as_json(host, &rows)?)?;
+        print_json(&as_json(&host, &rows)?)?;
     } else {
-        print(&as_text(host, &snapshot, &rows)?)?;
+        print(&as_text(&host, &snapshot, &rows)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
-    let home = host.registry.places().home.as_ref();
+    let home = host.registry().paths().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
     // A page fits more of it so.
     let short = |text: String| {

@@ -14,7 +14,7 @@ use crate::commands::error::{self, CliError};
 use crate::commands::list::tell_warnings;
 use crate::commands::options::Options;
 use crate::commands::{print, print_json};
-use ikigai_host::places;
+use ikigai_host::paths;
 use ikigai_host::policy::{Assets, Backend, Decision, Net, PeerHost};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -181,7 +181,7 @@ fn may_reach(
 ) -> Result<(bool, Option<String>), CliError> {
     // As a tool would take it.
     let path = workspace.join(path);
-    let resolved = places::canonical(&path).ok_or_else(|| {
+    let resolved = paths::canonical(&path).ok_or_else(|| {
         CliError::usage(anyhow::Error::msg(format!("`{}` is no path", path.display())))
     })?;
     let dir = decision.grant.dirs.iter().find(|dir| resolved.starts_with(&dir.path));

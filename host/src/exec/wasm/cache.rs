@@ -22,7 +22,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::digest::Digest;
-use crate::places;
+use crate::paths;
 
 /// Where compiled components are kept.
 #[derive(Clone, Debug, Default)]
@@ -43,11 +43,11 @@ impl Cache {
     pub fn open(system: Option<&Path>, user: Option<&Path>) -> Self {
         let system = system.filter(|dir| dir.is_dir()).and_then(|dir| trusted(dir, installer()));
         let user = user.and_then(|dir| {
-            if let Err(error) = places::make_private(dir) {
-                places::say_uncached(dir, &error);
+            if let Err(error) = paths::make_private(dir) {
+                paths::say_uncached(dir, &error);
                 return None;
             }
-            trusted(dir, places::is_own)
+            trusted(dir, paths::is_own)
         });
         Self { system, own: user, shared: false }
     }
@@ -59,8 +59,8 @@ impl Cache {
     ///
     /// The directory cannot be made, or others may write to it.
     pub fn to_install(dir: &Path) -> io::Result<Self> {
-        places::make_shared(dir)?;
-        let own = trusted(dir, places::is_own).ok_or(io::ErrorKind::PermissionDenied)?;
+        paths::make_shared(dir)?;
+        let own = trusted(dir, paths::is_own).ok_or(io::ErrorKind::PermissionDenied)?;
         Ok(Self { system: None, own: Some(own), shared: true })
     }
 
@@ -74,7 +74,7 @@ impl Cache {
         let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool| {
             load_from(dir.as_deref()?, owner, engine, fingerprint, digest)
         };
-        load(&self.system, &installer()).or_else(|| load(&self.own, &places::is_own))
+        load(&self.system, &installer()).or_else(|| load(&self.own, &paths::is_own))
     }
 
     /// Keeps compiled code, and returns the file that it is kept in. That it could not be
@@ -92,15 +92,15 @@ impl Cache {
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
-        keep().map_err(|error| places::say_uncached(dir, &error)).ok()
+        keep().map_err(|error| paths::say_uncached(dir, &error)).ok()
     }
 
     fn make_entries(&self, dir: &Path, fingerprint: u64) -> io::Result<PathBuf> {
         let dir = entries(dir, fingerprint);
         if self.shared {
-            places::make_shared(&dir)?;
+            paths::make_shared(&dir)?;
         } else {
-            places::make_private(&dir)?;
+            paths::make_private(&dir)?;
         }
         Ok(dir)
     }
@@ -127,7 +127,7 @@ impl Cache {
             }
             Ok(None)
         };
-        take().map_err(|error| places::say_uncached(dir, &error)).ok().flatten()
+        take().map_err(|error| paths::say_uncached(dir, &error)).ok().flatten()
     }
 }
 
@@ -223,7 +223,7 @@ fn entry_name(digest: &Digest, checksum: &blake3::Hash) -> String {
 /// Who may have filled the cache of an installation: root, or the owner of the
 /// running program.
 fn installer() -> impl Fn(u32) -> bool {
-    let owner = places::program_owner();
+    let owner = paths::program_owner();
     move |uid| uid == 0 || Some(uid) == owner
 }
 
@@ -264,7 +264,7 @@ fn load_entry(
     engine: &Engine,
     checksum: &str,
 ) -> Result<Component, String> {
-    let file = places::open_trusted(path, owner);
+    let file = paths::open_trusted(path, owner);
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     // By pieces: a short process would spend more on pages for the whole file than
     // on reading and hashing it, and one with Python in it a hundred megabytes.
@@ -299,7 +299,7 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component
 
 /// The directory, if it is safe to load code from; said if it is not.
 fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
-    let safe = places::is_trusted(dir, owner);
+    let safe = paths::is_trusted(dir, owner);
     if !safe {
         tracing::warn!(
             "not using the cache `{}`: it must be a directory of yours that nobody else can \

@@ -12,9 +12,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -93,27 +93,23 @@ impl fmt::Display for Excess {
     }
 }
 
-/// The executable that compiles: the host's own, whose `main` hands over to [`main`]
-/// when it is asked to.
+/// The program that compiles: `ikigai`, whose `main` hands over to [`main`] when it is asked
+/// to.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    path: Arc<Path>,
+    path: Option<Arc<Path>>,
 }
 
 impl Compiler {
-    /// The executable of this process, also when its file was replaced meanwhile.
-    #[must_use]
-    pub fn of_this_process() -> Self {
-        static OWN: LazyLock<Compiler> =
-            LazyLock::new(|| Compiler::at(Path::new("/proc/self/exe")));
-        OWN.clone()
-    }
+    /// The executable of this process, also when its file was replaced meanwhile: for the
+    /// program that calls [`main`].
+    pub const OF_THIS_PROCESS: &str = "/proc/self/exe";
 
-    /// Another build of the host, by its absolute path; for programs that only embed the
-    /// library. It must be the same build: what another engine compiled does not load.
+    /// Returns the compiler at an absolute path. It must have the same engine: what another
+    /// compiled does not load. Without one nothing is compiled.
     #[must_use]
-    pub fn at(path: impl Into<Arc<Path>>) -> Self {
-        Self { path: path.into() }
+    pub fn new(path: Option<PathBuf>) -> Self {
+        Self { path: path.map(Into::into) }
     }
 
     /// Compiles the component in `source`, whose contents have this digest, and returns
@@ -129,10 +125,16 @@ impl Compiler {
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
+        let path = self.path.as_ref().ok_or_else(|| {
+            let reason = "it is in no cache, and no program is named that compiles";
+            ComponentError::Unread(reason.to_owned())
+        })?;
         let limits = Limits::of(source.metadata().map_err(failed)?.len());
         let code = nameless_file().map_err(failed)?;
-        let mut process = Compiling::start(&self.path, source, &code, digest, limits)
-            .map_err(|error| ComponentError::Unread(format!("no compiler starts: {error}")))?;
+        let mut process =
+            Compiling::start(path, source, &code, digest, limits).map_err(|error| {
+                ComponentError::Unread(format!("`{}` does not start: {error}", path.display()))
+            })?;
         let reason = process.watch(limits.wall_clock(), cancel).map_err(failed)?;
         match reason {
             Over::Cancelled => Err(ComponentError::Unread("nobody waits for it any more".into())),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::reach::{Reach, Within};
 use super::search::{self, PATH};
-use crate::places;
+use crate::paths;
 
 /// The largest `#!` line that the kernel looks at, in bytes.
 const LINE: u64 = 256;
@@ -36,14 +36,14 @@ pub(super) struct Start<'a> {
 /// host's own places, where no tool writes.
 pub(super) fn weakness(start: &Start<'_>, own: &[PathBuf], reach: &Reach<'_>) -> Option<String> {
     let is_own = |place: &Path| own.iter().any(|own| place.starts_with(own));
-    let places = places::places_on(start.path);
+    let places = paths::places_on(start.path);
     let real = places.last()?;
     for place in &places {
         let what = if place == real { "its file is" } else { "its file lies behind the link" };
         if let Some(within) = reach.holds(place) {
             return Some(replaced(what, place, &within));
         }
-        if !is_own(place) && places::is_changeable(place) {
+        if !is_own(place) && paths::is_changeable(place) {
             return Some(format!(
                 "{what} `{}`, outside of the tool directory, where you may write, and so may \
                  any tool that works there",
@@ -72,13 +72,13 @@ fn interpreters(
     };
     named.iter().find_map(|it| {
         interpreter_weakness(it, reach)
-            .or_else(|| interpreters(&places::canonical(it)?, start, depth, reach))
+            .or_else(|| interpreters(&paths::canonical(it)?, start, depth, reach))
     })
 }
 
 /// The same of a program that interprets the tool.
 fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
-    let places = places::places_on(program);
+    let places = paths::places_on(program);
     for place in &places {
         let what = match place == program {
             true => "its interpreter is".to_owned(),
@@ -87,7 +87,7 @@ fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
         if let Some(within) = reach.holds(place) {
             return Some(replaced(&what, place, &within));
         }
-        if let Some(unknown) = reach.unknown().filter(|_| places::is_changeable(place)) {
+        if let Some(unknown) = reach.unknown().filter(|_| paths::is_changeable(place)) {
             let place = place.display();
             return Some(format!("{what} `{place}`, where tools may have written: {unknown}"));
         }
@@ -105,10 +105,10 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
         Some(format!("{what} `{}` {why}, by which a tool could rewrite it", real.display()))
     };
     let metadata = real.metadata().ok()?;
-    if metadata.nlink() == 1 || !places::is_changeable(real) {
+    if metadata.nlink() == 1 || !paths::is_changeable(real) {
         return None;
     }
-    match places::other_names(real, &metadata) {
+    match paths::other_names(real, &metadata) {
         Ok(0) => None,
         Ok(others) => told(format!("has {others} hard link(s) in other directories")),
         Err(error) => told(format!("has hard links, in directories that are not known ({error})")),
@@ -118,7 +118,7 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
 /// The words of a script's `#!` line; nothing for another program, or one that cannot be
 /// read, which no interpreter could read either.
 fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
-    let (file, _) = places::open_regular(program).ok()?;
+    let (file, _) = paths::open_regular(program).ok()?;
     let mut head = Vec::new();
     file.take(LINE).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

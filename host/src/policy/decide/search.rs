@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::reach::Reach;
-use crate::places;
+use crate::paths;
 
 /// The variable that lists where programs are.
 pub(super) const PATH: &str = "PATH";
@@ -55,7 +55,7 @@ pub(super) fn keep_out_of_reach(
 }
 
 fn is_out_of_reach(dir: &Path, reach: &Reach<'_>) -> bool {
-    dir.is_absolute() && places::places_on(dir).iter().all(|place| reach.holds(place).is_none())
+    dir.is_absolute() && paths::places_on(dir).iter().all(|place| reach.holds(place).is_none())
 }
 
 /// The program of this name in the first of `dirs` that has it.

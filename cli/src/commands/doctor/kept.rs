@@ -9,18 +9,18 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::Check;
 use ikigai_host::audit::{self, Reader};
-use ikigai_host::places::{self, Places};
+use ikigai_host::paths::{self, Paths};
 
 const SECTION: &str = "kept";
 
 /// Below this there is soon no room for records and compiled code, in bytes.
 const LITTLE: u64 = 64 << 20;
 
-pub(super) fn checks(places: &Places) -> Vec<Check> {
+pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     vec![
-        system_cache(places.system_cache.as_deref()),
-        cache(places.cache.as_deref()),
-        audit_log(places.state.as_deref()),
+        system_cache(paths.system_cache.as_deref()),
+        cache(paths.cache.as_deref()),
+        audit_log(paths.state.as_deref()),
     ]
 }
 
@@ -90,7 +90,7 @@ fn audit_log(dir: Option<&Path>) -> Check {
 fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
     let shown = dir.display();
     match fs::symlink_metadata(dir) {
-        Ok(_) if !places::is_trusted(dir, places::is_own) => {
+        Ok(_) if !paths::is_trusted(dir, paths::is_own) => {
             let text = format!("`{shown}` is not used, so {effect}");
             Some(
                 Check::new(SECTION, what, text).warn(

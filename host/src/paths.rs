@@ -13,7 +13,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Once, OnceLock};
+use std::sync::Once;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -26,7 +26,7 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// The directories of one user and one installation.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Paths {
     /// `PREFIX/libexec/ikigai`, relative to the running program; nothing where the
     /// program's own place cannot be found.
     pub system_tools: Option<PathBuf>,
@@ -35,9 +35,9 @@ pub struct Places {
     pub system_cache: Option<PathBuf>,
     /// `~/.ikigai/tools`; nothing without a home.
     pub user_tools: Option<PathBuf>,
-    /// Those of the two above that a flag, a variable or a file names: unlike the others they
-    /// are missed where they are not there.
-    pub named_tools: Vec<PathBuf>,
+    /// Those of these paths that somebody named: unlike the others they are missed where they
+    /// are not there.
+    pub required: Vec<PathBuf>,
     /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
@@ -53,6 +53,13 @@ pub struct Places {
     pub ceiling: PathBuf,
     /// The user's home, which `~` stands for in a policy file.
     pub home: Option<PathBuf>,
+    /// The program that every native call runs under: `PREFIX/libexec/ikigai-supervisor`,
+    /// beside the tools and not among them, where each file is asked for its schema. Native
+    /// tools cannot be called without it.
+    pub supervisor: Option<PathBuf>,
+    /// The program that compiles components: `PREFIX/bin/ikigai`, of the same version as this
+    /// library. Components that are in no cache cannot be called without it.
+    pub compiler: Option<PathBuf>,
 }
 
 /// Where an administrator sets what no user can pass.
@@ -61,10 +68,27 @@ const CEILING: &str = "/etc/ikigai/policy.toml";
 /// The name of a policy file.
 pub const POLICY: &str = "policy.toml";
 
-impl Places {
-    /// Reads the environment and the place of the running program.
+impl Paths {
+    /// Returns the user's directories, by the environment, and the installation that the
+    /// running program belongs to.
     #[must_use]
-    pub fn find() -> Self {
+    pub fn of_user() -> Self {
+        let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
+        let programs = program.as_deref().and_then(Path::parent);
+        // `bin/ikigai` and `libexec` are beside each other in an installation,
+        // `target/debug/ikigai` and `target/libexec` in a build tree.
+        Self::with(programs, programs.and_then(Path::parent))
+    }
+
+    /// Returns the user's directories, by the environment, and the installation below
+    /// `prefix`, such as `/usr`.
+    #[must_use]
+    pub fn of_installation(prefix: impl AsRef<Path>) -> Self {
+        let prefix = prefix.as_ref();
+        Self::with(Some(&prefix.join("bin")), Some(prefix))
+    }
+
+    fn with(programs: Option<&Path>, prefix: Option<&Path>) -> Self {
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
         // The XDG base directory specification: relative paths are to be ignored.
@@ -73,12 +97,15 @@ impl Places {
             Some(dir.or_else(|| beneath_home(default))?.join("ikigai"))
         };
         let config = xdg("XDG_CONFIG_HOME", ".config");
-        let system_tools = system_tools();
+        let libexec = prefix.map(|prefix| prefix.join("libexec"));
+        let system_tools = libexec.as_ref().map(|libexec| libexec.join("ikigai"));
         Self {
             system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             system_tools,
+            supervisor: libexec.map(|libexec| libexec.join("ikigai-supervisor")),
+            compiler: programs.map(|programs| programs.join("ikigai")),
             user_tools: beneath_home(".ikigai/tools"),
-            named_tools: Vec::new(),
+            required: Vec::new(),
             cache: xdg("XDG_CACHE_HOME", ".cache"),
             policy: config.as_ref().map(|dir| dir.join(POLICY)),
             config,
@@ -88,21 +115,62 @@ impl Places {
             home,
         }
     }
-}
 
-impl Places {
     /// All of them, the running program and the supervisor, canonical as far as they exist, with each
     /// link that leads to one: who replaces a link has replaced what is behind it.
     #[must_use]
     pub fn own(&self) -> Vec<PathBuf> {
         let Self {
-            system_tools, system_cache, user_tools, cache, config, data, state, policy, ..
+            system_tools,
+            system_cache,
+            user_tools,
+            required,
+            cache,
+            config,
+            data,
+            state,
+            policy,
+            ceiling,
+            home: _,
+            supervisor,
+            compiler,
         } = self;
         let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
-        let dirs = dirs.into_iter().flatten().cloned().chain([self.ceiling.clone()]);
-        let programs = std::env::current_exe().into_iter().chain(supervisor());
-        dirs.chain(programs).flat_map(|place| places_on(&place)).collect()
+        let programs = [supervisor, compiler].into_iter().flatten().cloned();
+        let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
+        let all = all.chain(programs).chain(std::env::current_exe());
+        all.flat_map(|path| places_on(&path)).collect()
     }
+}
+
+/// A workspace that cannot be one.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// It does not exist or cannot be reached.
+    #[error("the workspace `{}` cannot be used", path.display())]
+    Unusable {
+        /// The path as it was given.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// It is something else than a directory.
+    #[error("the workspace `{}` is no directory", .0.display())]
+    NotADirectory(PathBuf),
+}
+
+/// Returns the canonical path of the workspace `dir`.
+///
+/// # Errors
+///
+/// It is no directory.
+pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
+    let unusable = |source| WorkspaceError::Unusable { path: dir.to_owned(), source };
+    let workspace = dir.canonicalize().map_err(unusable)?;
+    if !workspace.is_dir() {
+        return Err(WorkspaceError::NotADirectory(dir.to_owned()));
+    }
+    Ok(workspace)
 }
 
 /// What a path leads to in the end, which need not exist; nothing where the current
@@ -161,28 +229,6 @@ pub const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-fn system_tools() -> Option<PathBuf> {
-    Some(libexec()?.join("ikigai"))
-}
-
-/// `PREFIX/libexec/ikigai-supervisor`, the program that every native call has. Beside the
-/// tools and not among them, where each file is asked for its schema.
-#[must_use]
-pub fn supervisor() -> Option<PathBuf> {
-    Some(libexec()?.join("ikigai-supervisor"))
-}
-
-/// `bin/ikigai` and `libexec` are beside each other in an installation, `target/debug/ikigai`
-/// and `target/libexec` in a build tree.
-fn libexec() -> Option<&'static Path> {
-    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let find = || {
-        let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-        Some(program.parent()?.parent()?.join("libexec"))
-    };
-    FOUND.get_or_init(find).as_deref()
 }
 
 /// Makes a directory that only its user can enter, unless it is there.

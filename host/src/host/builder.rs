@@ -1,0 +1,258 @@
+//! How a host is made.
+//!
+//! Owns what no tool may ever write: the host's own files, computed here from its [`Paths`],
+//! its asset store and its program. There is no other way to make a [`Host`], so that none
+//! can do without.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Host;
+use crate::audit::Audit;
+use crate::exec::documents::Documents;
+use crate::exec::native::Supervisor;
+use crate::exec::wasm::compiler::Compiler;
+use crate::limits::Limits;
+use crate::paths::{self, Paths, WorkspaceError};
+use crate::policy::{
+    Authority, BackendChoice, LimitKey, Override, Overrides, PolicyFiles, Profile,
+};
+use crate::registry::{Budget, Progress, ProgressFn, Registry, Settings};
+use crate::toml_file::FileError;
+
+/// Components of one host that run at once, unless [`HostBuilder::components`] says otherwise.
+const COMPONENTS: u32 = 16;
+
+/// A host that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The workspace is no directory that can be used.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// A relative path was given, and the current directory is gone.
+    #[error("`{}` cannot be made absolute", path.display())]
+    Relative {
+        /// The path.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A policy file cannot be used.
+    #[error(transparent)]
+    Policy(#[from] FileError),
+}
+
+/// Settings of a [`Host`] that is to be made.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`paths`](Self::paths) | [`Paths::of_user`] |
+/// | [`ceiling`](Self::ceiling) | none but the administrator's |
+/// | [`overrides`](Self::overrides) | none |
+/// | [`assets`](Self::assets) | no asset store |
+/// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
+/// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
+/// | [`record_arguments`](Self::record_arguments) | only their digest |
+/// | [`progress`](Self::progress) | told to nobody |
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use ikigai_host::{Host, Paths};
+///
+/// # fn main() -> Result<(), ikigai_host::BuildError> {
+/// let host = Host::builder(".")
+///     .paths(Paths::of_installation("/usr"))
+///     .timeout(Duration::from_secs(5))
+///     .memory(64 << 20)
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until `build`"]
+pub struct HostBuilder {
+    workspace: PathBuf,
+    paths: Option<Paths>,
+    ceilings: Vec<PathBuf>,
+    overrides: Overrides,
+    assets: Option<(Arc<dyn Documents>, Arc<str>)>,
+    budget: Budget,
+    compile_timeout: Option<Duration>,
+    record_arguments: bool,
+    progress: ProgressFn,
+}
+
+impl HostBuilder {
+    pub(super) fn new(workspace: PathBuf) -> Self {
+        Self {
+            workspace,
+            paths: None,
+            ceilings: Vec::new(),
+            overrides: Overrides::default(),
+            assets: None,
+            budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
+            compile_timeout: None,
+            record_arguments: false,
+            progress: Arc::new(|_| {}),
+        }
+    }
+
+    /// Sets where tools, policy, caches and the audit log are, and the programs of the
+    /// installation.
+    pub fn paths(mut self, paths: Paths) -> Self {
+        self.paths = Some(paths);
+        self
+    }
+
+    /// Adds a policy file that no other may pass, besides the administrator's. It must exist.
+    pub fn ceiling(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ceilings.push(file.into());
+        self
+    }
+
+    /// Sets what is asked of the policy for this host alone, and replaces what the methods
+    /// below asked.
+    pub fn overrides(mut self, overrides: Overrides) -> Self {
+        self.overrides = overrides;
+        self
+    }
+
+    /// Asks for a profile.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.overrides.profile = Some(Override::of_program(profile));
+        self
+    }
+
+    /// Asks for components or native builds alone.
+    pub fn backend(mut self, backend: BackendChoice) -> Self {
+        self.overrides.backend = Some(Override::of_program(backend));
+        self
+    }
+
+    /// Limits the wall clock of each call.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        // More than five centuries are as good as no limit.
+        self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Limits the fuel of each call of a component, about one unit an instruction.
+    pub fn fuel(self, units: u64) -> Self {
+        self.limit(LimitKey::Fuel, units)
+    }
+
+    /// Limits the memory of each call in bytes.
+    pub fn memory(self, bytes: u64) -> Self {
+        self.limit(LimitKey::Memory, bytes)
+    }
+
+    /// Limits the stdout of each call in bytes.
+    pub fn output(self, bytes: u64) -> Self {
+        self.limit(LimitKey::Output, bytes)
+    }
+
+    /// Sets a limit of each call in the unit of its key. Like everything that is asked of the
+    /// policy, it passes no ceiling.
+    pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
+        self.overrides.limits.retain(|(other, _)| *other != key);
+        self.overrides.limits.push((key, Override::of_program(value)));
+        self
+    }
+
+    /// Serves assets to the tools that policy grants them, on behalf of `agent`, whose pins and
+    /// budget count. What the store is kept in is protected from every tool.
+    pub fn assets(mut self, store: Arc<dyn Documents>, agent: impl Into<Arc<str>>) -> Self {
+        self.assets = Some((store, agent.into()));
+        self
+    }
+
+    /// Sets how many components may run at once, further calls wait, and the memory in bytes
+    /// that all of them together may take.
+    pub fn components(mut self, at_once: u32, memory: u64) -> Self {
+        self.budget = Budget { guests: at_once, memory };
+        self
+    }
+
+    /// Waits no longer than this for a component that must be compiled before its call, and
+    /// answers `TOOL_TIMEOUT` then.
+    pub fn compile_timeout(mut self, timeout: Duration) -> Self {
+        self.compile_timeout = Some(timeout);
+        self
+    }
+
+    /// Records the text of arguments in the audit log, not only their digest.
+    pub fn record_arguments(mut self) -> Self {
+        self.record_arguments = true;
+        self
+    }
+
+    /// Reports compilations, which may take seconds.
+    pub fn progress(mut self, on_progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Arc::new(on_progress);
+        self
+    }
+
+    /// Makes the host. Reads the policy files; finds no tools yet.
+    ///
+    /// # Errors
+    ///
+    /// The workspace is no directory, or a policy file cannot be used.
+    pub fn build(self) -> Result<Arc<Host>, BuildError> {
+        let workspace: Arc<Path> = paths::workspace(&self.workspace)?.into();
+        let paths = self.paths.unwrap_or_else(Paths::of_user);
+        let ceilings = self.ceilings.into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+        let user = paths.policy.clone().map(absolute).transpose()?;
+        let files = PolicyFiles {
+            ceiling: Some(paths.ceiling.clone()),
+            user_is_named: paths.policy.as_ref().is_some_and(|it| paths.required.contains(it)),
+            user,
+            workspace: workspace.to_path_buf(),
+            home: paths.home.clone(),
+            state: paths.state.clone(),
+            further_ceilings: ceilings,
+        };
+        let mut protected = paths.own();
+        protected.extend(files.further_ceilings.iter().cloned());
+        let (assets, agent) = self.assets.unzip();
+        let stored = assets.iter().flat_map(|assets| assets.files());
+        protected.extend(stored.flat_map(|file| paths::places_on(&file)));
+        let authority = Authority::open(&files, self.overrides, protected)?;
+        let audit = Audit::new(paths.state.clone(), &workspace, self.record_arguments);
+        let registry = Registry::new(Settings {
+            authority: Arc::new(authority),
+            // Those that are asked for hold for calls: no schema must be lost to them.
+            limits: Limits::default(),
+            workspace: Arc::clone(&workspace),
+            budget: self.budget,
+            compiler: Compiler::new(paths.compiler.clone()),
+            supervisor: Supervisor::new(paths.supervisor.clone()),
+            progress: self.progress,
+            paths,
+        });
+        Ok(Arc::new(Host {
+            registry,
+            workspace,
+            audit,
+            assets: assets.zip(agent),
+            compile_timeout: self.compile_timeout,
+        }))
+    }
+}
+
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuilder").field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf, BuildError> {
+    std::path::absolute(&path).map_err(|source| BuildError::Relative { path, source })
+}
+
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    // Both fields are of the C library's word size.
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
+}
