@@ -322,7 +322,7 @@ async fn without_a_key_at_the_own_address_nothing_is_sent() {
         let client = Client::through(Endpoint::new(provider), &proxies).expect("a client");
         let (failure, retries) = failure(&client).await;
         assert_eq!((failure.kind.clone(), retries), (FailureKind::NoKey { provider }, 0));
-        assert!(failure.hint().expect("a hint").contains(provider.key_variable()));
+        assert!(failure.hint().expect("a hint").contains(provider.key_variable().as_str()));
     }
 }
 
