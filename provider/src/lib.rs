@@ -27,7 +27,7 @@ pub use client::{Client, Endpoint};
 pub use conversation::{
     Answer, Blob, Call, CallResult, Event, Message, Part, Request, Role, Stop, Usage,
 };
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, Remedy};
 pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
 pub use translate::{
