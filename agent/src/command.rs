@@ -174,7 +174,8 @@ impl From<NotNamed> for CommandError {
 }
 
 impl CommandError {
-    /// What a person may do about it, where the message does not say so.
+    /// What a person may do about it, where the message does not say so. A failure of the
+    /// provider has its own [`Failure::remedy`].
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
@@ -185,7 +186,6 @@ impl CommandError {
                 error.hint()?
             }
             Self::Changed { .. } => "look at it and try again",
-            Self::Provider(failure) => return failure.hint(),
             _ => return None,
         };
         Some(text.to_owned())

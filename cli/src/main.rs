@@ -3,6 +3,7 @@
 
 mod commands;
 mod config;
+mod remedy;
 mod repl;
 
 use std::process::ExitCode;

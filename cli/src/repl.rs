@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use out::Out;
 
 use command::Command;
+use crate::remedy;
 use confirm::Asking;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Model, Session};
@@ -305,7 +306,7 @@ impl Repl {
             End::Exhausted { rounds } => {
                 format!("warning: after {rounds} requests the model still wanted to call tools")
             }
-            End::Failed(failure) => return self.out.error(failure, failure.hint()),
+            End::Failed(failure) => return self.out.error(failure, remedy::hint(failure)),
         };
         self.out.line(&text)
     }
@@ -344,7 +345,10 @@ impl Repl {
             Ok(text) => self.out.line(&text)?,
             Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
             Err(error) => {
-                let hint = error.hint();
+                let hint = match &error {
+                    CommandError::Provider(failure) => remedy::hint(failure),
+                    error => error.hint(),
+                };
                 self.out.error(&error, hint)?;
             }
         }

@@ -32,7 +32,7 @@ pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub use rule::{LayerKind, LimitKey};
-pub use standard::{OWN_TOOL, PROVIDER_KEYS, STORE_VARIABLE};
+pub use standard::{OWN_TOOL, STORE_VARIABLE};
 
 /// What one tool may touch in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

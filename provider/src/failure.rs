@@ -1,5 +1,7 @@
 //! Why there is no answer, in words that a person can act on.
 
+mod remedy;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -8,10 +10,12 @@ use thiserror::Error;
 
 use crate::Provider;
 
+pub use remedy::Remedy;
+
 /// The most of a server's words that is kept, in characters.
 const MAX_SAID: usize = 300;
 
-/// A request without an answer. Shown as one line; [`Failure::hint`] says what to do.
+/// A request without an answer. Shown as one line; [`Failure::remedy`] says what to do.
 ///
 /// Neither a key nor a password of a proxy is ever in it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -59,70 +63,6 @@ impl Failure {
         }
         self.said = said;
         self
-    }
-
-    /// What to do next, as a sentence without a full stop.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let key = self.provider.key_variable();
-        let base_url = self.provider.base_url_variable();
-        let certificates = "if a proxy of your company replaces certificates, name a file with \
-                            its authority in SSL_CERT_FILE; without any certificates, install \
-                            the package ca-certificates";
-        Some(match &self.kind {
-            FailureKind::NoKey { .. } => {
-                format!("set {key}, or {base_url} for a server that wants no key")
-            }
-            FailureKind::Key => format!("check {key}: it may be of another provider or revoked"),
-            FailureKind::Forbidden => {
-                "check what the account may use, or choose another model with --model".to_owned()
-            }
-            FailureKind::Quota => {
-                "check the plan and the billing of the account; waiting does not help".to_owned()
-            }
-            FailureKind::UnknownModel { .. } => {
-                format!("choose another with --model, and check {base_url} if it is set")
-            }
-            FailureKind::TooLong => {
-                "free context with /compact or /unpin, or begin anew with /clear".to_owned()
-            }
-            FailureKind::RateLimited | FailureKind::Overloaded => match self.retry_after {
-                Some(wait) => format!("try again in {} s", wait.as_secs().max(1)),
-                None => "try again later, or choose another model with --model".to_owned(),
-            },
-            FailureKind::Server { .. } | FailureKind::Cut => "try again".to_owned(),
-            FailureKind::Network { .. } => {
-                format!("check the network, and {base_url} if it is set")
-            }
-            FailureKind::NoServer { .. } => {
-                format!("start the server, or check {base_url}: its host and port")
-            }
-            FailureKind::Tls { .. } => {
-                format!("{certificates}; for a server without TLS write http:// in {base_url}")
-            }
-            FailureKind::Proxy { .. } => {
-                "check HTTPS_PROXY and HTTP_PROXY, and name hosts without a proxy in NO_PROXY"
-                    .to_owned()
-            }
-            FailureKind::ConnectTimeout(_) => {
-                format!("check the network, whether a proxy is needed, and {base_url} if it is set")
-            }
-            FailureKind::Silence(_) => {
-                "try again, or allow more time in the configuration".to_owned()
-            }
-            FailureKind::Malformed => format!(
-                "check {base_url} if it is set: the provider's own is `{}`",
-                self.provider.own_base_url()
-            ),
-            FailureKind::Address => format!(
-                "write it as `{}`, in {base_url} or the configuration",
-                self.provider.own_base_url()
-            ),
-            FailureKind::Refused { status: 300..400 } => {
-                format!("set {base_url} to where it moved, if you trust that address")
-            }
-            FailureKind::Refused { .. } | FailureKind::TooLarge { .. } => return None,
-        })
     }
 
     /// Whether another try may do, and how many more.
@@ -298,7 +238,8 @@ mod tests {
             .into_iter()
             .map(|kind| {
                 let failure = Failure::new(provider, kind).saying("said");
-                format!("{failure}\n  {}", failure.hint().unwrap_or_default()).trim_end().to_owned()
+                let remedy = failure.remedy().map(|remedy| format!("{remedy:?}"));
+                format!("{failure}\n  {}", remedy.unwrap_or_default()).trim_end().to_owned()
             })
             .collect();
         insta::assert_snapshot!(shown.join("\n"));

@@ -19,6 +19,7 @@ mod wire;
 use std::fmt;
 use std::str::FromStr;
 
+use ikigai_protocol::ProviderKey;
 use thiserror::Error;
 
 pub use arguments::strip_nulls;
@@ -26,7 +27,7 @@ pub use client::{Client, Endpoint};
 pub use conversation::{
     Answer, Blob, Call, CallResult, Event, Message, Part, Request, Role, Stop, Usage,
 };
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, Remedy};
 pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
 pub use translate::{
@@ -69,13 +70,13 @@ impl Provider {
         }
     }
 
-    /// The environment variable with the key of an account.
+    /// Returns the environment variable that holds the key of an account.
     #[must_use]
-    pub const fn key_variable(self) -> &'static str {
+    pub const fn key_variable(self) -> ProviderKey {
         match self {
-            Self::OpenAi | Self::OpenAiChat => "OPENAI_API_KEY",
-            Self::Anthropic => "ANTHROPIC_API_KEY",
-            Self::Google => "GEMINI_API_KEY",
+            Self::OpenAi | Self::OpenAiChat => ProviderKey::OpenAi,
+            Self::Anthropic => ProviderKey::Anthropic,
+            Self::Google => ProviderKey::Gemini,
         }
     }
 

@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
 use super::{cancelled_by_signals, list, print_exact, say};
+use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
@@ -144,7 +145,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let error = CliError::failed(failure.clone());
-            let error = failure.hint().into_iter().fold(error, CliError::hint);
+            let error = remedy::hint(failure).into_iter().fold(error, CliError::hint);
             if is_usage { error.into_usage() } else { error }
         }
         end => {

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use ikigai_protocol::ProviderKey;
 use ikigai_terminal::harmless;
 use serde::Serialize;
 
@@ -105,7 +106,7 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         let decision = host.decide(Subject::from(*tool));
         decision.is_ok_and(|it| it.variables.iter().any(|variable| variable.name == name))
     };
-    let state = |name: &&str| match std::env::var_os(name) {
+    let state = |name: &str| match std::env::var_os(name) {
         Some(value) if !value.is_empty() => {
             let granted = snapshot.tools().filter(|tool| has(tool, name)).map(Tool::name);
             match &granted.collect::<Vec<_>>()[..] {
@@ -115,9 +116,9 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         }
         _ => "not set".to_owned(),
     };
-    ikigai_host::policy::PROVIDER_KEYS
+    ProviderKey::ALL
         .iter()
-        .map(|name| Check::new("keys of model providers", *name, state(name)))
+        .map(|key| Check::new("keys of model providers", key.as_str(), state(key.as_str())))
         .collect()
 }
 

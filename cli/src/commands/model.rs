@@ -7,6 +7,7 @@ use ikigai_provider::{Client, Provider};
 use super::error::CliError;
 use crate::config::Config;
 use crate::config::provider::{self, Environment};
+use crate::remedy;
 use ikigai_agent::Model;
 
 /// Heading of these flags in `--help`.
@@ -130,7 +131,7 @@ impl Chosen {
         let (provider, name) = self.complete(config, environment)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
-            let hint = failure.hint();
+            let hint = remedy::hint(&failure);
             hint.into_iter().fold(CliError::usage(failure), CliError::hint)
         })?;
         Ok(Model {

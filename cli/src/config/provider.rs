@@ -140,7 +140,7 @@ impl Config {
     /// Where the key of a provider is from; nothing is run for it.
     #[must_use]
     pub(crate) fn key_source(&self, provider: Provider, environment: Environment<'_>) -> Said<'_> {
-        let variable = provider.key_variable();
+        let variable = provider.key_variable().as_str();
         match (environment(variable), self.of_provider(provider, "key_command")) {
             (Some(_), _) => Said::Variable(variable),
             (None, Some(setting)) => Said::File(setting),

@@ -3,15 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use ikigai_protocol::Access;
+use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
 use super::{Assets, Backend, Grant, Sandbox};
-
-/// Variables that hold the keys of model providers: no tool gets one unless a person
-/// grants it by name, because with it the tool can spend its user's money.
-pub const PROVIDER_KEYS: &[&str] =
-    &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"];
 
 /// The variable of `--store`. It may hold a password, and no tool gets it.
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
@@ -80,8 +75,10 @@ pub(super) fn user_env(variables: &Variables) -> Vec<(OsString, OsString)> {
     variables.all().into_iter().filter(|(name, _)| is_kept(name)).collect()
 }
 
+/// Returns whether the variable holds the key of a model provider. No tool gets such a variable
+/// unless a person grants it by name.
 pub(super) fn is_provider_key(name: &OsStr) -> bool {
-    PROVIDER_KEYS.iter().any(|key| name == *key)
+    ProviderKey::ALL.iter().any(|key| name == key.as_str())
 }
 
 #[cfg(test)]
@@ -101,7 +98,9 @@ mod tests {
 
     #[test]
     fn keys_of_model_providers_are_known() {
-        assert!(is_provider_key(OsStr::new("OPENAI_API_KEY")));
+        for name in ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"] {
+            assert!(is_provider_key(OsStr::new(name)), "{name}");
+        }
         assert!(!is_provider_key(OsStr::new("DB_CONNECTION_STRING")));
         let variables = Variables::default();
         for name in ["OPENAI_API_KEY", STORE_VARIABLE, "DB_CONNECTION_STRING"] {

@@ -50,7 +50,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
-    use crate::{FailureKind, Provider};
+    use crate::{FailureKind, Provider, Remedy};
 
     #[test]
     fn seconds_dates_and_milliseconds() {
@@ -104,6 +104,6 @@ mod tests {
         assert!(wait(&asks(1), 4, Duration::from_secs(1)) > Some(Duration::from_secs(5)));
         assert_eq!(wait(&asks(60), 1, first), Some(Duration::from_secs(60)));
         assert_eq!(wait(&asks(61), 1, first), None);
-        assert_eq!(asks(61).hint().as_deref(), Some("try again in 61 s"));
+        assert_eq!(asks(61).remedy(), Some(Remedy::WaitFor(Duration::from_secs(61))));
     }
 }

@@ -30,7 +30,7 @@ async fn every_trouble_is_known_by_its_kind() {
             let asked = ask(vendor, always(&Reply::trouble(trouble))).await;
             assert_eq!(asked.kind(), &kind(trouble), "{vendor}: {:?}", asked.failure());
             assert!(!asked.failure().said.is_empty(), "{vendor}: {:?}", asked.failure());
-            assert!(asked.failure().hint().is_some(), "{vendor}: {:?}", asked.failure());
+            assert!(asked.failure().remedy().is_some(), "{vendor}: {:?}", asked.failure());
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) const HOST: Crate = Crate {
 };
 
 pub(crate) const PROGRAM: Crate =
-    Crate { folder: "cli", layers: &[&["config"], &["repl"], &["commands"]], top: "main" };
+    Crate { folder: "cli", layers: &[&["config", "remedy"], &["repl"], &["commands"]], top: "main" };
 
 /// All sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {

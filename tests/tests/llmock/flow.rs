@@ -14,7 +14,7 @@ fn a_question_is_answered_with_the_result_of_a_tool() {
         llmock.script(&json!([{ "type": "reply", "text": "So:", "tool_calls": [call] }]));
         let host = Host::new()
             .with_shared_cache()
-            .env(provider.key_variable(), "test")
+            .env(provider.key_variable().as_str(), "test")
             .env(provider.base_url_variable(), llmock.base_url(provider));
         host.write("workspace/notes.txt", "the answer is 42\n", 0o644);
         let line = ["ask", "--json", "--provider", provider.as_str(), "--model", "a-model"];
