@@ -1,4 +1,4 @@
-//! StoredAssets: documents under `ikigai://` that are kept in a database and not in files,
+//! StoredAssets: assets under `ikigai://` that are kept in a database and not in files,
 //! each change a version of its own, under a budget of tokens an agent.
 //!
 //! [`Store`] is the whole of it for a caller; its address is a [`StoreUrl`]. SQLite is the
@@ -10,11 +10,11 @@
 //! default: the host hands over the address, the agent's name and the budget. Nothing here
 //! reads a file that is not the store.
 
+mod asset;
 mod backoff;
 mod budget;
 mod capacity;
 mod database;
-mod document;
 mod error;
 mod path;
 mod references;
@@ -22,15 +22,15 @@ mod store;
 mod store_url;
 mod tokens;
 
-pub use budget::{Budget, Exceeded, Purpose, thousands};
-pub use capacity::{Capacity, Overfull};
-pub use document::{
-    Agent, Author, Cause, Document, Edited, Expected, InvalidAgent, MAX_AGENT_BYTES, Metadata, Pin,
+pub use asset::{
+    Agent, Asset, Author, Cause, Edited, Expected, InvalidAgent, MAX_AGENT_BYTES, Metadata, Pin,
     Pinned, Replaced, Snapshot, UnknownCause, Usage, Version, Written,
 };
+pub use budget::{Budget, Exceeded, Purpose, thousands};
+pub use capacity::{Capacity, Overfull};
 pub use error::{Error, Result};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};
-pub use store::{MAX_DOCUMENT_BYTES, Options, Retention, Scan, Store};
+pub use store::{MAX_ASSET_BYTES, Options, Retention, Scan, Store};
 pub use store_url::{InvalidStoreUrl, POSTGRES_PARAMETERS, StoreUrl};
 pub use tokens::tokens;
