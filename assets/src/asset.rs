@@ -1,57 +1,16 @@
 //! What callers hand to the store and get from it: assets, versions, pins, sums, and
 //! who did what. Values only.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use ikigai_protocol::is_deceptive;
-
+use crate::agent::Agent;
 use crate::budget::Budget;
 use crate::path::AssetPath;
 
-/// The longest name of an agent, in bytes: a user's and a host's with room to spare.
-pub const MAX_AGENT_BYTES: usize = 512;
-
-/// Whose context and whose budget: `USER@HOST`, or whatever the caller calls itself.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Agent(Box<str>);
-
-/// Why a text is no name of an agent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an agent's name has 1 to {MAX_AGENT_BYTES} bytes and no control characters")]
-pub struct InvalidAgent;
-
-impl Agent {
-    /// Reads a name.
-    ///
-    /// # Errors
-    ///
-    /// For one that is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
-    pub fn new(name: &str) -> Result<Self, InvalidAgent> {
-        let valid =
-            !name.is_empty() && name.len() <= MAX_AGENT_BYTES && !name.contains(is_deceptive);
-        if valid { Ok(Self(name.into())) } else { Err(InvalidAgent) }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, out)
-    }
-}
+/// The largest asset, 64 MiB: more than any context holds, and little enough to be in
+/// memory a few times over while it is changed.
+pub const MAX_ASSET_BYTES: u64 = 64 << 20;
 
 /// What kind of change made a version, or ended one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::asset::Agent;
+use crate::agent::Agent;
 
 /// How many tokens of assets an agent may have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Budget, Exceeded, Purpose, Sum, thousands};
-    use crate::asset::Agent;
+    use crate::agent::Agent;
 
     fn sum(agent: &str, total: u64, others: u64) -> Sum {
         Sum { agent: Agent::new(agent).expect("valid"), total, others }

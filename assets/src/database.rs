@@ -18,7 +18,7 @@ use sqlx::{Executor, PgPool, Postgres, Sqlite, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
-use crate::store::Options;
+use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
 pub(crate) use failure::Doing;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ikigai_protocol::ToolCode;
 
-use crate::asset::InvalidAgent;
+use crate::agent::InvalidAgent;
+use crate::asset::MAX_ASSET_BYTES;
 use crate::budget::Exceeded;
 use crate::capacity::Overfull;
 use crate::path::{AssetPath, PathError};
-use crate::store::MAX_ASSET_BYTES;
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
 
 /// What an operation of the store gives.

@@ -9,8 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
-use super::{MAX_ASSET_BYTES, METADATA, Store, int, micros, now, one, rows};
-use crate::asset::{Agent, Author, Cause, Edited, Expected, Metadata, Written};
+use super::{METADATA, Store, int, micros, now, one, rows};
+use crate::agent::Agent;
+use crate::asset::{Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Written};
 use crate::backoff::retried;
 use crate::database::{Lock, Transaction, Value};
 use crate::error::{Error, Result};

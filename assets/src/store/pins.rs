@@ -2,7 +2,8 @@
 
 use super::sums::sum;
 use super::{METADATA, Store, now, one, rows};
-use crate::asset::{Agent, Asset, Pin, Pinned};
+use crate::agent::Agent;
+use crate::asset::{Asset, Pin, Pinned};
 use crate::backoff::retried;
 use crate::budget::Purpose;
 use crate::database::{Lock, Value};

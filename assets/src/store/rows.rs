@@ -3,9 +3,8 @@
 
 use sqlx::Error;
 
-use crate::asset::{
-    Agent, Asset, Author, Cause, InvalidAgent, Metadata, Pin, Replaced, Snapshot, Usage, Version,
-};
+use crate::agent::{Agent, InvalidAgent};
+use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
 use crate::budget::Budget;
 use crate::database::Row;
 

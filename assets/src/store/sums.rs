@@ -3,8 +3,9 @@
 //! The sums are taken here, under the locks that keep them true until the commit; the rule
 //! that they are held against is `budget`'s.
 
-use super::{MAX_ASSET_BYTES, Store, one, rows};
-use crate::asset::{Agent, Author, Metadata};
+use super::{Store, one, rows};
+use crate::agent::Agent;
+use crate::asset::{Author, MAX_ASSET_BYTES, Metadata};
 use crate::budget::{Purpose, Sum};
 use crate::capacity::EACH;
 use crate::database::{Lock, Row, Transaction, Value};
