@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ikigai_assets::{Document, thousands};
+use ikigai_assets::{Asset, thousands};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// The pinned documents as they are now, in the order of pinning.
-    async fn pinned(&self) -> Result<Vec<Document>, ikigai_assets::Error> {
+    async fn pinned(&self) -> Result<Vec<Asset>, ikigai_assets::Error> {
         let Some(documents) = self.documents.as_ref().filter(|it| it.store.may_hold_documents())
         else {
             return Ok(Vec::new());
@@ -143,7 +143,7 @@ fn documents_told(budget: u64) -> String {
 }
 
 /// A pinned document, with the name by which it is read and changed.
-fn block(document: &Document) -> String {
+fn block(document: &Asset) -> String {
     let uri = document.metadata.path.to_uri();
     format!("Pinned document {uri}:\n\n{}", String::from_utf8_lossy(&document.content))
 }

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
-use crate::document::Agent;
+use crate::agent::Agent;
 
-/// How many tokens of documents an agent may have pinned.
+/// How many tokens of assets an agent may have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(pub u64);
 
@@ -19,23 +19,23 @@ impl Default for Budget {
     }
 }
 
-/// What an agent has pinned, seen from one document.
+/// What an agent has pinned, seen from one asset.
 #[derive(Clone, Debug)]
 pub(crate) struct Sum {
     /// Whose.
     pub(crate) agent: Agent,
-    /// All of it, this document too where it is pinned.
+    /// All of it, this asset too where it is pinned.
     pub(crate) total: u64,
-    /// All of it, this document left out.
+    /// All of it, this asset left out.
     pub(crate) others: u64,
 }
 
 /// What would have gone past a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Writing a document, by whatever operation.
+    /// Writing an asset, by whatever operation.
     Write,
-    /// Taking a document into the context.
+    /// Taking an asset into the context.
     Pin,
 }
 
@@ -46,31 +46,31 @@ pub struct Exceeded {
     pub purpose: Purpose,
     /// Whose budget, where it is not the caller's.
     pub other: Option<Agent>,
-    /// The tokens that the agent has pinned now, this document too where it is pinned.
+    /// The tokens that the agent has pinned now, this asset too where it is pinned.
     pub pinned: u64,
     /// The budget.
     pub budget: Budget,
-    /// The tokens that the document would have.
+    /// The tokens that the asset would have.
     pub wanted: u64,
 }
 
 impl Budget {
-    /// Whether `document` tokens fit beside what each of `sums` has pinned otherwise. The
+    /// Whether `asset` tokens fit beside what each of `sums` has pinned otherwise. The
     /// first sum is the caller's.
     ///
-    /// A document that does not grow always passes: whoever is past the budget, because it
+    /// An asset that does not grow always passes: whoever is past the budget, because it
     /// was made smaller, must be able to mend and to shorten what is there.
     pub(crate) fn admits(
         self,
         purpose: Purpose,
-        document: u64,
+        asset: u64,
         before: Option<u64>,
         sums: &[Sum],
     ) -> Result<(), Exceeded> {
-        if purpose == Purpose::Write && before.is_some_and(|before| document <= before) {
+        if purpose == Purpose::Write && before.is_some_and(|before| asset <= before) {
             return Ok(());
         }
-        let over = |sum: &&Sum| sum.others.saturating_add(document) > self.0;
+        let over = |sum: &&Sum| sum.others.saturating_add(asset) > self.0;
         let Some(exceeded) = sums.iter().find(over) else { return Ok(()) };
         let is_caller = sums.first().is_some_and(|caller| caller.agent == exceeded.agent);
         Err(Exceeded {
@@ -78,7 +78,7 @@ impl Budget {
             other: (!is_caller).then(|| exceeded.agent.clone()),
             pinned: exceeded.total,
             budget: self,
-            wanted: document,
+            wanted: asset,
         })
     }
 }
@@ -117,14 +117,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Budget, Exceeded, Purpose, Sum, thousands};
-    use crate::document::Agent;
+    use crate::agent::Agent;
 
     fn sum(agent: &str, total: u64, others: u64) -> Sum {
         Sum { agent: Agent::new(agent).expect("valid"), total, others }
     }
 
-    fn write(document: u64, before: Option<u64>, sums: &[Sum]) -> Result<(), Exceeded> {
-        Budget::default().admits(Purpose::Write, document, before, sums)
+    fn write(asset: u64, before: Option<u64>, sums: &[Sum]) -> Result<(), Exceeded> {
+        Budget::default().admits(Purpose::Write, asset, before, sums)
     }
 
     #[test]

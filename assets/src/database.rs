@@ -18,7 +18,7 @@ use sqlx::{Executor, PgPool, Postgres, Sqlite, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
-use crate::store::Options;
+use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
 pub(crate) use failure::Doing;
@@ -52,17 +52,17 @@ pub(crate) enum Value<'a> {
 }
 
 /// Locks in PostgreSQL that a transaction holds to its end. Every transaction takes those
-/// of documents before those of agents, the total's last, and several of one kind in the order of their
+/// of assets before those of agents, the total's last, and several of one kind in the order of their
 /// keys; so no two ever wait for each other.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock<'a> {
     /// The tables themselves.
     Schema,
-    /// A document, its history, and who has pinned it.
-    Document(&'a str),
+    /// An asset, its history, and who has pinned it.
+    Asset(&'a str),
     /// What an agent has pinned, and the tokens of all that.
     Agent(&'a str),
-    /// The sum of all documents, whenever it may become more.
+    /// The sum of all assets, whenever it may become more.
     Total,
 }
 
@@ -229,7 +229,7 @@ impl Transaction<'_> {
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            // Not `SELECT … FOR UPDATE`: the sums of an agent are no row, and a document
+            // Not `SELECT … FOR UPDATE`: the sums of an agent are no row, and an asset
             // that is about to be made has none yet.
             self.rows("SELECT pg_advisory_xact_lock($1)", &[Value::Int(key)], |_| Ok(())).await?;
         }
@@ -262,7 +262,7 @@ impl Lock<'_> {
         const IKIGAI: i64 = 0x696b_0000;
         let (kind, name) = match self {
             Self::Schema => (0, ""),
-            Self::Document(path) => (1, path),
+            Self::Asset(path) => (1, path),
             Self::Agent(name) => (2, name),
             Self::Total => (3, ""),
         };
@@ -319,13 +319,13 @@ mod tests {
     use super::Lock;
 
     #[test]
-    fn documents_are_locked_before_agents_and_the_total_last() {
-        let documents = ["", "a", "blocks/x.md", "zzz"].map(|path| Lock::Document(path).key());
+    fn assets_are_locked_before_agents_and_the_total_last() {
+        let assets = ["", "a", "blocks/x.md", "zzz"].map(|path| Lock::Asset(path).key());
         let agents = ["", "a", "ann@host", "zzz"].map(|name| Lock::Agent(name).key());
-        assert!(Lock::Schema.key() < documents.into_iter().min().expect("some"));
-        assert!(documents.into_iter().max() < agents.into_iter().min());
+        assert!(Lock::Schema.key() < assets.into_iter().min().expect("some"));
+        assert!(assets.into_iter().max() < agents.into_iter().min());
         assert!(agents.into_iter().max().expect("some") < Lock::Total.key());
         // The published value of FNV-1a for "a": all builds must agree on it.
-        assert_eq!(Lock::Document("a").key() & 0xffff_ffff, 0xe40c_292c);
+        assert_eq!(Lock::Asset("a").key() & 0xffff_ffff, 0xe40c_292c);
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ikigai_protocol::ToolCode;
 
+use crate::agent::InvalidAgent;
+use crate::asset::MAX_ASSET_BYTES;
 use crate::budget::Exceeded;
 use crate::capacity::Overfull;
-use crate::document::InvalidAgent;
 use crate::path::{AssetPath, PathError};
-use crate::store::MAX_DOCUMENT_BYTES;
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
 
 /// What an operation of the store gives.
@@ -23,7 +23,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// more than they show, and none of it is checked for names and passwords.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text names no document.
+    /// The text names no asset.
     #[error(transparent)]
     Path(#[from] PathError),
     /// The text names no agent.
@@ -32,13 +32,13 @@ pub enum Error {
     /// The text is no address of a store.
     #[error(transparent)]
     Url(#[from] InvalidStoreUrl),
-    /// There is no such document.
-    #[error("no document `{0}`")]
+    /// There is no such asset.
+    #[error("no asset `{0}`")]
     NotFound(AssetPath),
-    /// The document never had this version, or it is no longer kept.
-    #[error("no version {version} of document `{path}` is kept")]
+    /// The asset never had this version, or it is no longer kept.
+    #[error("no version {version} of asset `{path}` is kept")]
     NoVersion {
-        /// The document.
+        /// The asset.
         path: AssetPath,
         /// What was asked for.
         version: u64,
@@ -52,10 +52,10 @@ pub enum Error {
     /// What an edit shall replace occurs more than once.
     #[error("String found {0} times, use replace_all to replace all")]
     StringNotUnique(u64),
-    /// Larger than the largest document.
-    #[error("document `{path}` would have {size} bytes; the largest has {MAX_DOCUMENT_BYTES}")]
+    /// Larger than the largest asset.
+    #[error("asset `{path}` would have {size} bytes; the largest has {MAX_ASSET_BYTES}")]
     TooLarge {
-        /// The document.
+        /// The asset.
         path: AssetPath,
         /// What it would have, in bytes.
         size: u64,
@@ -67,15 +67,15 @@ pub enum Error {
     #[error("{0}")]
     Overfull(Overfull),
     /// A long result of a tool is read when it is needed, and never pinned.
-    #[error("document `{0}` is an output of a tool and cannot be pinned")]
+    #[error("asset `{0}` is an output of a tool and cannot be pinned")]
     Unpinnable(AssetPath),
-    /// The document refuses changes.
-    #[error("document `{0}` is read-only")]
+    /// The asset refuses changes.
+    #[error("asset `{0}` is read-only")]
     ReadOnly(AssetPath),
     /// The change was made for another version than the one that is there.
-    #[error("document `{path}` has changed: {}", found.map_or("it does not exist".to_owned(), |version| format!("it has version {version}")))]
+    #[error("asset `{path}` has changed: {}", found.map_or("it does not exist".to_owned(), |version| format!("it has version {version}")))]
     Changed {
-        /// The document.
+        /// The asset.
         path: AssetPath,
         /// The version that it has.
         found: Option<u64>,
@@ -203,7 +203,7 @@ impl Error {
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
             Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
             Self::OutOfMemory => ToolCode::OutOfMemory,
-            // Not `PermissionDenied`: to a tool that says that it is not granted documents,
+            // Not `PermissionDenied`: to a tool that says that it is not granted assets,
             // and here it is the host that the store does not let in.
             Self::Unauthenticated(_)
             | Self::Denied { .. }
@@ -222,16 +222,14 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NotFound(_) => Some("`ikigai asset list` shows the documents"),
+            Self::NotFound(_) => Some("`ikigai asset list` shows the assets"),
             Self::NoVersion { .. } => Some("`ikigai asset log PATH` shows the versions"),
             Self::Changed { .. } => Some("read it again and make the change anew"),
             Self::Contended(_) => Some("try again"),
             Self::ReadOnly(_) => Some("write to another path, or let its owner lift that"),
             Self::TooLarge { .. } => Some("split it, or keep it as a file"),
             Self::StoreReadOnly(_) => Some("see who may write to the file and to its directory"),
-            Self::Overfull(_) => {
-                Some("`ikigai asset rm` removes documents; `--capacity` allows more")
-            }
+            Self::Overfull(_) => Some("`ikigai asset rm` removes assets; `--capacity` allows more"),
             Self::Full(_) => Some("free space on the device, or remove old outputs"),
             Self::Locked { .. } => Some("end the process that holds it, or try again later"),
             Self::Slow { .. } => Some("see how the server is doing"),

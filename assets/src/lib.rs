@@ -1,4 +1,4 @@
-//! StoredAssets: documents under `ikigai://` that are kept in a database and not in files,
+//! StoredAssets: assets under `ikigai://` that are kept in a database and not in files,
 //! each change a version of its own, under a budget of tokens an agent.
 //!
 //! [`Store`] is the whole of it for a caller; its address is a [`StoreUrl`]. SQLite is the
@@ -6,31 +6,47 @@
 //! is for tests. What holds for one holds for all: the statements, the rule of the budget
 //! and the suite that tests them stand once.
 //!
+//! A module uses those of lower rows only:
+//!
+//! ```text
+//! store                                  the operations
+//! database                               one way to run a statement in either database
+//! backoff                                the attempts at a transaction
+//! error, options
+//! asset                                  the values that callers hand over and get
+//! budget, references
+//! agent, capacity, path, store_url, tokens
+//! ```
+//!
 //! Nothing here knows tools, models, WebAssembly, a command line or where a store lies by
 //! default: the host hands over the address, the agent's name and the budget. Nothing here
 //! reads a file that is not the store.
 
+mod agent;
+mod asset;
 mod backoff;
 mod budget;
 mod capacity;
 mod database;
-mod document;
 mod error;
+mod options;
 mod path;
 mod references;
 mod store;
 mod store_url;
 mod tokens;
 
+pub use agent::{Agent, InvalidAgent, MAX_AGENT_BYTES};
+pub use asset::{
+    Asset, Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Pin, Pinned, Replaced,
+    Snapshot, UnknownCause, Usage, Version, Written,
+};
 pub use budget::{Budget, Exceeded, Purpose, thousands};
 pub use capacity::{Capacity, Overfull};
-pub use document::{
-    Agent, Author, Cause, Document, Edited, Expected, InvalidAgent, MAX_AGENT_BYTES, Metadata, Pin,
-    Pinned, Replaced, Snapshot, UnknownCause, Usage, Version, Written,
-};
 pub use error::{Error, Result};
+pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};
-pub use store::{MAX_DOCUMENT_BYTES, Options, Retention, Scan, Store};
+pub use store::{Scan, Store};
 pub use store_url::{InvalidStoreUrl, POSTGRES_PARAMETERS, StoreUrl};
 pub use tokens::tokens;

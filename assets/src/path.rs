@@ -1,13 +1,13 @@
-//! What names a document: its path in the store, and the URI that stands for it.
+//! What names an asset: its path in the store, and the URI that stands for it.
 //!
-//! Syntax only. Whether a document of that name exists is for the store to say.
+//! Syntax only. Whether an asset of that name exists is for the store to say.
 
 use std::fmt;
 use std::str::FromStr;
 
 use ikigai_protocol::is_deceptive;
 
-/// What a URI of a document starts with. A third slash, that of an empty authority, may
+/// What a URI of an asset starts with. A third slash, that of an empty authority, may
 /// follow and means nothing.
 pub const SCHEME: &str = "ikigai://";
 
@@ -15,15 +15,15 @@ pub const SCHEME: &str = "ikigai://";
 /// entry of PostgreSQL can hold (2,704 bytes), and no less than a file system allows.
 pub const MAX_PATH_BYTES: usize = 1024;
 
-/// The folder and the ending of a name that may be left out where a document is meant.
+/// The folder and the ending of a name that may be left out where an asset is meant.
 const BLOCKS: &str = "blocks/";
 const ENDING: &str = ".md";
 
-/// Documents below this are long results of tools: outside the budget, never pinned,
+/// Assets below this are long results of tools: outside the budget, never pinned,
 /// removed by age.
 pub(crate) const OUTPUTS: &str = "outputs/";
 
-/// The path of a document, such as `blocks/decisions.md`: segments between slashes, none
+/// The path of an asset, such as `blocks/decisions.md`: segments between slashes, none
 /// of them empty, `.` or `..`, without control characters, at most [`MAX_PATH_BYTES`].
 ///
 /// Case counts, and so does every other character: `?`, `#` and `%` stand for themselves,
@@ -31,36 +31,36 @@ pub(crate) const OUTPUTS: &str = "outputs/";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssetPath(Box<str>);
 
-/// Why a text names no document.
+/// Why a text names no asset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// Nothing, or nothing but the scheme.
-    #[error("a document's path cannot be empty")]
+    #[error("an asset's path cannot be empty")]
     Empty,
     /// More than [`MAX_PATH_BYTES`].
-    #[error("a document's path has at most {MAX_PATH_BYTES} bytes, and this one has {bytes}")]
+    #[error("an asset's path has at most {MAX_PATH_BYTES} bytes, and this one has {bytes}")]
     TooLong {
         /// The bytes that it has, without the scheme.
         bytes: usize,
     },
     /// Two slashes in a row, or one at the start or at the end.
-    #[error("a document's path has no empty segment: no slash at its start or end, none doubled")]
+    #[error("an asset's path has no empty segment: no slash at its start or end, none doubled")]
     EmptySegment,
     /// A segment that would mean a place in a file system.
-    #[error("`{segment}` cannot be a segment of a document's path")]
+    #[error("`{segment}` cannot be a segment of an asset's path")]
     DotSegment {
         /// `.` or `..`.
         segment: &'static str,
     },
     /// NUL, which no database stores in text, one that would move a terminal's cursor, or
     /// one that turns the direction of what is shown.
-    #[error("a document's path cannot contain the control character {}", .character.escape_unicode())]
+    #[error("an asset's path cannot contain the control character {}", .character.escape_unicode())]
     ControlCharacter {
         /// The first of them.
         character: char,
     },
     /// A URI of something else.
-    #[error("`{scheme}` is not the scheme of documents, which is `{SCHEME}`")]
+    #[error("`{scheme}` is not the scheme of assets, which is `{SCHEME}`")]
     OtherScheme {
         /// The scheme with its `://`.
         scheme: Box<str>,
@@ -107,14 +107,14 @@ impl AssetPath {
         &self.0
     }
 
-    /// The URI of the document, with the empty authority that makes it one to other
+    /// The URI of the asset, with the empty authority that makes it one to other
     /// programs too: `ikigai:///blocks/x.md`.
     #[must_use]
     pub fn to_uri(&self) -> String {
         format!("{SCHEME}/{}", self.0)
     }
 
-    /// Returns every name by which [`resolution`] finds this document, the whole path first.
+    /// Returns every name by which [`resolution`] finds this asset, the whole path first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let whole = self.as_str();
         let short = whole.strip_prefix(BLOCKS);
@@ -132,7 +132,7 @@ impl AssetPath {
     }
 }
 
-/// The documents that a person or a model may mean by `text`, the likeliest first: as
+/// The assets that a person or a model may mean by `text`, the likeliest first: as
 /// given, with `.md`, below `blocks/`, both. Those that break the rules of a path are left
 /// out.
 ///
@@ -148,7 +148,7 @@ pub fn resolution(text: &str) -> Result<Vec<AssetPath>, PathError> {
     Ok(std::iter::once(given).chain(further).collect())
 }
 
-/// The scheme of a URI that is not one of a document. A path may hold `://` further on:
+/// The scheme of a URI that is not one of an asset. A path may hold `://` further on:
 /// a scheme has neither slash nor anything but letters, digits, `+`, `-` and `.`.
 fn foreign_scheme(path: &str) -> Option<&str> {
     let end = path.find("://")?;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn three_ways_to_name_one_document() {
+    fn three_ways_to_name_one_asset() {
         for text in ["ikigai:///blocks/x.md", "ikigai://blocks/x.md", "blocks/x.md"] {
             let path = AssetPath::parse(text).expect(text);
             assert_eq!((path.as_str(), &*path.to_uri()), ("blocks/x.md", "ikigai:///blocks/x.md"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_document() {
+    fn what_names_no_asset() {
         for text in ["", "ikigai://", "ikigai:///"] {
             assert_eq!(refused(text), PathError::Empty, "{text}");
         }

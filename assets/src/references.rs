@@ -1,4 +1,4 @@
-//! Finds the documents that a text names by URI.
+//! Finds the assets that a text names by URI.
 //!
 //! Files that a text names are the caller's to find: only it knows what they are relative to.
 
@@ -14,9 +14,9 @@ pub struct Reference<'a> {
     /// The byte of the text at which it starts.
     pub at: usize,
     /// The URI as written, without the punctuation that ends a sentence. One that is too
-    /// long for any document is cut off: at most 1,098 bytes.
+    /// long for any asset is cut off: at most 1,098 bytes.
     pub uri: &'a str,
-    /// The document that it names, or why it can name none.
+    /// The asset that it names, or why it can name none.
     pub path: Result<AssetPath, PathError>,
 }
 

@@ -1,7 +1,7 @@
-//! The store: what can be done with documents, and what holds whoever else does something
+//! The store: what can be done with assets, and what holds whoever else does something
 //! at the same time.
 //!
-//! Reading is here; changing documents is in `change`, what is in an agent's context in
+//! Reading is here; changing assets is in `change`, what is in an agent's context in
 //! `pins`, whether it fits there in `sums`, older versions in `history`. Each operation is
 //! one statement or one transaction: a future that is dropped, or a process that dies,
 //! leaves all of it or nothing.
@@ -29,75 +29,22 @@ mod sums;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::agent::Agent;
+use crate::asset::{Asset, Metadata, Usage};
 use crate::budget::Budget;
 use crate::capacity::Capacity;
 use crate::database::{Database, Value};
-use crate::document::{Agent, Document, Metadata, Usage};
 use crate::error::{Error, Result};
+use crate::options::{Options, Retention};
 use crate::path::{AssetPath, OUTPUTS, SCHEME, successor};
 use crate::store_url::StoreUrl;
-
-/// The largest document, 64 MiB: more than any context holds, and little enough to be in
-/// memory a few times over while it is changed.
-pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-
-/// How a store behaves. [`Options::default`] is what is meant for people.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What each agent may have pinned. 100,000 tokens.
-    pub budget: Budget,
-    /// The bytes that all documents may come to. 1 GiB.
-    pub capacity: Capacity,
-    /// What is kept of replaced and removed documents.
-    pub retention: Retention,
-    /// How long another process may hold a store of SQLite before an operation gives up.
-    /// 10 seconds.
-    pub busy_timeout: Duration,
-    /// How long a connection to a server may take to be made, or to become free. 5 seconds.
-    pub connect_timeout: Duration,
-    /// How long a server may take for one statement. 30 seconds.
-    pub statement_timeout: Duration,
-    /// The most pages, of 4,096 bytes, that a file of SQLite may have. As many as there is
-    /// room for.
-    pub sqlite_max_pages: Option<u32>,
-}
-
-/// What is kept of replaced and removed documents. What is past either bound goes when the
-/// document is next changed, or with [`Store::prune_versions`].
-#[derive(Clone, Copy, Debug)]
-pub struct Retention {
-    /// For how long after it was replaced. 90 days.
-    pub age: Duration,
-    /// How many of one document, the newest. 100.
-    pub count: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            budget: Budget::default(),
-            capacity: Capacity::default(),
-            retention: Retention::default(),
-            busy_timeout: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(5),
-            statement_timeout: Duration::from_secs(30),
-            sqlite_max_pages: None,
-        }
-    }
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self { age: Duration::from_secs(90 * 24 * 60 * 60), count: 100 }
-    }
-}
 
 /// An open store. Its operations take `&self` and may run at once; share it in an `Arc`.
 ///
 /// It needs a Tokio runtime with time and I/O enabled, of either kind. The database is
 /// waited for without holding a thread; what an operation computes and copies itself, such
-/// as the occurrences that an edit replaces, holds the caller's for as long as a document of
-/// up to [`MAX_DOCUMENT_BYTES`] takes.
+/// as the occurrences that an edit replaces, holds the caller's for as long as an asset of
+/// up to [`crate::MAX_ASSET_BYTES`] takes.
 pub struct Store {
     database: Database,
     budget: Budget,
@@ -137,18 +84,18 @@ impl Store {
         self.database.close().await;
     }
 
-    /// A document as it is now.
+    /// An asset as it is now.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`], and those of the database.
-    pub async fn read(&self, path: &AssetPath) -> Result<Document> {
+    pub async fn read(&self, path: &AssetPath) -> Result<Asset> {
         let statement = select_metadata!(with "content" from "stored_assets WHERE path = $1");
-        let found = self.database.rows(statement, &[path.value()], rows::document).await?;
+        let found = self.database.rows(statement, &[path.value()], rows::asset).await?;
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// What is known of a document; its content is not fetched.
+    /// What is known of an asset; its content is not fetched.
     ///
     /// # Errors
     ///
@@ -158,7 +105,7 @@ impl Store {
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// The documents whose path starts with `prefix`, in the order of their bytes; all of
+    /// The assets whose path starts with `prefix`, in the order of their bytes; all of
     /// them for an empty one. The scheme may stand before it. Of more than `limit`, the
     /// first are given; `None` is for those who need all. No content is fetched.
     ///
@@ -194,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Goes through all documents with their contents, one in memory at a time: to see
+    /// Goes through all assets with their contents, one in memory at a time: to see
     /// whether their references lead anywhere.
     #[must_use]
     pub fn scan(&self) -> Scan<'_> {
@@ -208,10 +155,10 @@ impl Store {
     /// Those of the database.
     pub async fn usage(&self, agent: &Agent) -> Result<Usage> {
         let statement = "SELECT \
-            (SELECT COUNT(*) FROM asset_pins WHERE agent = $1) AS pinned_documents, \
+            (SELECT COUNT(*) FROM asset_pins WHERE agent = $1) AS pinned_assets, \
             (SELECT CAST(COALESCE(SUM(d.tokens), 0) AS BIGINT) FROM asset_pins p \
                 JOIN stored_assets d ON d.path = p.path WHERE p.agent = $1) AS pinned_tokens, \
-            (SELECT COUNT(*) FROM stored_assets) AS documents, \
+            (SELECT COUNT(*) FROM stored_assets) AS assets, \
             (SELECT CAST(COALESCE(SUM(tokens), 0) AS BIGINT) FROM stored_assets) AS tokens, \
             (SELECT COUNT(*) FROM stored_assets WHERE path >= $2 AND path < $3) AS outputs, \
             (SELECT CAST(COALESCE(SUM(tokens), 0) AS BIGINT) FROM stored_assets \
@@ -228,10 +175,10 @@ impl Store {
     }
 }
 
-/// A document without its content, by its path.
+/// An asset without its content, by its path.
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");
 
-/// Where a walk through all documents is. A document that is written meanwhile is seen if
+/// Where a walk through all assets is. An asset that is written meanwhile is seen if
 /// its path is still ahead.
 pub struct Scan<'a> {
     store: &'a Store,
@@ -239,18 +186,18 @@ pub struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The next document in the order of paths, until there is none.
+    /// The next asset in the order of paths, until there is none.
     ///
     /// # Errors
     ///
     /// Those of the database; it may be asked again.
-    pub async fn next(&mut self) -> Result<Option<Document>> {
+    pub async fn next(&mut self) -> Result<Option<Asset>> {
         let statement = select_metadata!(with "content" from "stored_assets \
             WHERE path > $1 ORDER BY path LIMIT 1");
         let values = [Value::Text(&self.after)];
-        let found = one(self.store.database.rows(statement, &values, rows::document).await?);
-        if let Some(document) = &found {
-            document.metadata.path.as_str().clone_into(&mut self.after);
+        let found = one(self.store.database.rows(statement, &values, rows::asset).await?);
+        if let Some(asset) = &found {
+            asset.metadata.path.as_str().clone_into(&mut self.after);
         }
         Ok(found)
     }

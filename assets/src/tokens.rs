@@ -1,4 +1,4 @@
-//! What a document costs in a model's context, estimated without asking the model.
+//! What an asset costs in a model's context, estimated without asking the model.
 
 /// Bytes that one token stands for in English text and in code, on average.
 pub(crate) const BYTES_A_TOKEN: u64 = 4;

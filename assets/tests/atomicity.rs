@@ -1,5 +1,5 @@
 //! What holds while others change the same and while processes die: no edit is lost, no
-//! budget is passed, no document is half written.
+//! budget is passed, no asset is half written.
 //!
 //! Other processes are this program again, told by its environment what to do.
 
@@ -131,9 +131,9 @@ fn sixteen_processes_lose_no_edit(store: &str) {
         store.close().await;
     });
     together("edit", store);
-    let document = runtime.block_on(async { open(&url).await.read(&path("x")).await });
-    let document = document.expect("read");
-    let text = String::from_utf8(document.content).expect("UTF-8");
+    let asset = runtime.block_on(async { open(&url).await.read(&path("x")).await });
+    let asset = asset.expect("read");
+    let text = String::from_utf8(asset.content).expect("UTF-8");
     let mut lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.pop(), Some("[END]"));
     let mut expected: Vec<_> = (0..PROCESSES)
@@ -143,7 +143,7 @@ fn sixteen_processes_lose_no_edit(store: &str) {
     expected.sort_unstable();
     assert_eq!(lines.len(), expected.len(), "edits were lost");
     assert!(lines == expected);
-    assert_eq!(document.metadata.version, 1 + (PROCESSES * EDITS) as u64);
+    assert_eq!(asset.metadata.version, 1 + (PROCESSES * EDITS) as u64);
 }
 
 fn sixteen_processes_open_a_new_store(store: &str) {
@@ -153,7 +153,7 @@ fn sixteen_processes_open_a_new_store(store: &str) {
     assert_eq!(listed.expect("listed").len(), PROCESSES);
 }
 
-/// Agents who pin and write documents of changing sizes, while another looks at the sums.
+/// Agents who pin and write assets of changing sizes, while another looks at the sums.
 fn nobody_passes_a_budget(url: &StoreUrl) {
     const BUDGET: u64 = 60;
     const WRITERS: u64 = 6;
@@ -195,26 +195,26 @@ fn nobody_passes_a_budget(url: &StoreUrl) {
     });
 }
 
-/// Six documents of one agent, of which three fit at a time: all grow at the same moment,
+/// Six assets of one agent, of which three fit at a time: all grow at the same moment,
 /// then all are pinned at the same moment. None of them is touched twice, so that nothing
 /// but the agent's sum connects them.
 fn three_of_six_fit(url: &StoreUrl) {
     let options = Options { budget: Budget(60), ..Options::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(DOCUMENTS)
+        .worker_threads(ASSETS)
         .enable_all()
         .build()
         .expect("a runtime");
     runtime.block_on(async {
         let mut stores = Vec::new();
-        for _ in 0..DOCUMENTS {
+        for _ in 0..ASSETS {
             stores.push(Arc::new(Store::open(url, &options).await.expect("it opens")));
         }
         for round in 0..20 {
             for pinned_before in [true, false] {
                 prepare_six(&stores[0], pinned_before).await;
-                let at_once = Arc::new(tokio::sync::Barrier::new(DOCUMENTS));
-                let tasks: Vec<_> = (0..DOCUMENTS)
+                let at_once = Arc::new(tokio::sync::Barrier::new(ASSETS));
+                let tasks: Vec<_> = (0..ASSETS)
                     .map(|number| {
                         let (store, at_once) = (Arc::clone(&stores[number]), at_once.clone());
                         tokio::spawn(async move {
@@ -246,11 +246,11 @@ fn three_of_six_fit(url: &StoreUrl) {
     });
 }
 
-/// Six documents of as many agents that are made at the same moment, of which three fit the
+/// Six assets of as many agents that are made at the same moment, of which three fit the
 /// store: nothing but the total connects them.
 fn three_of_six_fit_the_store(url: &StoreUrl) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(DOCUMENTS)
+        .worker_threads(ASSETS)
         .enable_all()
         .build()
         .expect("a runtime");
@@ -261,12 +261,12 @@ fn three_of_six_fit_the_store(url: &StoreUrl) {
         }
         let options = Options { capacity: Capacity(3 * 2048), ..Options::default() };
         let mut stores = Vec::new();
-        for _ in 0..DOCUMENTS {
+        for _ in 0..ASSETS {
             stores.push(Arc::new(Store::open(url, &options).await.expect("it opens")));
         }
         for round in 0..20 {
-            let at_once = Arc::new(tokio::sync::Barrier::new(DOCUMENTS));
-            let tasks: Vec<_> = (0..DOCUMENTS)
+            let at_once = Arc::new(tokio::sync::Barrier::new(ASSETS));
+            let tasks: Vec<_> = (0..ASSETS)
                 .map(|number| {
                     let (store, at_once) = (Arc::clone(&stores[number]), at_once.clone());
                     tokio::spawn(async move {
@@ -292,19 +292,19 @@ fn three_of_six_fit_the_store(url: &StoreUrl) {
     });
 }
 
-const DOCUMENTS: usize = 6;
+const ASSETS: usize = 6;
 
 fn nth(number: usize) -> AssetPath {
     path(&format!("six/{number}"))
 }
 
-/// Six documents that are empty and pinned, or a third of the budget each and not.
+/// Six assets that are empty and pinned, or a third of the budget each and not.
 async fn prepare_six(store: &Store, pinned: bool) {
     let (who, setup) = (agent("eve"), author("setup"));
-    for number in 0..DOCUMENTS {
+    for number in 0..ASSETS {
         store.unpin(&who, &nth(number)).await.expect("unpinned");
     }
-    for number in 0..DOCUMENTS {
+    for number in 0..ASSETS {
         let content = vec![b'x'; if pinned { 0 } else { 80 }];
         store.write(&nth(number), &content, &setup, Expected::Any).await.expect("it fits");
         if pinned {
@@ -394,7 +394,7 @@ fn no_budget_is_passed_in_postgres() {
     three_of_six_fit_the_store(&url);
 }
 
-/// Bytes of the document that is overwritten: many pages of the database.
+/// Bytes of the asset that is overwritten: many pages of the database.
 const LENGTH: usize = 40_000;
 
 /// How often a process is killed.
@@ -418,11 +418,11 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
         child.wait().expect("waited for");
         runtime.block_on(async {
             let store = open(&url).await;
-            let document = store.read(&path("x")).await.expect("it can be read");
-            let letter = document.content[0];
-            let whole = document.content.iter().all(|byte| *byte == letter);
-            assert!(whole && document.content.len() == LENGTH, "run {run}: half written");
-            let version = document.metadata.version;
+            let asset = store.read(&path("x")).await.expect("it can be read");
+            let letter = asset.content[0];
+            let whole = asset.content.iter().all(|byte| *byte == letter);
+            assert!(whole && asset.content.len() == LENGTH, "run {run}: half written");
+            let version = asset.metadata.version;
             assert!(version > last, "run {run}: what the child said was written is lost");
             last = version;
             let log = store.log(&path("x")).await.expect("a log");

@@ -2,8 +2,8 @@
 //! database of PostgreSQL. Each case has an empty store of its own.
 
 mod behaviour {
+    pub(crate) mod assets;
     pub(crate) mod budgets;
-    pub(crate) mod documents;
     pub(crate) mod history;
     pub(crate) mod model;
     pub(crate) mod pins;
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use behaviour::{budgets, documents, history, model, pins};
+use behaviour::{assets, budgets, history, model, pins};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
 
@@ -82,27 +82,27 @@ macro_rules! cases {
 /// Runs all cases, and then fails with the names of those that did.
 fn run(kind: &Kind) {
     let cases = cases![
-        budgets::a_document_others_have_pinned,
+        budgets::an_asset_others_have_pinned,
         budgets::an_edit_is_a_write,
-        budgets::all_documents_fit_the_capacity,
+        budgets::all_assets_fit_the_capacity,
         budgets::outputs_are_outside,
         budgets::pinning_checks_the_same_sum,
         budgets::restoring_checks_it_too,
         budgets::smaller_always_passes,
         budgets::the_dialogue_of_the_specification,
-        documents::a_dropped_future_leaves_all_or_nothing,
-        documents::any_bytes,
-        documents::edits,
-        documents::expectations,
-        documents::listing_by_prefix,
-        documents::no_larger_than_the_largest,
-        documents::not_there,
-        documents::paths_are_told_apart,
-        documents::put_decides_the_flag,
-        documents::read_only,
-        documents::scanning,
-        documents::written_and_read,
-        history::a_removed_document_comes_back,
+        assets::a_dropped_future_leaves_all_or_nothing,
+        assets::any_bytes,
+        assets::edits,
+        assets::expectations,
+        assets::listing_by_prefix,
+        assets::no_larger_than_the_largest,
+        assets::not_there,
+        assets::paths_are_told_apart,
+        assets::put_decides_the_flag,
+        assets::read_only,
+        assets::scanning,
+        assets::written_and_read,
+        history::a_removed_asset_comes_back,
         history::bounded_by_age,
         history::bounded_by_count,
         history::outputs_are_pruned_by_age,
@@ -110,7 +110,7 @@ fn run(kind: &Kind) {
         history::what_replaced_what,
         model::random_operations_agree_with_a_model,
         pins::belong_to_an_agent,
-        pins::go_with_the_document,
+        pins::go_with_the_asset,
         pins::keep_their_order,
         pins::usage,
     ];

@@ -281,7 +281,7 @@ async fn is_brought_up_to_date(url: &StoreUrl) {
     write(&store, "new", b"more").await.expect("written");
     assert_eq!(authors("new").await, [(2, by("write ann@host")), (1, None)]);
     let lifted = store.set_read_only(&path("x"), false).await;
-    lifted.expect("the document is there");
+    lifted.expect("the asset is there");
     store.remove(&path("x"), &ann().agent, Expected::Any).await.expect("removed");
     assert!(store.pins(&ann().agent).await.expect("pins").is_empty(), "a pin goes with it");
 }

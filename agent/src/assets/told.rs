@@ -22,7 +22,7 @@ pub fn unpinned(path: &AssetPath, was_pinned: bool) -> String {
 /// What stands over the list of pins, or in its place: `Pinned Blocks (87k/100k tokens):`.
 #[must_use]
 pub fn pins_heading(usage: &Usage) -> String {
-    if usage.pinned_documents == 0 {
+    if usage.pinned_assets == 0 {
         return "No pinned documents.".to_owned();
     }
     format!("Pinned Blocks ({} tokens):", budget(usage))

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ikigai_assets::{
-    AssetPath, Author, Cause, Document, Error, Expected, references, thousands, tokens,
+    Asset, AssetPath, Author, Cause, Error, Expected, references, thousands, tokens,
 };
 use ikigai_provider::{Answer, Message, Part, Request, Role, Stop};
 use serde_json::json;
@@ -98,7 +98,7 @@ impl Session {
         if metadata.read_only {
             return Err(Error::ReadOnly(metadata.path).into());
         }
-        let Document { metadata, content } = store.read(&metadata.path).await?;
+        let Asset { metadata, content } = store.read(&metadata.path).await?;
         let path = metadata.path;
         let refused = |refusal| CommandError::Refused { path: path.clone(), refusal };
         let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;

@@ -13,7 +13,7 @@ use url::Url;
 use super::failure;
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
-use crate::store::Options;
+use crate::options::Options;
 use crate::store_url::{InvalidStoreUrl, Location, StoreUrl};
 
 /// Connections of a process to a server, whose own limit is 100 unless it is raised.

@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 use super::{Database, Pool};
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
-use crate::store::Options;
+use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
 /// What the header of a file says that is a store: `ikig`, at the place that SQLite keeps

@@ -1,6 +1,6 @@
-//! Everything that gives a document another content: writing, editing, restoring, removing.
+//! Everything that gives an asset another content: writing, editing, restoring, removing.
 //!
-//! All of them are one transaction of the same shape. It locks the document, looks at what
+//! All of them are one transaction of the same shape. It locks the asset, looks at what
 //! is there, finds out what shall be there, checks the budgets, keeps what is replaced,
 //! writes, and forgets what is too old.
 
@@ -9,17 +9,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
-use super::{MAX_DOCUMENT_BYTES, METADATA, Store, int, micros, now, one, rows};
+use super::{METADATA, Store, int, micros, now, one, rows};
+use crate::agent::Agent;
+use crate::asset::{Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Written};
 use crate::backoff::retried;
 use crate::database::{Lock, Transaction, Value};
-use crate::document::{Agent, Author, Cause, Edited, Expected, Metadata, Written};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
-/// What shall become of a document.
+/// What shall become of an asset.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    /// `read_only` is what becomes of the flag; without it, a document that has it is refused.
+    /// `read_only` is what becomes of the flag; without it, an asset that has it is refused.
     Write {
         content: &'a [u8],
         expected: Expected,
@@ -56,7 +57,7 @@ struct Changed {
 }
 
 impl Store {
-    /// Writes a whole document, a new one or one that is there. What it said stays in its
+    /// Writes a whole asset, a new one or one that is there. What it said stays in its
     /// history.
     ///
     /// # Errors
@@ -75,10 +76,10 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Writes a whole document as [`Store::write`] does, but also one that refuses changes;
+    /// Writes a whole asset as [`Store::write`] does, but also one that refuses changes;
     /// from then on it refuses them or takes them, as `read_only` says. Both happen or
     /// neither: a write that is refused leaves the flag as it was. For people; what protects
-    /// a document from a tool is that a tool cannot do this.
+    /// an asset from a tool is that a tool cannot do this.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Store {
     }
 
     /// Replaces the one occurrence of `old`, or `all` of them, with `new`. However many
-    /// edit the same document at once, no edit is lost.
+    /// edit the same asset at once, no edit is lost.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Store {
         Ok(Edited { replacements, version, tokens })
     }
 
-    /// Gives a document, removed or not, the content of one of its versions. It becomes a
+    /// Gives an asset, removed or not, the content of one of its versions. It becomes a
     /// new version; those between stay in the history.
     ///
     /// # Errors
@@ -132,7 +133,7 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Removes a document, and takes it out of the context of every agent. It can be
+    /// Removes an asset, and takes it out of the context of every agent. It can be
     /// restored for as long as its versions are kept; it is not pinned then.
     ///
     /// # Errors
@@ -144,7 +145,7 @@ impl Store {
         self.change(path, &author, Change::Remove { expected }).await.map(|_| ())
     }
 
-    /// Makes a document refuse changes, or take them again.
+    /// Makes an asset refuse changes, or take them again.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl Store {
     pub async fn set_read_only(&self, path: &AssetPath, read_only: bool) -> Result<()> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
-            transaction.lock(&[Lock::Document(path.as_str())]).await?;
+            transaction.lock(&[Lock::Asset(path.as_str())]).await?;
             let statement = "UPDATE stored_assets SET read_only = $2 WHERE path = $1";
             let values = [path.value(), Value::Flag(read_only)];
             if transaction.execute(statement, &values).await? == 0 {
@@ -179,7 +180,7 @@ impl Store {
         change: Change<'_>,
     ) -> Result<Changed> {
         let mut transaction = self.database.begin().await?;
-        transaction.lock(&[Lock::Document(path.as_str())]).await?;
+        transaction.lock(&[Lock::Asset(path.as_str())]).await?;
         let before = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
         admissible(path, before.as_ref(), change)?;
         let (content, replacements) = match change {
@@ -226,7 +227,7 @@ impl Store {
         let path = &before.path;
         let tokens = self.admit(transaction, path, Some(before), author, content).await?;
         self.keep(transaction, before, author).await?;
-        // The version is compared although the document is locked: whoever writes to the
+        // The version is compared although the asset is locked: whoever writes to the
         // table without the locks, by hand or from another program, is noticed here.
         let statement = "UPDATE stored_assets \
             SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7, \
@@ -258,7 +259,7 @@ impl Store {
     ) -> Result<Changed> {
         let tokens = self.admit(transaction, path, None, author, content).await?;
         // Not a number that the history still has: a version that someone has read is not
-        // mistaken for another for as long as any of its document is kept.
+        // mistaken for another for as long as any of its asset is kept.
         let statement = "SELECT COALESCE(MAX(version), 0) AS version \
             FROM asset_versions WHERE path = $1";
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
@@ -324,7 +325,7 @@ impl Store {
             Value::Text(author.agent.as_str()),
         ];
         execute_on_one(transaction, statement, &values).await?;
-        // The numbers of a document have no gaps.
+        // The numbers of an asset have no gaps.
         let statement = "DELETE FROM asset_versions \
             WHERE path = $1 AND (replaced_at < $2 OR version <= $3)";
         let values = [
@@ -410,7 +411,7 @@ fn replaced(
     // Known before memory is asked for: many short strings may become many long ones.
     let kept = before.len() - count * old.len();
     let size = (count as u64).saturating_mul(new.len() as u64).saturating_add(kept as u64);
-    if size > MAX_DOCUMENT_BYTES {
+    if size > MAX_ASSET_BYTES {
         return Err(Error::TooLarge { path: path.clone(), size });
     }
     let mut after = Vec::with_capacity(kept + count * new.len());

@@ -1,20 +1,20 @@
-//! What documents said before, and how what is old goes away.
+//! What assets said before, and how what is old goes away.
 
 use std::time::Duration;
 
 use super::{Store, before_now, int, one, rows};
+use crate::asset::{Snapshot, Version};
 use crate::backoff::retried;
 use crate::database::{Lock, Row, Value};
-use crate::document::{Snapshot, Version};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 
-/// Documents that are pruned in one transaction. Each is a lock, and a server holds 64 a
+/// Assets that are pruned in one transaction. Each is a lock, and a server holds 64 a
 /// transaction unless it is told to hold more.
 const BATCH: i64 = 50;
 
 impl Store {
-    /// The versions of a document, the newest first: what it says now, unless it is
+    /// The versions of an asset, the newest first: what it says now, unless it is
     /// removed, and what is kept.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Store {
         one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
     }
 
-    /// Removes the documents below `outputs/` that were last written longer ago than
+    /// Removes the assets below `outputs/` that were last written longer ago than
     /// `age`, with their histories; gives how many. Those that are read-only stay.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Store {
         self.prune_outputs_before(before_now(age)).await
     }
 
-    /// Removes the oldest documents below `outputs/` as far as all of them, the newest
+    /// Removes the oldest assets below `outputs/` as far as all of them, the newest
     /// first, have more than `most` bytes together; gives how many. The newest stays, and
     /// so do those that are read-only, which do not count.
     ///
@@ -130,7 +130,7 @@ impl Store {
     }
 
     /// Removes the versions that were replaced longer ago than [`super::Retention::age`],
-    /// those of removed documents too; gives how many. A change does this for the document
+    /// those of removed assets too; gives how many. A change does this for the asset
     /// that it changes, and for no other.
     ///
     /// # Errors
@@ -169,5 +169,5 @@ fn path(row: &Row) -> std::result::Result<AssetPath, sqlx::Error> {
 }
 
 fn locks(paths: &[AssetPath]) -> Vec<Lock<'_>> {
-    paths.iter().map(|path| Lock::Document(path.as_str())).collect()
+    paths.iter().map(|path| Lock::Asset(path.as_str())).collect()
 }

@@ -2,15 +2,16 @@
 
 use super::sums::sum;
 use super::{METADATA, Store, now, one, rows};
+use crate::agent::Agent;
+use crate::asset::{Asset, Pin, Pinned};
 use crate::backoff::retried;
 use crate::budget::Purpose;
 use crate::database::{Lock, Value};
-use crate::document::{Agent, Document, Pin, Pinned};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
 impl Store {
-    /// Takes a document into an agent's context, after those that are there.
+    /// Takes an asset into an agent's context, after those that are there.
     ///
     /// # Errors
     ///
@@ -25,11 +26,11 @@ impl Store {
 
     async fn attempt_to_pin(&self, agent: &Agent, path: &AssetPath) -> Result<Pinned> {
         let mut transaction = self.database.begin().await?;
-        // The document's: nobody makes it larger between the check and the commit.
-        let locks = [Lock::Document(path.as_str()), Lock::Agent(agent.as_str())];
+        // The asset's: nobody makes it larger between the check and the commit.
+        let locks = [Lock::Asset(path.as_str()), Lock::Agent(agent.as_str())];
         transaction.lock(&locks).await?;
         let found = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
-        let document = found.ok_or_else(|| Error::NotFound(path.clone()))?;
+        let asset = found.ok_or_else(|| Error::NotFound(path.clone()))?;
         let statement = "SELECT pinned_at FROM asset_pins WHERE agent = $1 AND path = $2";
         let values = [Value::Text(agent.as_str()), path.value()];
         let pinned = transaction.rows(statement, &values, |row| row.int("pinned_at")).await?;
@@ -38,7 +39,7 @@ impl Store {
         }
         let sum = sum(&mut transaction, agent.clone(), path).await?;
         self.budget
-            .admits(Purpose::Pin, document.tokens, None, &[sum])
+            .admits(Purpose::Pin, asset.tokens, None, &[sum])
             .map_err(Error::BudgetExceeded)?;
         // Later than the last one even where clocks differ or go back, so that the order
         // of the context is that of the pinning and never changes by itself.
@@ -53,7 +54,7 @@ impl Store {
         Ok(Pinned::Now)
     }
 
-    /// Takes a document out of an agent's context; the document stays. `false` where it
+    /// Takes an asset out of an agent's context; the asset stays. `false` where it
     /// was not in it, or is not there at all.
     ///
     /// # Errors
@@ -82,14 +83,14 @@ impl Store {
         self.database.rows(statement, &[Value::Text(agent.as_str())], rows::pin).await
     }
 
-    /// The same documents, in the same order, with what they say: an agent's context.
+    /// The same assets, in the same order, with what they say: an agent's context.
     ///
     /// # Errors
     ///
     /// Those of the database.
-    pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Document>> {
+    pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Asset>> {
         let statement = select_metadata!(with "content" from "asset_pins \
             JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");
-        self.database.rows(statement, &[Value::Text(agent.as_str())], rows::document).await
+        self.database.rows(statement, &[Value::Text(agent.as_str())], rows::asset).await
     }
 }

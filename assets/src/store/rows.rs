@@ -3,11 +3,10 @@
 
 use sqlx::Error;
 
+use crate::agent::{Agent, InvalidAgent};
+use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
 use crate::budget::Budget;
 use crate::database::Row;
-use crate::document::{
-    Agent, Author, Cause, Document, InvalidAgent, Metadata, Pin, Replaced, Snapshot, Usage, Version,
-};
 
 type Read<T> = Result<T, Error>;
 
@@ -22,8 +21,8 @@ pub(super) fn metadata(row: &Row) -> Read<Metadata> {
     })
 }
 
-pub(super) fn document(row: &Row) -> Read<Document> {
-    Ok(Document { metadata: metadata(row)?, content: row.bytes("content")? })
+pub(super) fn asset(row: &Row) -> Read<Asset> {
+    Ok(Asset { metadata: metadata(row)?, content: row.bytes("content")? })
 }
 
 pub(super) fn pin(row: &Row) -> Read<Pin> {
@@ -43,7 +42,7 @@ pub(super) fn version(row: &Row) -> Read<Version> {
         None => None,
         Some(name) => Some(Author { agent: named(&name)?, cause: row.parsed("written_cause")? }),
     };
-    // What a document says now has no end.
+    // What an asset says now has no end.
     let replaced = match row.optional_int("replaced_at")? {
         None => None,
         Some(_) => Some(Replaced {
@@ -62,7 +61,7 @@ pub(super) fn version(row: &Row) -> Read<Version> {
     })
 }
 
-/// When a document was written, in microseconds since 1970, and its size in bytes.
+/// When an asset was written, in microseconds since 1970, and its size in bytes.
 pub(super) fn written(row: &Row) -> Read<(i64, u64)> {
     Ok((row.int("updated_at")?, row.count("size")?))
 }
@@ -75,9 +74,9 @@ pub(super) fn usage(row: &Row, budget: Budget) -> Read<Usage> {
     let (outputs, output_tokens) = (row.count("outputs")?, row.count("output_tokens")?);
     Ok(Usage {
         budget,
-        pinned_documents: row.count("pinned_documents")?,
+        pinned_assets: row.count("pinned_assets")?,
         pinned_tokens: row.count("pinned_tokens")?,
-        documents: row.count("documents")?.saturating_sub(outputs),
+        assets: row.count("assets")?.saturating_sub(outputs),
         tokens: row.count("tokens")?.saturating_sub(output_tokens),
         outputs,
         output_tokens,

@@ -1,13 +1,14 @@
-//! Whether a document fits: its size, and the sums of all whose context it is in.
+//! Whether an asset fits: its size, and the sums of all whose context it is in.
 //!
 //! The sums are taken here, under the locks that keep them true until the commit; the rule
 //! that they are held against is `budget`'s.
 
-use super::{MAX_DOCUMENT_BYTES, Store, one, rows};
+use super::{Store, one, rows};
+use crate::agent::Agent;
+use crate::asset::{Author, MAX_ASSET_BYTES, Metadata};
 use crate::budget::{Purpose, Sum};
 use crate::capacity::EACH;
 use crate::database::{Lock, Row, Transaction, Value};
-use crate::document::{Agent, Author, Metadata};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 use crate::tokens::{BYTES_A_TOKEN, tokens};
@@ -15,7 +16,7 @@ use crate::tokens::{BYTES_A_TOKEN, tokens};
 impl Store {
     /// Checks size and budgets; gives the tokens.
     ///
-    /// The sums hold until the commit. The document's lock keeps others from pinning it,
+    /// The sums hold until the commit. The asset's lock keeps others from pinning it,
     /// so the agents who have it pinned are all known; the locks of those agents keep what
     /// else they have pinned from growing, and them from pinning more.
     pub(super) async fn admit(
@@ -27,7 +28,7 @@ impl Store {
         content: &[u8],
     ) -> Result<u64> {
         let size = content.len() as u64;
-        if size > MAX_DOCUMENT_BYTES {
+        if size > MAX_ASSET_BYTES {
             return Err(Error::TooLarge { path: path.clone(), size });
         }
         let tokens = tokens(content.len());
@@ -57,18 +58,18 @@ impl Store {
     }
 }
 
-/// Returns the sum of all documents but this one and the outputs, in bytes. Contents are counted by
+/// Returns the sum of all assets but this one and the outputs, in bytes. Contents are counted by
 /// their tokens, which are found without them. The lock of the total must be held.
 async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<u64> {
-    let statement = "SELECT COUNT(*) AS documents, \
+    let statement = "SELECT COUNT(*) AS assets, \
         CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens FROM stored_assets \
         WHERE (path < $1 OR path >= $2) AND path <> $3";
     let above = successor(OUTPUTS).unwrap_or_default();
     let values = [Value::Text(OUTPUTS), Value::Text(&above), path.value()];
-    let read = |row: &Row| Ok((row.count("documents")?, row.count("tokens")?));
+    let read = |row: &Row| Ok((row.count("assets")?, row.count("tokens")?));
     let found = one(transaction.rows(statement, &values, read).await?);
-    let (documents, tokens) = found.unwrap_or((0, 0));
-    Ok(tokens.saturating_mul(BYTES_A_TOKEN).saturating_add(documents.saturating_mul(EACH)))
+    let (assets, tokens) = found.unwrap_or((0, 0));
+    Ok(tokens.saturating_mul(BYTES_A_TOKEN).saturating_add(assets.saturating_mul(EACH)))
 }
 
 /// What an agent has pinned. Its lock must be held.

@@ -98,7 +98,7 @@ pub(crate) async fn pinning_checks_the_same_sum(place: &Place<'_>) {
     pin(&store, "ann@host", "x").await.expect("it fits to the token");
 }
 
-pub(crate) async fn a_document_others_have_pinned(place: &Place<'_>) {
+pub(crate) async fn an_asset_others_have_pinned(place: &Place<'_>) {
     let store = filled(place).await;
     let bob = Author { agent: agent("bob"), cause: Cause::Write };
     let write_as_bob = async |tokens: usize| {
@@ -134,8 +134,8 @@ pub(crate) async fn outputs_are_outside(place: &Place<'_>) {
     assert!(refused(write(&store, "outputs", 200_000).await).contains("use 200k tokens"));
 }
 
-pub(crate) async fn all_documents_fit_the_capacity(place: &Place<'_>) {
-    // Three documents of 1 KiB, each with 1 KiB beside it.
+pub(crate) async fn all_assets_fit_the_capacity(place: &Place<'_>) {
+    // Three assets of 1 KiB, each with 1 KiB beside it.
     let options = Options { capacity: Capacity(6 << 10), ..Options::default() };
     let store = place.store_with(&options).await;
     let no_room = |result: Result<(), Error>| {

@@ -1,4 +1,4 @@
-//! What documents said before.
+//! What assets said before.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) async fn what_replaced_what(place: &Place<'_>) {
     store.restore(&x, 5, &agent("e")).await.expect("the current one is a version too");
 }
 
-pub(crate) async fn a_removed_document_comes_back(place: &Place<'_>) {
+pub(crate) async fn a_removed_asset_comes_back(place: &Place<'_>) {
     let store = place.store().await;
     let x = path("x");
     let by = agent("ann@host");
@@ -90,9 +90,9 @@ pub(crate) async fn bounded_by_age(place: &Place<'_>) {
     let retention = Retention { age: Duration::ZERO, ..Retention::default() };
     let store = place.store_with(&Options { retention, ..Options::default() }).await;
     let (x, y) = (path("x"), path("y"));
-    for document in [&x, &y] {
+    for asset in [&x, &y] {
         for content in [b"1", b"2", b"3"] {
-            store.write(document, content, &ann(), Expected::Any).await.expect("written");
+            store.write(asset, content, &ann(), Expected::Any).await.expect("written");
         }
     }
     // Each write drops what was replaced before it; what it replaced itself is not older.
@@ -122,7 +122,7 @@ pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
     assert_eq!(store.prune_outputs(day).await.expect("pruned"), 0, "none is so old");
     assert_eq!(store.prune_outputs(Duration::ZERO).await.expect("pruned"), 119);
     let left = store.list("", None).await.expect("listed");
-    let left: Vec<_> = left.iter().map(|document| document.path.as_str()).collect();
+    let left: Vec<_> = left.iter().map(|asset| asset.path.as_str()).collect();
     assert_eq!(left, ["blocks/outputs/x", "output", "outputs", "outputs/1", "outputs0"]);
     assert!(matches!(store.log(&path("outputs/0")).await, Err(Error::NotFound(_))));
 }
@@ -143,7 +143,7 @@ pub(crate) async fn outputs_are_pruned_by_size(place: &Place<'_>) {
     assert_eq!(store.prune_outputs_beyond(2999).await.expect("pruned"), 1);
     let left = async || {
         let left = store.list("", None).await.expect("listed");
-        left.iter().map(|document| document.path.to_string()).collect::<Vec<_>>()
+        left.iter().map(|asset| asset.path.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(left().await, ["blocks/large", "outputs/b", "outputs/c", "outputs/locked"]);
     assert_eq!(store.prune_outputs_beyond(0).await.expect("pruned"), 1, "the newest stays");

@@ -24,14 +24,14 @@ enum Step {
 /// What should be there.
 #[derive(Default)]
 struct Model {
-    /// All that each document ever said, by version from 1, and whether it is there.
-    documents: BTreeMap<u8, (Vec<String>, bool)>,
+    /// All that each asset ever said, by version from 1, and whether it is there.
+    assets: BTreeMap<u8, (Vec<String>, bool)>,
     pins: Vec<u8>,
 }
 
 impl Model {
     fn now(&self, name: u8) -> Option<&String> {
-        self.documents.get(&name).filter(|(_, there)| *there).and_then(|(said, _)| said.last())
+        self.assets.get(&name).filter(|(_, there)| *there).and_then(|(said, _)| said.last())
     }
 
     fn fits(&self, name: u8, content: &str) -> bool {
@@ -41,13 +41,13 @@ impl Model {
         others + tokens(content.len()) <= BUDGET
     }
 
-    /// Whether a document may say this now; and it does.
+    /// Whether an asset may say this now; and it does.
     fn put(&mut self, name: u8, content: String) -> bool {
         let grows = self.now(name).is_none_or(|now| tokens(now.len()) < tokens(content.len()));
         if grows && !self.fits(name, &content) {
             return false;
         }
-        let (said, there) = self.documents.entry(name).or_default();
+        let (said, there) = self.assets.entry(name).or_default();
         said.push(content);
         *there = true;
         true
@@ -66,7 +66,7 @@ impl Model {
                 }
             }
             Step::Restore(name, version) => {
-                let said = self.documents.get(name).and_then(|(said, _)| {
+                let said = self.assets.get(name).and_then(|(said, _)| {
                     said.get(usize::try_from(*version).ok()?.checked_sub(1)?).cloned()
                 });
                 said.is_some_and(|said| self.put(*name, said))
@@ -74,7 +74,7 @@ impl Model {
             Step::Remove(name) => {
                 let there = self.now(*name).is_some();
                 self.pins.retain(|pinned| pinned != name);
-                if let Some((_, now)) = self.documents.get_mut(name) {
+                if let Some((_, now)) = self.assets.get_mut(name) {
                     *now = false;
                 }
                 there
@@ -135,7 +135,7 @@ pub(crate) async fn random_operations_agree_with_a_model(place: &Place<'_>) {
     let by = agent("ann@host");
     let mut model = Model::default();
     // Always the same: what fails once fails again. The order of operations is what
-    // matters here, and 90 versions a document stay below the hundred that are kept.
+    // matters here, and 90 versions an asset stay below the hundred that are kept.
     let mut runner = TestRunner::deterministic();
     let steps = proptest::collection::vec(step(), 300).new_tree(&mut runner).expect("steps");
     let mut taken = 0;
@@ -146,10 +146,10 @@ pub(crate) async fn random_operations_agree_with_a_model(place: &Place<'_>) {
         taken += u32::from(expected);
         let mut scan = store.scan();
         let mut there = BTreeMap::new();
-        while let Some(document) = scan.next().await.expect("scanned") {
-            there.insert(document.metadata.path.to_string(), document.content);
+        while let Some(asset) = scan.next().await.expect("scanned") {
+            there.insert(asset.metadata.path.to_string(), asset.content);
         }
-        let names = model.documents.keys().copied();
+        let names = model.assets.keys().copied();
         let expected: BTreeMap<_, _> = names
             .filter_map(|name| Some((format!("d{name}"), model.now(name)?.clone().into_bytes())))
             .collect();

@@ -7,8 +7,8 @@ use crate::{Place, agent, ann, path, text};
 
 async fn pinned(store: &Store, name: &str) -> Vec<String> {
     let pins = store.pins(&agent(name)).await.expect("pins");
-    let documents = store.pinned(&agent(name)).await.expect("contents");
-    let metadata: Vec<_> = documents.into_iter().map(|document| document.metadata).collect();
+    let assets = store.pinned(&agent(name)).await.expect("contents");
+    let metadata: Vec<_> = assets.into_iter().map(|asset| asset.metadata).collect();
     assert_eq!(
         pins.iter().map(|pin| &pin.metadata).collect::<Vec<_>>(),
         metadata.iter().collect::<Vec<_>>()
@@ -51,7 +51,7 @@ pub(crate) async fn belong_to_an_agent(place: &Place<'_>) {
     assert_eq!(error.code(), ToolCode::InvalidArg);
 }
 
-pub(crate) async fn go_with_the_document(place: &Place<'_>) {
+pub(crate) async fn go_with_the_asset(place: &Place<'_>) {
     let store = place.store().await;
     let x = path("x");
     store.write(&x, b"1", &ann(), Expected::Any).await.expect("written");
@@ -69,7 +69,7 @@ pub(crate) async fn usage(place: &Place<'_>) {
     let store = place.store().await;
     let ann_ = agent("ann@host");
     let empty = store.usage(&ann_).await.expect("usage");
-    assert_eq!((empty.pinned_documents, empty.pinned_tokens, empty.documents), (0, 0, 0));
+    assert_eq!((empty.pinned_assets, empty.pinned_tokens, empty.assets), (0, 0, 0));
     for (name, tokens) in [("x", 10), ("y", 20), ("z", 40), ("outputs/z", 80)] {
         store.write(&path(name), &text(tokens), &ann(), Expected::Any).await.expect("written");
     }
@@ -79,7 +79,7 @@ pub(crate) async fn usage(place: &Place<'_>) {
     store.pin(&agent("b"), &path("z")).await.expect("pinned");
     let usage = store.usage(&ann_).await.expect("usage");
     assert_eq!(usage.budget.0, 100_000);
-    assert_eq!((usage.pinned_documents, usage.pinned_tokens), (2, 31));
-    assert_eq!((usage.documents, usage.tokens), (3, 71));
+    assert_eq!((usage.pinned_assets, usage.pinned_tokens), (2, 31));
+    assert_eq!((usage.assets, usage.tokens), (3, 71));
     assert_eq!((usage.outputs, usage.output_tokens, usage.old_versions), (1, 80, 1));
 }

@@ -183,7 +183,7 @@ fn what_cannot_be_shown_stays_as_it_is_written() {
         ("@large", "it has 262145 bytes"),
         ("@../outside.txt", "it is outside the workspace"),
         ("@link", "it is outside the workspace"),
-        ("@@absent", "no document `absent`"),
+        ("@@absent", "no asset `absent`"),
     ] {
         let line = format!("warning: `{name}` is sent as it is: {why}");
         assert!(ran.stderr().contains(&line), "{line}\n{ran}");

@@ -112,7 +112,7 @@ fn a_document_that_is_read_only_stays_as_it_is() {
     let result = &envelopes(&ran.json())[0]["result"];
     assert_eq!(
         *result,
-        json!({ "error": "document `x` is read-only", "error_code": "READ_ONLY" }),
+        json!({ "error": "asset `x` is read-only", "error_code": "READ_ONLY" }),
         "{ran}"
     );
 }
@@ -140,7 +140,7 @@ fn a_model_arranges_its_context() {
             "Already pinned: blocks/x.md",
             "Pinned Blocks (2k/100k tokens):\n  blocks/x.md (2k tokens)",
             "Unpinned: blocks/x.md",
-            "no document `y`",
+            "no asset `y`",
             "tool `glop` not found; did you mean `glob`?",
         ],
         "{ran}"

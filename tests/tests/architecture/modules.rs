@@ -35,6 +35,20 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate =
     Crate { folder: "cli", layers: &[&["config", "remedy"], &["repl"], &["commands"]], top: "main" };
 
+pub(crate) const ASSETS: Crate = Crate {
+    folder: "assets",
+    layers: &[
+        &["agent", "capacity", "path", "store_url", "tokens"],
+        &["budget", "references"],
+        &["asset"],
+        &["error", "options"],
+        &["backoff"],
+        &["database"],
+        &["store"],
+    ],
+    top: "lib",
+};
+
 /// All sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();

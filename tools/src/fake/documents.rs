@@ -135,9 +135,9 @@ fn path(uri: &str) -> Result<&str, DocumentError> {
     let path = rest.strip_prefix('/').unwrap_or(rest);
     let wrong = path.split('/').find(|segment| matches!(*segment, "" | "." | ".."));
     let message = match wrong {
-        _ if path.is_empty() => "a document's path cannot be empty".to_owned(),
+        _ if path.is_empty() => "an asset's path cannot be empty".to_owned(),
         Some(segment) if !segment.is_empty() => {
-            format!("`{segment}` cannot be a segment of a document's path")
+            format!("`{segment}` cannot be a segment of an asset's path")
         }
         None if path.len() <= MAX_PATH => return Ok(path),
         _ => format!("`{}` names no document", path.escape_debug()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use ikigai_assets::{
-    Agent, AssetPath, Author, Cause, Error, Expected, MAX_DOCUMENT_BYTES, Metadata, Store,
+    Agent, AssetPath, Author, Cause, Error, Expected, MAX_ASSET_BYTES, Metadata, Store,
 };
 use serde_json::json;
 
@@ -89,12 +89,12 @@ fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
     let mut content = Vec::new();
     let (read, name) = match file.filter(|file| file.as_os_str() != "-") {
         None => (
-            std::io::stdin().lock().take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content),
+            std::io::stdin().lock().take(MAX_ASSET_BYTES + 1).read_to_end(&mut content),
             "stdin".to_owned(),
         ),
         Some(file) => {
             let read = std::fs::File::open(&file)
-                .and_then(|open| open.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content));
+                .and_then(|open| open.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content));
             (read, format!("`{}`", file.display()))
         }
     };

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use ikigai_assets::{AssetPath, MAX_DOCUMENT_BYTES, Store, references};
+use ikigai_assets::{AssetPath, MAX_ASSET_BYTES, Store, references};
 use serde_json::json;
 
 use crate::commands::error::{self, CliError};
@@ -73,8 +73,8 @@ pub(super) async fn run(
 /// A file, which is no larger than a document can be.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > MAX_DOCUMENT_BYTES {
+    File::open(file)?.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_ASSET_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than a document can be"));
     }
     Ok(content)

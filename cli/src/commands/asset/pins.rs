@@ -122,10 +122,10 @@ pub(super) async fn usage(
             "store": store.url().to_string(),
             "agent": agent.as_str(),
             "budget": usage.budget.0,
-            "pinned_documents": usage.pinned_documents,
+            "pinned_documents": usage.pinned_assets,
             "pinned_tokens": usage.pinned_tokens,
             "pins": pins.into_iter().map(|(_, value)| value).collect::<Vec<_>>(),
-            "documents": usage.documents,
+            "documents": usage.assets,
             "tokens": usage.tokens,
             "outputs": usage.outputs,
             "output_tokens": usage.output_tokens,
@@ -138,7 +138,7 @@ pub(super) async fn usage(
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    let _ = writeln!(text, "Documents: {}, {}", usage.documents, told::tokens(usage.tokens));
+    let _ = writeln!(text, "Documents: {}, {}", usage.assets, told::tokens(usage.tokens));
     let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, told::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
     print(&text)?;

@@ -29,7 +29,7 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
     };
     Ok(match usage {
         Ok(usage) => {
-            let documents = format!("{url}, {} documents", usage.documents);
+            let documents = format!("{url}, {} documents", usage.assets);
             let (pinned, budget) = (usage.pinned_tokens, usage.budget.0);
             let pinned = format!("{pinned} of {budget} tokens by `{agent}`");
             vec![Check::new(SECTION, "store", documents), Check::new(SECTION, "pinned", pinned)]

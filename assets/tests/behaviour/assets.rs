@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use ikigai_assets::{Budget, Error, Expected, MAX_DOCUMENT_BYTES, Options, PathError};
+use ikigai_assets::{Budget, Error, Expected, MAX_ASSET_BYTES, Options, PathError};
 use ikigai_protocol::ToolCode;
 
 use crate::{Place, agent, ann, path};
@@ -14,10 +14,10 @@ pub(crate) async fn written_and_read(place: &Place<'_>) {
     let x = path("ikigai:///blocks/x.md");
     let written = store.write(&x, b"12345", &ann(), Expected::Any).await.expect("written");
     assert_eq!((written.version, written.tokens), (1, 2));
-    let document = store.read(&x).await.expect("read");
-    assert_eq!(document.content, b"12345");
+    let asset = store.read(&x).await.expect("read");
+    assert_eq!(asset.content, b"12345");
     let metadata = store.metadata(&x).await.expect("metadata");
-    assert_eq!(document.metadata, metadata);
+    assert_eq!(asset.metadata, metadata);
     assert_eq!((metadata.size, metadata.tokens, metadata.read_only), (5, 2, false));
     assert_eq!(metadata.path, x);
     let age = metadata.updated_at.elapsed().expect("in the past");
@@ -53,10 +53,7 @@ pub(crate) async fn not_there(place: &Place<'_>) {
     ];
     for error in errors {
         assert!(matches!(&error, Error::NotFound(found) if *found == x), "{error:?}");
-        assert_eq!(
-            (error.code(), &*error.to_string()),
-            (ToolCode::FileNotFound, "no document `x`")
-        );
+        assert_eq!((error.code(), &*error.to_string()), (ToolCode::FileNotFound, "no asset `x`"));
     }
     for error in [
         store.version(&x, 1).await.expect_err("version"),
@@ -108,7 +105,7 @@ pub(crate) async fn expectations(place: &Place<'_>) {
     assert_eq!(store.read(&x).await.expect("there").content, b"2");
     let error = store.write(&path("y"), b"", &ann(), Expected::Version(1)).await;
     let error = error.expect_err("absent");
-    assert_eq!(error.to_string(), "document `y` has changed: it does not exist");
+    assert_eq!(error.to_string(), "asset `y` has changed: it does not exist");
     store.remove(&x, &by, Expected::Version(2)).await.expect("it was at 2");
 }
 
@@ -127,7 +124,7 @@ pub(crate) async fn read_only(place: &Place<'_>) {
     ] {
         assert_eq!(
             (error.code(), &*error.to_string()),
-            (ToolCode::ReadOnly, "document `x` is read-only")
+            (ToolCode::ReadOnly, "asset `x` is read-only")
         );
     }
     store.pin(&by, &x).await.expect("it can still be pinned");
@@ -144,8 +141,8 @@ pub(crate) async fn put_decides_the_flag(place: &Place<'_>) {
         put.map(|written| written.version)
     };
     let now = async || {
-        let document = store.read(&x).await.expect("there");
-        (document.content, document.metadata.version, document.metadata.read_only)
+        let asset = store.read(&x).await.expect("there");
+        (asset.content, asset.metadata.version, asset.metadata.read_only)
     };
     assert_eq!(put(b"a", Expected::Absent, true).await.expect("a new one"), 1);
     assert_eq!(now().await, (b"a".to_vec(), 1, true));
@@ -172,8 +169,8 @@ pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
     }
     let listed = async |prefix: &str| -> Vec<String> {
         let found = store.list(prefix, None).await.expect("listed");
-        assert!(found.iter().all(|document| (document.size, document.tokens) == (5, 2)));
-        found.iter().map(|document| document.path.to_string()).collect()
+        assert!(found.iter().all(|asset| (asset.size, asset.tokens) == (5, 2)));
+        found.iter().map(|asset| asset.path.to_string()).collect()
     };
     let mut sorted = paths;
     sorted.sort_unstable();
@@ -190,7 +187,7 @@ pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
     assert_eq!(listed("c").await, [""; 0]);
     for (limit, expected) in [(0, 0), (1, 1), (6, 6), (7, 6), (u32::MAX, 6)] {
         let found = store.list("a", Some(limit)).await.expect("listed");
-        let found: Vec<_> = found.iter().map(|document| document.path.as_str()).collect();
+        let found: Vec<_> = found.iter().map(|asset| asset.path.as_str()).collect();
         assert_eq!(found, ["a%", "a/b", "a/c", "a0", "a_", "ab"][..expected], "at most {limit}");
     }
     assert_eq!(store.list("\u{10ffff}", Some(0)).await.expect("listed"), []);
@@ -217,16 +214,16 @@ pub(crate) async fn paths_are_told_apart(place: &Place<'_>) {
 pub(crate) async fn no_larger_than_the_largest(place: &Place<'_>) {
     let store = place.store().await;
     let x = path("outputs/x");
-    let size = usize::try_from(MAX_DOCUMENT_BYTES).expect("fits") + 1;
+    let size = usize::try_from(MAX_ASSET_BYTES).expect("fits") + 1;
     let content = vec![b'x'; size];
     let error = store.write(&x, &content, &ann(), Expected::Any).await.expect_err("too large");
     assert_eq!(
         error.to_string(),
-        "document `outputs/x` would have 67108865 bytes; the largest has 67108864"
+        "asset `outputs/x` would have 67108865 bytes; the largest has 67108864"
     );
     assert_eq!(error.code(), ToolCode::InvalidArg);
     store.write(&x, &content[1..], &ann(), Expected::Any).await.expect("the largest");
-    assert_eq!(store.metadata(&x).await.expect("there").size, MAX_DOCUMENT_BYTES);
+    assert_eq!(store.metadata(&x).await.expect("there").size, MAX_ASSET_BYTES);
     let error = store.edit(&x, b"x", &content[..1000], true, &ann()).await.expect_err("too large");
     assert!(matches!(error, Error::TooLarge { size: 67_108_864_000, .. }), "{error:?}");
 }
@@ -238,9 +235,9 @@ pub(crate) async fn scanning(place: &Place<'_>) {
     }
     let mut seen = Vec::new();
     let mut scan = store.scan();
-    while let Some(document) = scan.next().await.expect("scanned") {
-        assert_eq!(document.content, document.metadata.path.as_str().as_bytes());
-        seen.push(document.metadata.path.to_string());
+    while let Some(asset) = scan.next().await.expect("scanned") {
+        assert_eq!(asset.content, asset.metadata.path.as_str().as_bytes());
+        seen.push(asset.metadata.path.to_string());
     }
     assert_eq!(seen, ["a", "b", "outputs/c", "é"]);
     assert!(scan.next().await.expect("still at the end").is_none());
@@ -274,11 +271,11 @@ pub(crate) async fn a_dropped_future_leaves_all_or_nothing(place: &Place<'_>) {
     }
     assert!((1..150).contains(&dropped), "some were dropped and some were not: {dropped}");
     store.edit(&x, b"end", b"2", false, &ann()).await.expect("the store still works");
-    let document = store.read(&x).await.expect("read");
+    let asset = store.read(&x).await.expect("read");
     // Each edit that was made has left its version and its words, whoever waited for it.
-    let words = String::from_utf8(document.content).expect("UTF-8");
+    let words = String::from_utf8(asset.content).expect("UTF-8");
     let ones = words.matches('1').count() as u64;
-    assert_eq!(document.metadata.version, ones + 2, "{words}");
+    assert_eq!(asset.metadata.version, ones + 2, "{words}");
     let kept = store.log(&x).await.expect("a log").len() as u64;
-    assert_eq!(kept, document.metadata.version.min(101));
+    assert_eq!(kept, asset.metadata.version.min(101));
 }

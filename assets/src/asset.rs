@@ -1,62 +1,21 @@
-//! What callers hand to the store and get from it: documents, versions, pins, sums, and
+//! What callers hand to the store and get from it: assets, versions, pins, sums, and
 //! who did what. Values only.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use ikigai_protocol::is_deceptive;
-
+use crate::agent::Agent;
 use crate::budget::Budget;
 use crate::path::AssetPath;
 
-/// The longest name of an agent, in bytes: a user's and a host's with room to spare.
-pub const MAX_AGENT_BYTES: usize = 512;
-
-/// Whose context and whose budget: `USER@HOST`, or whatever the caller calls itself.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Agent(Box<str>);
-
-/// Why a text is no name of an agent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an agent's name has 1 to {MAX_AGENT_BYTES} bytes and no control characters")]
-pub struct InvalidAgent;
-
-impl Agent {
-    /// Reads a name.
-    ///
-    /// # Errors
-    ///
-    /// For one that is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
-    pub fn new(name: &str) -> Result<Self, InvalidAgent> {
-        let valid =
-            !name.is_empty() && name.len() <= MAX_AGENT_BYTES && !name.contains(is_deceptive);
-        if valid { Ok(Self(name.into())) } else { Err(InvalidAgent) }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, out)
-    }
-}
+/// The largest asset, 64 MiB: more than any context holds, and little enough to be in
+/// memory a few times over while it is changed.
+pub const MAX_ASSET_BYTES: u64 = 64 << 20;
 
 /// What kind of change made a version, or ended one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The whole document was written.
+    /// The whole asset was written.
     Write,
     /// A string in it was replaced.
     Edit,
@@ -97,7 +56,7 @@ impl FromStr for Cause {
     }
 }
 
-/// Who changes a document, and what the history says of it.
+/// Who changes an asset, and what the history says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// Whose budget is checked.
@@ -106,18 +65,18 @@ pub struct Author {
     pub cause: Cause,
 }
 
-/// Which state of a document a change was made for.
+/// Which state of an asset a change was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Whatever is there: the last one who writes wins, and the history has the others.
     Any,
     /// This version; anything else is refused and nothing is changed.
     Version(u64),
-    /// None: the document shall be a new one.
+    /// None: the asset shall be a new one.
     Absent,
 }
 
-/// What is known of a document without its content.
+/// What is known of an asset without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Its name.
@@ -126,7 +85,7 @@ pub struct Metadata {
     pub size: u64,
     /// What it counts in a budget: [`crate::tokens`] of its size.
     pub tokens: u64,
-    /// 1 for a new document, one more with each change. A document that is removed and
+    /// 1 for a new asset, one more with each change. An asset that is removed and
     /// written anew goes on counting for as long as its history is kept; when all of that is
     /// pruned it is a new one, and has the numbers of the old one again.
     pub version: u64,
@@ -136,16 +95,16 @@ pub struct Metadata {
     pub updated_at: SystemTime,
 }
 
-/// A document with its content.
+/// An asset with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
+pub struct Asset {
     /// What it is.
     pub metadata: Metadata,
     /// What it says: bytes, usually UTF-8.
     pub content: Vec<u8>,
 }
 
-/// One state in the history of a document.
+/// One state in the history of an asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number.
@@ -158,7 +117,7 @@ pub struct Version {
     pub written_at: SystemTime,
     /// Who wrote it; `None` for some versions that a store of an earlier release has.
     pub author: Option<Author>,
-    /// What ended it; `None` for what the document says now.
+    /// What ended it; `None` for what the asset says now.
     pub replaced: Option<Replaced>,
 }
 
@@ -178,14 +137,14 @@ pub struct Replaced {
 pub struct Snapshot {
     /// What it is.
     pub version: Version,
-    /// What the document said.
+    /// What the asset said.
     pub content: Vec<u8>,
 }
 
-/// A document in the context of an agent.
+/// An asset in the context of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// The document, as it is now.
+    /// The asset, as it is now.
     pub metadata: Metadata,
     /// When it was pinned.
     pub pinned_at: SystemTime,
@@ -215,7 +174,7 @@ pub struct Edited {
     /// How many occurrences were replaced; 0 only where all were asked for, and then
     /// nothing was written.
     pub replacements: u64,
-    /// The number of the version that the document now has.
+    /// The number of the version that the asset now has.
     pub version: u64,
     /// Its tokens.
     pub tokens: u64,
@@ -226,15 +185,15 @@ pub struct Edited {
 pub struct Usage {
     /// What the agent may pin.
     pub budget: Budget,
-    /// Documents that it has pinned.
-    pub pinned_documents: u64,
+    /// Assets that it has pinned.
+    pub pinned_assets: u64,
     /// Their tokens together.
     pub pinned_tokens: u64,
-    /// All documents of the store, `outputs/` left out.
-    pub documents: u64,
+    /// All assets of the store, `outputs/` left out.
+    pub assets: u64,
     /// Their tokens.
     pub tokens: u64,
-    /// Documents below `outputs/`.
+    /// Assets below `outputs/`.
     pub outputs: u64,
     /// Their tokens.
     pub output_tokens: u64,
