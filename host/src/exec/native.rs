@@ -46,7 +46,7 @@ use tokio::sync::OnceCell;
 use crate::exec::{Call, Lane, Outcome};
 #[cfg(target_os = "linux")]
 use crate::places;
-use ikigai_supervisor::level::{Layer, Level};
+use ikigai_supervisor::isolation::{Layer, Level};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::Without;
