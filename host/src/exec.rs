@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::documents::Shelf;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
-use ikigai_supervisor::level::Level;
+use ikigai_supervisor::isolation::Level;
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.

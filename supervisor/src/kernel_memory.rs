@@ -9,7 +9,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
-use crate::descent::Process;
+use crate::process_tree::Process;
 
 /// More descriptors than the processes of a call have a use for together while the kernel's
 /// memory grows.

@@ -20,11 +20,7 @@
 //! end of the control socket, never by PDEATHSIG.
 
 #[cfg(target_os = "linux")]
-mod achieved;
-#[cfg(target_os = "linux")]
 mod cgroup;
-#[cfg(target_os = "linux")]
-pub mod descent;
 #[cfg(target_os = "linux")]
 mod domain;
 pub mod filesystems;
@@ -34,11 +30,13 @@ mod filter;
 mod identity;
 #[cfg(target_os = "linux")]
 mod installation;
+pub mod isolation;
 #[cfg(target_os = "linux")]
 mod kernel_memory;
 #[cfg(target_os = "linux")]
 mod launch;
-pub mod level;
+#[cfg(target_os = "linux")]
+mod layers;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
@@ -47,6 +45,8 @@ mod namespace;
 pub mod plan;
 #[cfg(target_os = "linux")]
 mod privileges;
+#[cfg(target_os = "linux")]
+pub mod process_tree;
 #[cfg(target_os = "linux")]
 mod reaper;
 #[cfg(target_os = "linux")]

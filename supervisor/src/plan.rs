@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::level::{Layer, Level};
+use crate::isolation::{Layer, Level};
 
 /// The largest plan that is sent or taken, in bytes: well above what the kernel
 /// passes to a program (`ARG_MAX`, 2 MiB by default).

@@ -15,17 +15,17 @@ use std::process::ExitCode;
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 
-use super::achieved::{Achieved, Limits};
 use super::filter::{self, Reach};
 use super::identity::Identity;
 use super::launch::Restrictions;
+use super::layers::{Achieved, Limits};
 use super::namespace::{self, Made};
 use super::view::{Fault, View};
 use super::watch::{Prepared, Watch};
 use super::{domain, privileges, root};
-use crate::descent;
-use crate::level::{Hold, Level};
+use crate::isolation::{Hold, Level};
 use crate::plan::{Confinement, End, Kind, Plan};
+use crate::process_tree;
 
 /// The first kernel that counts the processes of a user namespace apart.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
@@ -219,7 +219,7 @@ fn most_processes(plan: &Plan) -> u64 {
 /// others of its programs do: no limit of the call's, but a bound on what grows faster than
 /// it can be watched and killed.
 fn most_of_user(plan: &Plan) -> io::Result<u64> {
-    let own = descent::tasks_of(geteuid())?;
+    let own = process_tree::tasks_of(geteuid())?;
     Ok(own.saturating_add(plan.bounds.processes.saturating_mul(2)).saturating_add(SPARE_PROCESSES))
 }
 

@@ -8,10 +8,10 @@ use rustix::process::{
     Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid,
 };
 
-use super::achieved::{self, Limits};
 use super::cgroup::Cgroups;
 use super::identity::Identity;
 use super::launch::Restrictions;
+use super::layers::{self, Limits};
 use super::namespace::{self, Made};
 use super::plan::Confinement;
 use super::watch::{Prepared, Watch};
@@ -83,7 +83,7 @@ fn unconfined(watch: &mut Watch) -> io::Result<ExitCode> {
         network: false,
     };
     let prepared = |namespaced: Result<(), &str>, notes, limits: Limits| Prepared {
-        level: achieved::unconfined(namespaced, Identity::own().is_root(), &limits),
+        level: layers::unconfined(namespaced, Identity::own().is_root(), &limits),
         layers: Vec::new(),
         notes,
         refusal: None,

@@ -22,9 +22,9 @@ use super::launch::{self, Restrictions};
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
-use crate::descent;
-use crate::level::{Layer, Level};
+use crate::isolation::{Layer, Level};
 use crate::plan::{Bounds, Cause, End, Report};
+use crate::process_tree;
 
 /// When memory and processes are first looked at: most calls have ended by then,
 /// and pay nothing.
@@ -215,11 +215,11 @@ impl Watch {
     /// process inherits every orphan, so that without a child there is no
     /// descendant either. Returns how many could not be killed.
     fn end_descent(&mut self) -> io::Result<usize> {
-        let own = descent::own_pid()?;
+        let own = process_tree::own_pid()?;
         let began = Instant::now();
         let mut refused = None;
         while self.reap_all()? {
-            let mut descendants = descent::of(own)?;
+            let mut descendants = process_tree::of(own)?;
             descendants.retain(|process| !process.has_ended());
             let patience = if refused.is_some() { STUBBORN } else { HUNT };
             if began.elapsed() > patience {
@@ -229,7 +229,7 @@ impl Watch {
                 }
                 return Ok(descendants.len());
             }
-            refused = descent::kill(&descendants, getpid()).or(refused);
+            refused = process_tree::kill(&descendants, getpid()).or(refused);
             // The next corpse is an event. The bound is for a process that was forked
             // behind the look's back, whose parent's end this process is not told of.
             let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;
@@ -287,7 +287,7 @@ impl Looks {
         if let Some(cause) = refused(cgroups)? {
             return Ok(Some(cause));
         }
-        let tree = || descent::own_pid().and_then(descent::of);
+        let tree = || process_tree::own_pid().and_then(process_tree::of);
         if self.tree {
             let taken = self.kernel.is_taken(bounds.memory, tree);
             if taken.map_err(|error| (Cause::Memory, error))? {
@@ -310,7 +310,7 @@ impl Looks {
         if processes && (tasks > bounds.processes || is_refused()) {
             return Ok(Some(Cause::Processes));
         }
-        let memory = memory.then(|| descent::memory_beyond(&tree, bounds.memory)).flatten();
+        let memory = memory.then(|| process_tree::memory_beyond(&tree, bounds.memory)).flatten();
         Ok(memory.map(|_| Cause::Memory))
     }
 }

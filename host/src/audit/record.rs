@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use ikigai_supervisor::level::Level;
+use ikigai_supervisor::isolation::Level;
 
 /// One call, as one line of the log. Fields that do not apply are absent; those
 /// that this version does not know are passed over when a line is read.

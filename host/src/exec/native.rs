@@ -42,7 +42,7 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::exec::{Call, Lane, Outcome};
-use ikigai_supervisor::level::{Layer, Level};
+use ikigai_supervisor::isolation::{Layer, Level};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::Without;

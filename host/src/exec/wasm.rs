@@ -45,7 +45,7 @@ use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
-use ikigai_supervisor::level::Level;
+use ikigai_supervisor::isolation::Level;
 
 pub use self::net::{Network, Resolve};
 

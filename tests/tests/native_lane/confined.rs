@@ -12,7 +12,7 @@ use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
-use ikigai_supervisor::level::{Hold, Keeper, Level};
+use ikigai_supervisor::isolation::{Hold, Keeper, Level};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::rig::{self, Rig, each_user, text};

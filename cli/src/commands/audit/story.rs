@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use crate::commands::list::plain_table;
 use ikigai_host::audit::{Arguments, Granted, Program, Record};
-use ikigai_supervisor::level::{Hold, Level};
+use ikigai_supervisor::isolation::{Hold, Level};
 
 /// The columns of the table, and how wide each is where it is not known what comes.
 pub(super) const HEADINGS: [(&str, usize); 8] = [

@@ -6,7 +6,7 @@ use ikigai_host::exec::native::Machine;
 use ikigai_host::host::{Host, Subject};
 use ikigai_host::policy::{Backend, Sandbox};
 use ikigai_host::registry::Snapshot;
-use ikigai_supervisor::level::{Hold, Layer, Level};
+use ikigai_supervisor::isolation::{Hold, Layer, Level};
 
 const SECTION: &str = "native sandbox";
 

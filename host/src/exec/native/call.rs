@@ -26,7 +26,7 @@ use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 use crate::policy::Sandbox;
-use ikigai_supervisor::level::Level;
+use ikigai_supervisor::isolation::Level;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
 
 /// How long after the wall clock the host itself ends a call that its supervisor

@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
-use ikigai_supervisor::descent::{self, Process};
 use ikigai_supervisor::plan::{DESCRIPTORS, Report};
+use ikigai_supervisor::process_tree::{self, Process};
 
 /// How long a supervisor that was asked to end has for it.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ impl Helper {
     pub(super) async fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
         // The child is not reaped before this is over, so that its number stays its own.
-        if let Err(error) = spawn_blocking(move || kill_descent(pid)).await {
+        if let Err(error) = spawn_blocking(move || kill_tree(pid)).await {
             tracing::warn!(%error, "what a supervisor left could not be killed");
         }
         self.kill_itself();
@@ -186,7 +186,7 @@ impl Drop for Helper {
         let Some(pid) = self.pid() else { return };
         self.control = None;
         if !self.ends_within(GRACE) {
-            kill_descent(pid);
+            kill_tree(pid);
             self.kill_itself();
         }
         if let Some(Err(error)) = self.child.as_mut().map(Child::wait) {
@@ -196,10 +196,10 @@ impl Drop for Helper {
 }
 
 /// Kills all that descends from `root`, for at most [`GRACE`]. Blocks.
-fn kill_descent(root: Pid) {
+fn kill_tree(root: Pid) {
     let give_up = Instant::now() + GRACE;
     loop {
-        let descendants = match descent::of(root) {
+        let descendants = match process_tree::of(root) {
             Ok(descendants) => descendants,
             Err(error) => {
                 tracing::warn!(%error, "what a supervisor left cannot be seen");
@@ -214,7 +214,7 @@ fn kill_descent(root: Pid) {
             tracing::warn!(count = descendants.len(), "processes of a tool could not be killed");
             return;
         }
-        if let Some(error) = descent::kill(&descendants, root) {
+        if let Some(error) = process_tree::kill(&descendants, root) {
             tracing::debug!(%error, "a process of a tool could not be killed");
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::helper::Helper;
 use super::{Machine, Supervisor};
-use ikigai_supervisor::level::{Layer, Level};
+use ikigai_supervisor::isolation::{Layer, Level};
 use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 
 /// Far more than it takes on a busy machine.
@@ -157,7 +157,7 @@ fn remedy(layer: &Layer) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ikigai_supervisor::level::Hold;
+    use ikigai_supervisor::isolation::Hold;
 
     #[test]
     fn what_is_there_needs_no_advice() {

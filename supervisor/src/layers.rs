@@ -4,7 +4,7 @@
 //! up.
 
 use super::domain::SCOPES_SIGNALS;
-use crate::level::{Hold, Keeper, KeptBy, Layer, Level};
+use crate::isolation::{Hold, Keeper, KeptBy, Layer, Level};
 
 /// Why a layer is not there.
 pub(super) type Missing = String;
