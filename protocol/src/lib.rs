@@ -7,18 +7,18 @@
 //! Shapes and their rules only. Nothing here reads a file, starts a process or
 //! knows WebAssembly.
 
+mod assets;
 mod dirs;
-mod documents;
 mod error_code;
 pub mod host_socket;
+mod invisible;
 mod provider_key;
 mod schema;
 pub mod shell;
-mod unseen;
 
+pub use assets::DocumentError;
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
-pub use documents::DocumentError;
 pub use error_code::{EnvelopeCode, ToolCode};
+pub use invisible::{is_deceptive, is_unseen};
 pub use provider_key::ProviderKey;
 pub use schema::{MAX_SCHEMA_BYTES, RESERVED_NAMES, SchemaError, ToolSchema, is_tool_name};
-pub use unseen::{is_deceptive, is_unseen};

@@ -12,13 +12,13 @@ mod cells;
 pub mod editor;
 pub mod finder;
 mod fold;
-mod harmless;
 mod look;
 mod markdown;
+mod sanitize;
 mod screen;
 
 pub use editor::{Editor, Input};
-pub use harmless::{harmless, one_line};
 pub use look::{Look, Size};
 pub use markdown::Markdown;
+pub use sanitize::{harmless, one_line};
 pub use screen::{Busy, Ended, Screen};

@@ -19,7 +19,7 @@ use anstyle::{AnsiColor, Style};
 
 use self::block::{Fence, Start};
 use self::wrap::{Token, Wrap};
-use crate::harmless::harmless;
+use crate::sanitize::harmless;
 
 const HEADING: Style = Style::new().bold();
 const TITLE: Style = HEADING.underline();

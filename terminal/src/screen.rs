@@ -17,9 +17,9 @@ use anstyle::{AnsiColor, Style};
 
 use self::line::{Line, What};
 use crate::fold::folded;
-use crate::harmless::{harmless, one_line, written_out};
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
+use crate::sanitize::{harmless, one_line, written_out};
 
 /// How often a spinner turns.
 const TURN: Duration = Duration::from_millis(100);

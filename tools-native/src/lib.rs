@@ -4,14 +4,14 @@
 //! What a tool answers is `ikigai-tools`'s; which directories and documents are granted
 //! is the host's, which says so in `IKIGAI_DIRS` and by handing over a socket.
 
-mod documents;
+mod assets;
 mod errno;
 mod files;
 mod grants;
 mod replace;
 mod shell;
 
-pub use documents::HostDocuments;
+pub use assets::HostDocuments;
 pub use files::NativeFiles;
 pub use shell::NativeShell;
 

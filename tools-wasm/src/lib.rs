@@ -11,14 +11,14 @@
 //! apart from a missing file.
 
 #[cfg(feature = "host-imports")]
-mod bindings;
+mod assets;
 #[cfg(feature = "host-imports")]
-mod documents;
+mod bindings;
 mod error_code;
 mod files;
 
 #[cfg(feature = "host-imports")]
-pub use documents::WitDocuments as HostDocuments;
+pub use assets::WitDocuments as HostDocuments;
 pub use files::{Directory, File, WasiFiles};
 #[cfg(not(feature = "host-imports"))]
 pub use ikigai_tools::ports::NoDocuments as HostDocuments;

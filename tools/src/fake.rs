@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-mod documents;
+mod assets;
 
-pub use documents::{MemoryDocument, MemoryDocuments};
+pub use assets::{MemoryDocument, MemoryDocuments};
 
 use crate::grants::beneath;
 use crate::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};

@@ -8,7 +8,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::wrap::{Span, Token};
 use super::{CODE, FAINT};
-use crate::harmless::harmless;
+use crate::sanitize::harmless;
 
 /// Stand at both ends of what is parsed, and for a line break inside. Neither occurs in
 /// harmless text.
