@@ -1,7 +1,7 @@
-//! The store of documents behind the trait that `exec` has for one.
+//! The store of assets behind the trait that `exec` has for one.
 //!
-//! Owns when the store is opened (when somebody first asks for a document) and how its
-//! answers become those of a tool. What holds for documents is `ikigai-assets`'; whether
+//! Owns when the store is opened (when somebody first asks for an asset) and how its
+//! answers become those of a tool. What holds for assets is `ikigai-assets`'; whether
 //! a tool may ask has been decided before.
 
 mod named;
@@ -16,15 +16,13 @@ use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
     Options, Store, StoreUrl,
 };
-use ikigai_protocol::{DocumentError, ToolCode};
+use ikigai_protocol::{AssetError, ToolCode};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 pub use named::{NotNamed, named};
 
-use ikigai_host::exec::documents::{
-    Answer, Caller, Documents, Entry, Listing, MAX_ENTRIES, Window,
-};
+use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window};
 use ikigai_host::paths;
 
 /// How long a server, or another process that holds a file, may keep an operation waiting:
@@ -52,17 +50,17 @@ const ENOUGH: u32 = MAX_ENTRIES as u32 + 1;
 
 /// One store, opened by whoever needs it first.
 #[derive(Debug)]
-pub struct AssetStore {
+pub struct StoredAssets {
     url: Result<StoreUrl, InvalidStoreUrl>,
     options: Options,
     store: OnceCell<Store>,
     pruned: OnceCell<()>,
 }
 
-impl AssetStore {
-    /// The store at this address, what each agent may have pinned, and what all documents may
+impl StoredAssets {
+    /// The store at this address, what each agent may have pinned, and what all assets may
     /// come to. Nothing is opened yet; what is no address is told to whoever asks for a
-    /// document, and keeps nobody else from anything.
+    /// asset, and keeps nobody else from anything.
     #[must_use]
     pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget, capacity: Capacity) -> Self {
         let options = Options {
@@ -100,12 +98,12 @@ impl AssetStore {
     /// Whether a store is there or can only be asked; a file that was never made holds
     /// nothing, and need not be made to say so.
     #[must_use]
-    pub fn may_hold_documents(&self) -> bool {
+    pub fn may_hold_assets(&self) -> bool {
         let file = self.url.as_ref().ok().and_then(StoreUrl::file);
         self.store.initialized() || file.is_none_or(std::path::Path::exists)
     }
 
-    /// Keeps a long result of a tool as a document of its own: `outputs/ID.txt`, or, where
+    /// Keeps a long result of a tool as an asset of its own: `outputs/ID.txt`, or, where
     /// an earlier call had the same id, a name that begins with it.
     ///
     /// # Errors
@@ -116,7 +114,7 @@ impl AssetStore {
         agent: &Agent,
         id: &str,
         text: &str,
-    ) -> Result<AssetPath, DocumentError> {
+    ) -> Result<AssetPath, AssetError> {
         // Ids are the provider's: anything.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
@@ -139,7 +137,7 @@ impl AssetStore {
     }
 
     /// Removes outputs that are old, or beyond what all of them may have.
-    // Boxed: what writes documents is a deep enough type without it.
+    // Boxed: what writes assets is a deep enough type without it.
     fn make_room_for_outputs<'a>(
         &'a self,
         store: &'a Store,
@@ -172,7 +170,7 @@ impl AssetStore {
     }
 }
 
-impl Documents for AssetStore {
+impl AssetStore for StoredAssets {
     fn files(&self) -> Vec<PathBuf> {
         self.url().ok().and_then(StoreUrl::file).map(Path::to_owned).into_iter().collect()
     }
@@ -231,7 +229,7 @@ impl Documents for AssetStore {
         });
         Box::pin(async {
             list.await.map_err(|error| match error.code {
-                ToolCode::ReadFailed => DocumentError { code: ToolCode::ReadError, ..error },
+                ToolCode::ReadFailed => AssetError { code: ToolCode::ReadError, ..error },
                 _ => error,
             })
         })
@@ -254,16 +252,16 @@ fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
 async fn answered<T>(
     uri: &str,
     work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, DocumentError> {
+) -> Result<T, AssetError> {
     work.await.map_err(|error| {
         let message = match (&error, fault(&error)) {
             (Error::NotFound(_), _) => format!("File not found: {uri}"),
-            (Error::ReadOnly(_), _) => format!("Document is read-only: {uri}"),
+            (Error::ReadOnly(_), _) => format!("Asset is read-only: {uri}"),
             (_, Some(fault)) => {
                 // For whoever can do something about it. Where a store is, and what its
                 // server says, is nothing for a tool.
-                tracing::warn!("a document was not to be had: {error}");
-                format!("Cannot reach document: {uri} ({fault})")
+                tracing::warn!("an asset was not to be had: {error}");
+                format!("Cannot reach asset: {uri} ({fault})")
             }
             (_, None) => error.to_string(),
         };
@@ -272,7 +270,7 @@ async fn answered<T>(
             Error::Url(_) => ToolCode::OpenFailed,
             _ => error.code(),
         };
-        DocumentError::new(code, message)
+        AssetError::new(code, message)
     })
 }
 

@@ -163,7 +163,7 @@ impl Session {
             self.host.call(snapshot, &call.name, arguments, cancel.clone()).await
         };
         let duration = begun.elapsed();
-        let shown = excerpt::shown(&envelope, &call.id, self.documents.as_ref()).await;
+        let shown = excerpt::shown(&envelope, &call.id, self.assets.as_ref()).await;
         let called = Called::of(call, shown, &envelope, duration);
         // One that had ended well in time is none of those that were ended.
         Called { is_cancelled: called.is_error && cancel.is_cancelled(), ..called }

@@ -1,4 +1,4 @@
-//! The commands that a person and a model share: documents in the context, and tools.
+//! The commands that a person and a model share: assets in the context, and tools.
 //!
 //! Owns how a line is read and what each command answers. What only a person may do is
 //! not here, but in whatever the person types into.
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 pub use compact::{Proposal, Refusal};
 pub use words::{Unclosed, words};
 
-use super::{Documents, Session};
+use super::{Session, SessionAssets};
 use crate::assets::{NotNamed, named, told};
 use ikigai_host::nearest::nearest;
-use ikigai_host::policy::Assets;
+use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::Snapshot;
 
 /// A command, read.
@@ -35,11 +35,11 @@ pub enum Command {
     Unpin(String),
     /// `/pinned`
     Pinned,
-    /// `/blocks`: every document but long results of tools.
+    /// `/blocks`: every asset but long results of tools.
     Blocks,
     /// `/compact PATH [TOKENS]`
     Compact {
-        /// The document, by any name that it has.
+        /// The asset, by any name that it has.
         path: String,
         /// The tokens that it should have at most.
         target: Option<u64>,
@@ -50,20 +50,20 @@ pub enum Command {
 
 /// How each command is written and what it does, for help and for menus.
 pub const COMMANDS: [(&str, &str); 6] = [
-    ("/pin [PATH]", "keep a document in the context, or show which ones are"),
-    ("/unpin PATH", "take a document out of the context"),
+    ("/pin [PATH]", "keep an asset in the context, or show which ones are"),
+    ("/unpin PATH", "take an asset out of the context"),
     ("/pinned", "show what is pinned"),
-    ("/blocks", "list the documents"),
-    ("/compact PATH [TOKENS]", "have a document rewritten shorter"),
+    ("/blocks", "list the assets"),
+    ("/compact PATH [TOKENS]", "have an asset rewritten shorter"),
     ("/tool [NAME]", "list the tools, or show one"),
 ];
 
 /// Who gives a command.
 pub enum By<'a> {
-    /// Somebody who is asked before a document is replaced.
+    /// Somebody who is asked before an asset is replaced.
     Person(&'a mut dyn Confirm),
-    /// A model, which meant it, and may do this much with documents.
-    Model(Assets),
+    /// A model, which meant it, and may do this much with assets.
+    Model(AssetAccess),
 }
 
 /// Asks a person.
@@ -100,13 +100,13 @@ pub enum CommandError {
     /// The line is no command.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Policy does not let the model do that with documents.
+    /// Policy does not let the model do that with assets.
     #[error("Permission denied: {}", not_granted(*.0))]
-    NotGranted(Assets),
+    NotGranted(AssetAccess),
     /// There is no store.
-    #[error("there is no place for documents")]
-    NoDocuments,
-    /// No such document.
+    #[error("there is no place for assets")]
+    NoAssets,
+    /// No such asset.
     #[error("{}{}", .0.error, DidYouMean(&.0.nearest))]
     NotNamed(NotNamed),
     /// The store refuses, or fails.
@@ -123,7 +123,7 @@ pub enum CommandError {
     /// The tools are not known yet.
     #[error("the tools are not known yet")]
     NoTools,
-    /// Nobody is there who could rewrite the document.
+    /// Nobody is there who could rewrite the asset.
     #[error("no model is set")]
     NoModel,
     /// The model that should rewrite it did not answer.
@@ -132,15 +132,15 @@ pub enum CommandError {
     /// What it wrote is not taken.
     #[error("`{path}` was not compacted: {refusal}")]
     Refused {
-        /// The document.
+        /// The asset.
         path: AssetPath,
         /// Why not.
         refusal: Refusal,
     },
-    /// Somebody wrote the document while it was being rewritten.
+    /// Somebody wrote the asset while it was being rewritten.
     #[error("`{path}` was not compacted: it has changed meanwhile, and keeps what was written")]
     Changed {
-        /// The document.
+        /// The asset.
         path: AssetPath,
     },
     /// The person interrupted it.
@@ -148,10 +148,12 @@ pub enum CommandError {
     Cancelled,
 }
 
-fn not_granted(granted: Assets) -> &'static str {
+fn not_granted(granted: AssetAccess) -> &'static str {
     match granted {
-        Assets::None => "no documents are granted to this tool",
-        Assets::Read | Assets::Write => "documents are granted to this tool for reading only",
+        AssetAccess::None => "no assets are granted to this tool",
+        AssetAccess::Read | AssetAccess::Write => {
+            "assets are granted to this tool for reading only"
+        }
     }
 }
 
@@ -179,8 +181,8 @@ impl CommandError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::NoDocuments => "set HOME or XDG_DATA_HOME, or name a store with --store",
-            Self::NotNamed(NotNamed { nearest: None, .. }) => "`/blocks` lists the documents",
+            Self::NoAssets => "set HOME or XDG_DATA_HOME, or name a store with --store",
+            Self::NotNamed(NotNamed { nearest: None, .. }) => "`/blocks` lists the assets",
             Self::NoTool { nearest: None, .. } => "`/tool` lists the tools",
             Self::Store(error) | Self::NotNamed(NotNamed { error, nearest: Some(_) }) => {
                 error.hint()?
@@ -198,7 +200,7 @@ impl CommandError {
             Self::NotGranted(_) => ToolCode::PermissionDenied,
             Self::NoTool { .. } => ToolCode::NotFound,
             Self::NotNamed(NotNamed { error, .. }) | Self::Store(error) => error.code(),
-            Self::NoDocuments | Self::NoTools | Self::NoModel => ToolCode::OpenFailed,
+            Self::NoAssets | Self::NoTools | Self::NoModel => ToolCode::OpenFailed,
             Self::Provider(_) | Self::Cancelled => ToolCode::ReadFailed,
             Self::Changed { .. } => ToolCode::WriteFailed,
         }
@@ -206,13 +208,13 @@ impl CommandError {
 }
 
 impl Command {
-    /// What it does with documents.
-    fn needs(&self) -> Assets {
+    /// What it does with assets.
+    fn needs(&self) -> AssetAccess {
         match self {
-            Self::Tool(_) => Assets::None,
+            Self::Tool(_) => AssetAccess::None,
             // Pinning puts the text before the model.
-            Self::Pin(_) | Self::Pinned | Self::Blocks => Assets::Read,
-            Self::Unpin(_) | Self::Compact { .. } => Assets::Write,
+            Self::Pin(_) | Self::Pinned | Self::Blocks => AssetAccess::Read,
+            Self::Unpin(_) | Self::Compact { .. } => AssetAccess::Write,
         }
     }
 
@@ -303,47 +305,51 @@ impl Session {
         cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
     }
 
-    async fn opened(&self) -> Result<(&Documents, &Store), CommandError> {
-        let documents = self.documents.as_ref().ok_or(CommandError::NoDocuments)?;
-        Ok((documents, documents.store.open().await?))
+    async fn opened(&self) -> Result<(&SessionAssets, &Store), CommandError> {
+        let assets = self.assets.as_ref().ok_or(CommandError::NoAssets)?;
+        Ok((assets, assets.store.open().await?))
     }
 
     async fn pin(&self, name: &str) -> Result<String, CommandError> {
-        let (documents, store) = self.opened().await?;
+        let (assets, store) = self.opened().await?;
         let path = named(store, name).await?.path;
-        Ok(told::pinned(&path, store.pin(&documents.agent, &path).await?))
+        Ok(told::pinned(&path, store.pin(&assets.agent, &path).await?))
     }
 
     async fn unpin(&self, name: &str) -> Result<String, CommandError> {
-        let (documents, store) = self.opened().await?;
+        let (assets, store) = self.opened().await?;
         let path = named(store, name).await?.path;
-        Ok(told::unpinned(&path, store.unpin(&documents.agent, &path).await?))
+        Ok(told::unpinned(&path, store.unpin(&assets.agent, &path).await?))
     }
 
     async fn list_pinned(&self) -> Result<String, CommandError> {
-        let (documents, store) = self.opened().await?;
-        let pins = store.pins(&documents.agent).await?;
-        let usage = store.usage(&documents.agent).await?;
+        let (assets, store) = self.opened().await?;
+        let pins = store.pins(&assets.agent).await?;
+        let usage = store.usage(&assets.agent).await?;
         let lines = pins.iter().map(|pin| told::listed(&pin.metadata));
         let lines: Vec<String> = std::iter::once(told::pins_heading(&usage)).chain(lines).collect();
         Ok(lines.join("\n"))
     }
 
     async fn list_blocks(&self) -> Result<String, CommandError> {
-        let (documents, store) = self.opened().await?;
-        let pins = store.pins(&documents.agent).await?;
-        let usage = store.usage(&documents.agent).await?;
+        let (assets, store) = self.opened().await?;
+        let pins = store.pins(&assets.agent).await?;
+        let usage = store.usage(&assets.agent).await?;
         let all = store.list("", None).await?;
-        let shown = all.iter().filter(|document| !document.path.is_output());
-        let line = |document: &Metadata| {
-            let is_pinned = pins.iter().any(|pin| pin.metadata.path == document.path);
-            told::listed(document) + if is_pinned { ", pinned" } else { "" }
+        let shown = all.iter().filter(|asset| !asset.path.is_output());
+        let line = |asset: &Metadata| {
+            let is_pinned = pins.iter().any(|pin| pin.metadata.path == asset.path);
+            told::listed(asset) + if is_pinned { ", pinned" } else { "" }
         };
         let lines: Vec<String> = shown.map(line).collect();
         if lines.is_empty() {
-            return Ok("No documents.".to_owned());
+            return Ok("No assets.".to_owned());
         }
-        Ok(format!("Documents (pinned: {} tokens):\n{}", told::budget(&usage), lines.join("\n")))
+        Ok(format!(
+            "SessionAssets (pinned: {} tokens):\n{}",
+            told::budget(&usage),
+            lines.join("\n")
+        ))
     }
 }
 

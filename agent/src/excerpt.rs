@@ -1,18 +1,18 @@
 //! Results that are too long for a context: what of them reaches the model, and where the
 //! whole is kept.
 //!
-//! An envelope is one line of JSON, and a document is read by lines. So what is kept is the
+//! An envelope is one line of JSON, and an asset is read by lines. So what is kept is the
 //! text inside: the one long text of a result as it is, several under a heading each. A
 //! result that is long because of its structure is kept as indented JSON. A line of more than
 //! [`LONGEST_LINE`] characters is broken, since no window of lines could show a part of it.
 
 use std::fmt::Write as _;
 
-use ikigai_protocol::DocumentError;
+use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Documents;
+use super::SessionAssets;
 use ikigai_host::exec::envelope::{Envelope, Layout};
 
 mod members;
@@ -46,7 +46,7 @@ pub(super) fn whole(envelope: &Envelope) -> Shown {
 }
 
 /// The result, shortened and kept where it is long.
-pub(super) async fn shown(envelope: &Envelope, id: &str, documents: Option<&Documents>) -> Shown {
+pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
     if whole.characters <= SHOWN_CHARACTERS {
         return whole;
@@ -57,12 +57,12 @@ pub(super) async fn shown(envelope: &Envelope, id: &str, documents: Option<&Docu
         return whole;
     }
     let (kept, is_broken) = long.kept();
-    let place = match documents {
-        None => Err("there is no store of documents".to_owned()),
-        Some(documents) => {
-            let Documents { store, agent, .. } = documents;
+    let place = match assets {
+        None => Err("there is no store of assets".to_owned()),
+        Some(assets) => {
+            let SessionAssets { store, agent, .. } = assets;
             let kept = store.keep_output(agent, id, &kept).await;
-            kept.map(|path| path.to_uri()).map_err(|DocumentError { message, .. }| message)
+            kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
         }
     };
     Shown { text: long.text(&place, is_broken), characters: whole.characters }

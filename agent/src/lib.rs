@@ -34,7 +34,7 @@ pub use excerpt::SHOWN_CHARACTERS;
 pub use request::{Offer, crowded_out, offered};
 pub use turn::{End, NoModel, Prompt, Turn};
 
-use crate::assets::AssetStore;
+use crate::assets::StoredAssets;
 use ikigai_host::host::Host;
 use ikigai_host::policy;
 use request::ToolsOnce;
@@ -61,11 +61,11 @@ pub struct Model {
     pub offer: Offer,
 }
 
-/// The documents of a conversation, and who reads and writes them.
+/// The assets of a conversation, and who reads and writes them.
 #[derive(Clone, Debug)]
-pub struct Documents {
+pub struct SessionAssets {
     /// Where they are; opened when first needed.
-    pub store: Arc<AssetStore>,
+    pub store: Arc<StoredAssets>,
     /// What each agent may have pinned, in tokens; for the model to know.
     pub budget: u64,
     /// Whose pins are in the context.
@@ -76,7 +76,7 @@ pub struct Documents {
 pub struct Session {
     host: Arc<Host>,
     workspace: PathBuf,
-    documents: Option<Documents>,
+    assets: Option<SessionAssets>,
     model: Option<Model>,
     system: Option<String>,
     max_rounds: u32,
@@ -90,11 +90,11 @@ impl Session {
     /// A conversation that has not begun. Without a model no turn can be taken, but every
     /// command that asks none works.
     #[must_use]
-    pub fn new(host: Arc<Host>, documents: Option<Documents>, model: Option<Model>) -> Self {
+    pub fn new(host: Arc<Host>, assets: Option<SessionAssets>, model: Option<Model>) -> Self {
         Self {
             workspace: host.authority().workspace().to_owned(),
             host,
-            documents,
+            assets,
             model,
             system: None,
             max_rounds: MAX_ROUNDS,
@@ -163,10 +163,10 @@ impl Session {
         std::mem::take(&mut *self.aside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The documents of the conversation, where there are any.
+    /// The assets of the conversation, where there are any.
     #[must_use]
-    pub fn documents(&self) -> Option<&Documents> {
-        self.documents.as_ref()
+    pub fn assets(&self) -> Option<&SessionAssets> {
+        self.assets.as_ref()
     }
 
     /// The directory that tools work in and mentions of files count from.

@@ -1,5 +1,5 @@
 //! Mentions in a prompt, put in their place: `@path` becomes the text of a file, `@@path`
-//! that of a document.
+//! that of an asset.
 //!
 //! This happens when a person submits the prompt, with the person's own rights, and asks no
 //! policy: what is mentioned is what the person wants to show. So a relative path leads
@@ -25,7 +25,7 @@ use super::Session;
 use crate::assets::named;
 use ikigai_supervisor::filesystems;
 
-/// The largest file or document that is put into a prompt: 256 KiB, some 64,000 tokens.
+/// The largest file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
 
 /// A prompt with what it mentions.
@@ -114,7 +114,7 @@ async fn find<'a>(session: &Session, mention: &Mention<'a>) -> Result<(Found, &'
 
 async fn find_named(session: &Session, kind: Kind, name: &str) -> Result<Found, Missing> {
     match kind {
-        Kind::Document => document(session, name).await,
+        Kind::Asset => asset(session, name).await,
         Kind::File => {
             let (workspace, name) = (session.workspace.clone(), name.to_owned());
             // A disk may be slow, and a terminal is to go on.
@@ -125,12 +125,12 @@ async fn find_named(session: &Session, kind: Kind, name: &str) -> Result<Found, 
     }
 }
 
-async fn document(session: &Session, name: &str) -> Result<Found, Missing> {
+async fn asset(session: &Session, name: &str) -> Result<Found, Missing> {
     let unusable = |error: Error| Missing::Unusable(error.to_string());
-    let documents = session.documents.as_ref();
-    let documents =
-        documents.ok_or_else(|| Missing::Unusable("there is no place for documents".to_owned()))?;
-    let store = documents.store.open().await.map_err(unusable)?;
+    let assets = session.assets.as_ref();
+    let assets =
+        assets.ok_or_else(|| Missing::Unusable("there is no place for assets".to_owned()))?;
+    let store = assets.store.open().await.map_err(unusable)?;
     let metadata = named(store, name).await.map_err(|missing| {
         let near = missing.nearest.map(|near| format!("; did you mean `@@{near}`?"));
         let reason = format!("{}{}", missing.error, near.unwrap_or_default());
@@ -140,9 +140,9 @@ async fn document(session: &Session, name: &str) -> Result<Found, Missing> {
         }
     })?;
     check_size(metadata.size)?;
-    let document = store.read(&metadata.path).await.map_err(unusable)?;
-    let text = text(document.content)?;
-    Ok(Found { label: format!("Document {}", metadata.path.to_uri()), text })
+    let asset = store.read(&metadata.path).await.map_err(unusable)?;
+    let text = text(asset.content)?;
+    Ok(Found { label: format!("Asset {}", metadata.path.to_uri()), text })
 }
 
 fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {

@@ -2,8 +2,8 @@
 //!
 //! Decides by the names and arguments of calls alone, and runs none. Calls that touch the
 //! same keep their order if one of them changes it. A call of `bash` may touch any file, and
-//! `glob` and `grep` read any. Documents share a budget, which an unpinning or a compaction
-//! makes room in for the write that follows it, so whatever changes documents, or what is
+//! `glob` and `grep` read any. Assets share a budget, which an unpinning or a compaction
+//! makes room in for the write that follows it, so whatever changes assets, or what is
 //! pinned, touches the same. What tools of others touch is unknown, and they wait for nobody.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ struct Touched {
 enum What {
     AnyFile,
     File(PathBuf),
-    Documents,
+    SessionAssets,
 }
 
 /// The calls by their places in the answer, in lanes: those of one lane run one after the
@@ -72,7 +72,7 @@ impl Touched {
         let changes = match call.name.as_str() {
             "bash" => return Some(Self { what: What::AnyFile, changes: true }),
             "glob" | "grep" => return Some(Self { what: What::AnyFile, changes: false }),
-            SLASH_COMMAND => return Some(Self { what: What::Documents, changes: true }),
+            SLASH_COMMAND => return Some(Self { what: What::SessionAssets, changes: true }),
             "file_write" | "file_edit" => true,
             "file_read" => false,
             _ => return None,
@@ -81,9 +81,9 @@ impl Touched {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         // No file has a longer name, and looking for one would take its time.
         let path = arguments.get("file_path")?.as_str().filter(|path| path.len() < PATH_MAX)?;
-        let is_document = path.starts_with(SCHEME);
+        let is_asset = path.starts_with(SCHEME);
         let what =
-            if is_document { What::Documents } else { What::File(real(&workspace.join(path))) };
+            if is_asset { What::SessionAssets } else { What::File(real(&workspace.join(path))) };
         Some(Self { what, changes })
     }
 }

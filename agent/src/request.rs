@@ -109,7 +109,7 @@ impl Session {
         {
             return Some((value.clone(), Vec::new()));
         }
-        let translated = offered(provider, offer, Some(snapshot), self.documents.is_some());
+        let translated = offered(provider, offer, Some(snapshot), self.assets.is_some());
         let warnings = untold(provider, offer, &translated);
         self.tools.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
         Some((translated.value, warnings))

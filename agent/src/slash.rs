@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::{By, Command, CommandError};
 use super::{SLASH_COMMAND, Session};
 use ikigai_host::exec::envelope::Envelope;
-use ikigai_host::policy::Assets;
+use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::Snapshot;
 
 /// The commands that a model may use.
@@ -25,7 +25,7 @@ const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"]
 pub(super) fn schema() -> ToolSchema {
     ToolSchema {
         name: SLASH_COMMAND.to_owned(),
-        description: "Manage the documents in your context. `/pinned` lists those that are \
+        description: "Manage the assets in your context. `/pinned` lists those that are \
                       pinned; `/pin PATH` and `/unpin PATH` put one in and take one out; \
                       `/compact PATH [TOKENS]` has it rewritten shorter; `/tool [NAME]` shows \
                       the tools."
@@ -49,7 +49,7 @@ pub(super) fn schema() -> ToolSchema {
 pub(super) async fn answer(
     session: &Session,
     arguments: &Bytes,
-    granted: Assets,
+    granted: AssetAccess,
     snapshot: &Arc<Snapshot>,
     cancel: &CancellationToken,
 ) -> Envelope {

@@ -1,7 +1,7 @@
 //! What a model is told before the conversation: how the tools of this host are meant to be
-//! used, what the person wants of it, and the documents that are pinned.
+//! used, what the person wants of it, and the assets that are pinned.
 //!
-//! The first two do not change from one request to the next, and the pinned documents only
+//! The first two do not change from one request to the next, and the pinned assets only
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
 //! this the base names no time and no date; a model that needs one asks a tool.
 
@@ -30,19 +30,16 @@ impl Session {
                 blocks.extend(pinned.iter().map(block));
                 (blocks, None)
             }
-            Err(error) => {
-                (blocks, Some(format!("pinned documents are not in the context: {error}")))
-            }
+            Err(error) => (blocks, Some(format!("pinned assets are not in the context: {error}"))),
         }
     }
 
-    /// The pinned documents as they are now, in the order of pinning.
+    /// The pinned assets as they are now, in the order of pinning.
     async fn pinned(&self) -> Result<Vec<Asset>, ikigai_assets::Error> {
-        let Some(documents) = self.documents.as_ref().filter(|it| it.store.may_hold_documents())
-        else {
+        let Some(assets) = self.assets.as_ref().filter(|it| it.store.may_hold_assets()) else {
             return Ok(Vec::new());
         };
-        documents.store.open().await?.pinned(&documents.agent).await
+        assets.store.open().await?.pinned(&assets.agent).await
     }
 
     fn base(&self, snapshot: Option<&Snapshot>) -> String {
@@ -74,8 +71,8 @@ impl Session {
                 transient.join(", ")
             );
         }
-        if let Some(documents) = &self.documents {
-            text.push_str(&documents_told(documents.budget));
+        if let Some(assets) = &self.assets {
+            text.push_str(&assets_told(assets.budget));
         }
         text
     }
@@ -126,24 +123,24 @@ fn shell_told(backend: Backend, decision: &Decision) -> String {
     )
 }
 
-/// How documents are used, for a model.
-fn documents_told(budget: u64) -> String {
+/// How assets are used, for a model.
+fn assets_told(budget: u64) -> String {
     format!(
         "\n\nfile_read, file_write and file_edit take paths of files (`src/main.c`) and URIs of \
-         stored documents (`ikigai:///blocks/decisions.md`) alike. Use documents for what \
+         stored assets (`ikigai:///blocks/decisions.md`) alike. Use assets for what \
          outlives a project or is to stay in your context: patterns, preferences, decisions. Use \
          files for code and documentation of the project, and for what other programs read. When \
          in doubt, ask the user where to save.\n\
-         Pinned documents are in your context, below. Together they may have {} tokens; a write \
+         Pinned assets are in your context, below. Together they may have {} tokens; a write \
          beyond that fails. Then free space with {SLASH_COMMAND}: `/compact PATH [TOKENS]` \
-         rewrites a document shorter, `/unpin PATH` takes it out of your context and keeps it. A \
-         new document is not pinned: suggest it, or use `/pin PATH`. `/pinned` lists what is.",
+         rewrites an asset shorter, `/unpin PATH` takes it out of your context and keeps it. A \
+         new asset is not pinned: suggest it, or use `/pin PATH`. `/pinned` lists what is.",
         thousands(budget)
     )
 }
 
-/// A pinned document, with the name by which it is read and changed.
-fn block(document: &Asset) -> String {
-    let uri = document.metadata.path.to_uri();
-    format!("Pinned document {uri}:\n\n{}", String::from_utf8_lossy(&document.content))
+/// A pinned asset, with the name by which it is read and changed.
+fn block(asset: &Asset) -> String {
+    let uri = asset.metadata.path.to_uri();
+    format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content))
 }

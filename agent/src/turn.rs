@@ -16,7 +16,7 @@ use ikigai_host::registry::Snapshot;
 /// What a person says.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
-    /// What was typed: files and documents that are mentioned in it are put in their place.
+    /// What was typed: files and assets that are mentioned in it are put in their place.
     pub typed: &'a str,
     /// What was handed over with it, such as the output of a program: goes as it is, since
     /// nobody looked at what it mentions.

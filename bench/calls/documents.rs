@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use bytes::Bytes;
-use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::StoredAssets;
 use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
     let runtime = rig::runtime()?;
     let url = StoreUrl::sqlite(scratch.path().join("store/store.db"));
-    let assets = Arc::new(AssetStore::at(Ok(url), Budget::default(), Capacity::default()));
+    let assets = Arc::new(StoredAssets::at(Ok(url), Budget::default(), Capacity::default()));
     let agent = Agent::new("bench@here")?;
     let author = Author { agent: agent.clone(), cause: Cause::Write };
     let text = "0123456789abcde\n".repeat(BYTES / 16);

@@ -132,7 +132,7 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Head,
         grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
-        documents: None,
+        assets: None,
         workspace: workspace.into(),
         // A slow disk is not what is measured.
         limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },

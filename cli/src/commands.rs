@@ -84,7 +84,7 @@ enum Command {
     /// See and change what tools may touch
     #[command(subcommand)]
     Policy(policy::Command),
-    /// See and change the documents under ikigai://
+    /// See and change the assets under ikigai://
     #[command(subcommand)]
     Asset(asset::Command),
     /// Show what was called and what came of it

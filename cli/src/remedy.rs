@@ -44,7 +44,10 @@ fn sentence(remedy: Remedy) -> String {
             provider.base_url_variable()
         ),
         Remedy::StartServer(provider) => {
-            format!("start the server, or check {}: its host and port", provider.base_url_variable())
+            format!(
+                "start the server, or check {}: its host and port",
+                provider.base_url_variable()
+            )
         }
         Remedy::TrustCertificate(provider) => format!(
             "if a proxy of your company replaces certificates, name a file with its authority in \

@@ -1,7 +1,7 @@
 //! The REPL: a conversation with a person at a terminal.
 //!
 //! A front end over the same calls as every other: it reads lines, hands them to a
-//! [`Session`], and shows what happens. What a line means to a model, a tool or a document
+//! [`Session`], and shows what happens. What a line means to a model, a tool or an asset
 //! is not known here; what a terminal looks like is `ikigai-terminal`'s.
 //!
 //! It appears at once. Discovery runs beside it, and a prompt that is submitted before its
@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use out::Out;
 
-use command::Command;
 use crate::remedy;
+use command::Command;
 use confirm::Asking;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Model, Session};
@@ -78,12 +78,12 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     let Setup { host, session, choose, notices } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
-    let names = DocumentNames::default();
-    let documents = names.clone();
+    let names = AssetNames::default();
+    let assets = names.clone();
     let finder = Finder::new(
         session.workspace(),
         command::for_menus(Arc::clone(&host), &names),
-        Arc::new(move || documents.all()),
+        Arc::new(move || assets.all()),
     );
     let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
@@ -110,27 +110,27 @@ fn history(host: &Host) -> Option<Result<History, String>> {
     Some(opened)
 }
 
-/// The names of documents, as they were when somebody last looked: menus do not wait for a
+/// The names of assets, as they were when somebody last looked: menus do not wait for a
 /// database.
 #[derive(Clone, Default)]
-struct DocumentNames(Arc<Mutex<Vec<String>>>);
+struct AssetNames(Arc<Mutex<Vec<String>>>);
 
-impl DocumentNames {
+impl AssetNames {
     fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Looks again, beside whatever goes on. A store that was never made stays so.
     fn refresh(&self, session: &Session) {
-        let documents = session.documents().filter(|it| it.store.may_hold_documents());
-        let Some(store) = documents.map(|documents| Arc::clone(&documents.store)) else { return };
+        let assets = session.assets().filter(|it| it.store.may_hold_assets());
+        let Some(store) = assets.map(|assets| Arc::clone(&assets.store)) else { return };
         let names = self.clone();
         tokio::spawn(async move {
             // A store that fails says so where it is used; a menu is empty.
             let Ok(store) = store.open().await else { return };
             let Ok(all) = store.list("", None).await else { return };
-            let shown = all.into_iter().filter(|document| !document.path.is_output());
-            let shown = shown.map(|document| document.path.to_string()).collect();
+            let shown = all.into_iter().filter(|asset| !asset.path.is_output());
+            let shown = shown.map(|asset| asset.path.to_string()).collect();
             *names.0.lock().unwrap_or_else(PoisonError::into_inner) = shown;
         });
     }
@@ -144,7 +144,7 @@ struct Repl {
     signals: Signals,
     keyboard: Keyboard,
     tools: Tools,
-    names: DocumentNames,
+    names: AssetNames,
 }
 
 impl Repl {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryDocument, MemoryDocuments, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryDocument, MemoryAssets, MemoryFiles, Node, Tree};
 use ikigai_tools::ports::Storage;
 use serde_json::Value;
 
@@ -24,11 +24,11 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// One that can be changed, and one that cannot and is not UTF-8.
-fn documents() -> MemoryDocuments {
+fn documents() -> MemoryAssets {
     let open = MemoryDocument { content: b"one\ntwo\n".to_vec(), read_only: false };
     let closed = MemoryDocument { content: b"\xff\n".to_vec(), read_only: true };
     let documents = BTreeMap::from([("a.md".to_owned(), open), ("b/c.md".to_owned(), closed)]);
-    MemoryDocuments::new(documents, 100)
+    MemoryAssets::new(documents, 100)
 }
 
 /// `/w` with a file, a directory with another, and links that stay and lead out.

@@ -25,7 +25,7 @@ use crate::digest::Digest;
 use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
-use crate::policy::{Assets, Backend, Grant};
+use crate::policy::{AssetAccess, Backend, Grant};
 use log::Log;
 
 /// How much of the text of arguments is recorded where that is asked for, in bytes.
@@ -210,7 +210,7 @@ fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
         dirs: dirs.collect(),
         net: grant.net.any.then(|| "*".to_owned()).into_iter().chain(peers).collect(),
         env: if grant.inherits_env { vec!["*".to_owned()] } else { names.collect() },
-        assets: (grant.assets != Assets::None).then(|| grant.assets.as_str().to_owned()),
+        assets: (grant.assets != AssetAccess::None).then(|| grant.assets.as_str().to_owned()),
         sandbox: (backend == Backend::Native).then(|| grant.sandbox.as_str().to_owned()),
         sources,
     }

@@ -5,7 +5,7 @@
 //! found, what they are called, or who decided what they may touch: a call
 //! arrives with its grant resolved and its limits set.
 
-pub mod documents;
+pub mod assets;
 pub mod envelope;
 pub mod native;
 pub mod output;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use self::documents::Shelf;
+use self::assets::AssetHandle;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Level;
@@ -51,8 +51,8 @@ pub struct Call {
     pub stderr: Sink,
     /// What the program may touch.
     pub grant: Arc<Grant>,
-    /// The documents of the host; what the program may do with them is in the grant.
-    pub documents: Option<Shelf>,
+    /// The assets of the host; what the program may do with them is in the grant.
+    pub assets: Option<AssetHandle>,
     /// The directory that relative paths start from; absolute and canonical.
     pub workspace: Arc<Path>,
     /// What the program may use up.
@@ -110,7 +110,7 @@ pub struct Outcome {
     pub denied: Denied,
 }
 
-/// What a program reached for and was refused, as far as the lane sees it: documents, and
+/// What a program reached for and was refused, as far as the lane sees it: assets, and
 /// a component's network. Everything else is refused to a native tool by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {

@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Via};
 use crate::digest::Digest;
-use crate::exec::documents::{Caller, Documents, Shelf};
+use crate::exec::assets::{AssetHandle, AssetStore, Caller};
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
-    Assets, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
+    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, by};
 
@@ -33,7 +33,7 @@ pub struct Host {
     registry: Registry,
     workspace: Arc<Path>,
     audit: Audit,
-    assets: Option<(Arc<dyn Documents>, Arc<str>)>,
+    assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     compile_timeout: Option<Duration>,
 }
 
@@ -110,10 +110,10 @@ impl Host {
     }
 
     /// The asset store, for one call.
-    fn shelf(&self) -> Option<Shelf> {
-        let (documents, agent) = self.assets.as_ref()?;
+    fn handle(&self) -> Option<AssetHandle> {
+        let (assets, agent) = self.assets.as_ref()?;
         let caller = Caller { agent: Arc::clone(agent) };
-        Some(Shelf { documents: Arc::clone(documents), caller })
+        Some(AssetHandle { assets: Arc::clone(assets), caller })
     }
 
     /// Calls a tool with arguments in JSON.
@@ -155,8 +155,12 @@ impl Host {
     }
 
     /// Answers a call of the tool that is part of the host and runs no program: decided by
-    /// policy, as far as documents go, and recorded like any other.
-    pub async fn call_own<A>(&self, arguments: Bytes, answer: impl FnOnce(Assets) -> A) -> Envelope
+    /// policy, as far as assets go, and recorded like any other.
+    pub async fn call_own<A>(
+        &self,
+        arguments: Bytes,
+        answer: impl FnOnce(AssetAccess) -> A,
+    ) -> Envelope
     where
         A: Future<Output = Envelope>,
     {
@@ -265,7 +269,7 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::new(decision.grant),
-                    documents: self.shelf(),
+                    assets: self.handle(),
                     workspace: Arc::clone(&self.workspace),
                     limits,
                     cancel,

@@ -47,16 +47,16 @@ pub struct Grant {
     pub inherits_env: bool,
     /// Which peers it may connect to. A native tool has no network or all of it.
     pub net: Net,
-    /// What it may do with the host's documents.
-    pub assets: Assets,
+    /// What it may do with the host's assets.
+    pub assets: AssetAccess,
     /// How much of this the native lane must be able to keep. Components are always
     /// kept to all of it.
     pub sandbox: Sandbox,
 }
 
-/// What a tool may do with the documents of the host.
+/// What a tool may do with the assets of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Assets {
+pub enum AssetAccess {
     /// Nothing.
     #[default]
     None,
@@ -66,7 +66,7 @@ pub enum Assets {
     Write,
 }
 
-impl Assets {
+impl AssetAccess {
     /// Each as policy files write it.
     pub const WORDS: [(&'static str, Self); 3] =
         [("none", Self::None), ("read", Self::Read), ("write", Self::Write)];

@@ -11,14 +11,14 @@ use crate::ToolCode;
 /// What an operation on a document came to, where it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
-pub struct DocumentError {
+pub struct AssetError {
     /// `error_code` in the tool's JSON.
     pub code: ToolCode,
     /// `error` in the tool's JSON.
     pub message: String,
 }
 
-impl DocumentError {
+impl AssetError {
     /// A failure with the text `message`.
     #[must_use]
     pub fn new(code: ToolCode, message: impl Into<String>) -> Self {

@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{DocumentError, ToolCode};
+use crate::{AssetError, ToolCode};
 
 /// The name of the variable that holds the descriptor's number.
 pub const HOST_FD_VARIABLE: &str = "IKIGAI_HOST_FD";
@@ -311,7 +311,7 @@ pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec
 /// # Errors
 ///
 /// As for [`encode_result`].
-pub fn encode_failure(id: &Id, error: &DocumentError) -> serde_json::Result<Vec<u8>> {
+pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>> {
     let data = Some(Data { error_code: error.code });
     encode_error(id, OPERATION_FAILED, &error.message, data)
 }
@@ -375,9 +375,7 @@ impl std::error::Error for NoAnswer {}
 /// # Errors
 ///
 /// It is no answer, or says that the request was none.
-pub fn decode_answer<T: DeserializeOwned>(
-    line: &[u8],
-) -> Result<Result<T, DocumentError>, NoAnswer> {
+pub fn decode_answer<T: DeserializeOwned>(line: &[u8]) -> Result<Result<T, AssetError>, NoAnswer> {
     #[derive(Deserialize)]
     struct Answer<T> {
         result: Option<T>,
@@ -393,7 +391,7 @@ pub fn decode_answer<T: DeserializeOwned>(
     match answer {
         Answer { result: Some(result), error: None } => Ok(Ok(result)),
         Answer { error: Some(Said { message, data: Some(data) }), .. } => {
-            Ok(Err(DocumentError::new(data.error_code, message)))
+            Ok(Err(AssetError::new(data.error_code, message)))
         }
         Answer { error: Some(Said { message, data: None }), .. } => Err(NoAnswer(message)),
         Answer { result: None, error: None } => {
@@ -472,7 +470,7 @@ mod tests {
         let answer = decode_answer::<Replaced>(&line).expect("an answer");
         assert_eq!(answer, Ok(Replaced { replacements: 2 }));
 
-        let error = DocumentError::new(ToolCode::FileNotFound, "gone");
+        let error = AssetError::new(ToolCode::FileNotFound, "gone");
         let line = encode_failure(&id, &error).expect("JSON");
         let text = String::from_utf8_lossy(&line);
         assert!(

@@ -16,7 +16,7 @@ mod provider_key;
 mod schema;
 pub mod shell;
 
-pub use assets::DocumentError;
+pub use assets::AssetError;
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};
 pub use invisible::{is_deceptive, is_unseen};

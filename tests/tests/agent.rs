@@ -3,12 +3,12 @@
 
 #[path = "agent/asking.rs"]
 mod asking;
+#[path = "agent/assets.rs"]
+mod assets;
 #[path = "agent/calling.rs"]
 mod calling;
 #[path = "agent/context.rs"]
 mod context;
-#[path = "agent/documents.rs"]
-mod documents;
 #[path = "agent/flow.rs"]
 mod flow;
 #[path = "agent/rig.rs"]

@@ -1,4 +1,4 @@
-//! Documents from end to end: the tools and the commands of a host over a store of each
+//! Assets from end to end: the tools and the commands of a host over a store of each
 //! kind, as a model and a person use them.
 
 #[path = "assets/commands.rs"]

@@ -256,7 +256,7 @@ fn a_grant_lives_until_the_file_changes() {
 }
 
 #[test]
-fn documents_are_granted_shown_and_recorded() {
+fn assets_are_granted_shown_and_recorded() {
     let host = host();
     let may = |what: &str| host.run(["policy", "test", "tool", "--assets", what]).code();
     assert_eq!((may("read"), may("write")), (Some(1), Some(1)));
@@ -266,7 +266,7 @@ fn documents_are_granted_shown_and_recorded() {
     let shown = host.run(["policy", "show", "tool", "--json"]).expect_code(0).json();
     assert_eq!(shown["tools"][0]["grant"]["assets"], "read", "{shown}");
     let shown = host.run(["tool", "show", "tool"]).expect_code(0).stdout();
-    let row = shown.lines().find(|line| line.contains("documents")).expect("a row").to_owned();
+    let row = shown.lines().find(|line| line.contains("assets")).expect("a row").to_owned();
     assert!(row.contains("read") && row.contains("policy.toml:"), "{row}");
 
     host.run(["tool", "call", "tool"]).expect_code(0);
@@ -278,7 +278,7 @@ fn documents_are_granted_shown_and_recorded() {
     host.script("tool", "printf '{}'");
     let told = host.run(["tool", "call", "tool"]).expect_code(1).json();
     let told = told["error"].as_str().expect("a text").to_owned();
-    assert!(told.contains("documents to read"), "{told}");
+    assert!(told.contains("assets to read"), "{told}");
     assert_eq!(command_in(&told), ["policy", "grant", "tool", "--assets", "read"]);
 }
 

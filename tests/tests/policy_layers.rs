@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    Assets, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Origin, Override,
+    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Origin, Override,
     Overrides, Profile, Request, Sandbox, Source,
 };
 use ikigai_host::{BuildError, Host, Paths};
@@ -418,16 +418,16 @@ fn directories_are_what_they_are_when_the_call_is_made() {
 }
 
 #[test]
-fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
+fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     let own = contents();
     let rig = Rig::new();
     for (tool, assets) in [
-        ("file_read", Assets::Read),
-        ("file_write", Assets::Write),
-        ("file_edit", Assets::Write),
-        ("glob", Assets::None),
-        ("grep", Assets::None),
-        ("bash", Assets::None),
+        ("file_read", AssetAccess::Read),
+        ("file_write", AssetAccess::Write),
+        ("file_edit", AssetAccess::Write),
+        ("glob", AssetAccess::None),
+        ("grep", AssetAccess::None),
+        ("bash", AssetAccess::None),
     ] {
         for (backend, profile) in [
             (Backend::Wasm, Profile::Standard),
@@ -441,11 +441,12 @@ fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
         }
     }
     // A user's native tool that nothing confines has none either.
-    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, Assets::None);
-    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, Assets::None);
+    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, AssetAccess::None);
+    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
     // The least of what the layers say; a bound grants nothing.
-    let words = [("none", Assets::None), ("read", Assets::Read), ("write", Assets::Write)];
+    let words =
+        [("none", AssetAccess::None), ("read", AssetAccess::Read), ("write", AssetAccess::Write)];
     for (user, granted_value) in words {
         for (bound, bound_value) in words {
             let user = granted(&format!("assets = \"{user}\""));
@@ -460,7 +461,7 @@ fn documents_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     }
     let bound = "[tools.tool]\nassets = \"write\"\n";
     let rig = Rig::with(bound, "", bound);
-    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, Assets::None);
+    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
     // A tool with all of its user's rights could open the store itself.
     let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", "", "");
@@ -622,7 +623,7 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
         let shared = then.net.meet(&alone);
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
     }
-    assert!(now.assets <= then.assets, "documents\n{what}");
+    assert!(now.assets <= then.assets, "assets\n{what}");
     let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
     for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
         assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");

@@ -209,9 +209,9 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("QUERY_FAILED"), "{answer}");
 }
 
-/// What it answers where documents are granted is in `documents.rs`.
+/// What it answers where assets are granted is in `assets.rs`.
 #[test]
-fn the_python_script_that_reads_documents() {
+fn the_python_script_that_reads_assets() {
     let Some(tool) = Example::native("open_questions", "open-questions", "python3") else {
         return;
     };

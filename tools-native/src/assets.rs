@@ -11,7 +11,7 @@ use ikigai_protocol::host_socket::{
     Content, Edit, HOST_FD_VARIABLE, Operation, Read, Replaced, Request, Write, Written,
     decode_answer,
 };
-use ikigai_protocol::{DocumentError, ToolCode};
+use ikigai_protocol::{AssetError, ToolCode};
 use ikigai_tools::ports::{Documents, Lines};
 use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 use serde::de::DeserializeOwned;
@@ -40,17 +40,10 @@ impl HostDocuments {
         }
     }
 
-    fn ask<T: DeserializeOwned>(
-        &self,
-        uri: &str,
-        operation: Operation,
-    ) -> Result<T, DocumentError> {
-        let socket = self.socket.as_ref().ok_or_else(|| DocumentError::not_granted(uri))?;
+    fn ask<T: DeserializeOwned>(&self, uri: &str, operation: Operation) -> Result<T, AssetError> {
+        let socket = self.socket.as_ref().ok_or_else(|| AssetError::not_granted(uri))?;
         let broken = |error: &dyn std::fmt::Display| {
-            DocumentError::new(
-                ToolCode::OpenFailed,
-                format!("Cannot open document: {uri} ({error})"),
-            )
+            AssetError::new(ToolCode::OpenFailed, format!("Cannot open document: {uri} ({error})"))
         };
         let line = exchange(socket, &operation).map_err(|error| broken(&error))?;
         decode_answer(&line).map_err(|error| broken(&error))?
@@ -80,18 +73,18 @@ fn taken(number: RawFd) -> Option<UnixStream> {
 }
 
 impl Documents for HostDocuments {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError> {
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
         let read = Read { uri: uri.to_owned(), offset, limit: lines.limit };
         self.ask(uri, Operation::Read(read)).map(|Content { content }| content)
     }
 
-    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError> {
+    fn write(&self, uri: &str, content: &str) -> Result<(), AssetError> {
         let write = Write { uri: uri.to_owned(), content: content.to_owned() };
         self.ask(uri, Operation::Write(write)).map(|Written { .. }| ())
     }
 
-    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError> {
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
         let edit = Edit { uri: uri.to_owned(), old: old.to_owned(), new: new.to_owned(), all };
         self.ask(uri, Operation::Edit(edit)).map(|Replaced { replacements }| replacements)
     }

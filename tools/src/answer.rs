@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use ikigai_protocol::ToolCode;
 
 use crate::json;
-use crate::ports::{DocumentError, FsError};
+use crate::ports::{AssetError, FsError};
 
 /// The most a tool prints, in bytes: the host's default limit on standard output
 /// (16 MiB), less room for what stands around the text.
@@ -112,7 +112,7 @@ impl Failure {
     }
 
     /// A document, in the host's own words.
-    pub(crate) fn document(error: DocumentError) -> Self {
+    pub(crate) fn document(error: AssetError) -> Self {
         Self::new(error.code, error.message)
     }
 

@@ -8,7 +8,7 @@
 
 use std::io::{Read, Seek};
 
-pub use ikigai_protocol::DocumentError;
+pub use ikigai_protocol::AssetError;
 
 /// Why a file operation failed. Closed: a tool maps each to one error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,15 +160,15 @@ pub trait Documents {
     ///
     /// # Errors
     ///
-    /// The host's; [`DocumentError::not_granted`] where there is no way to it.
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError>;
+    /// The host's; [`AssetError::not_granted`] where there is no way to it.
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError>;
 
     /// Makes `content` the whole of a document, which need not be there before.
     ///
     /// # Errors
     ///
     /// As for [`Documents::read`].
-    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError>;
+    fn write(&self, uri: &str, content: &str) -> Result<(), AssetError>;
 
     /// Replaces `old` by `new`, everywhere if `all` says so, else where it stands once;
     /// returns how often. `old` is not empty and not `new`.
@@ -176,7 +176,7 @@ pub trait Documents {
     /// # Errors
     ///
     /// As for [`Documents::read`]; `NOT_FOUND` and `NOT_UNIQUE` unless `all` is set.
-    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError>;
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError>;
 }
 
 /// The documents of a tool that is granted none.
@@ -184,16 +184,16 @@ pub trait Documents {
 pub struct NoDocuments;
 
 impl Documents for NoDocuments {
-    fn read(&self, uri: &str, _: Lines) -> Result<String, DocumentError> {
-        Err(DocumentError::not_granted(uri))
+    fn read(&self, uri: &str, _: Lines) -> Result<String, AssetError> {
+        Err(AssetError::not_granted(uri))
     }
 
-    fn write(&self, uri: &str, _: &str) -> Result<(), DocumentError> {
-        Err(DocumentError::not_granted(uri))
+    fn write(&self, uri: &str, _: &str) -> Result<(), AssetError> {
+        Err(AssetError::not_granted(uri))
     }
 
-    fn edit(&self, uri: &str, _: &str, _: &str, _: bool) -> Result<u64, DocumentError> {
-        Err(DocumentError::not_granted(uri))
+    fn edit(&self, uri: &str, _: &str, _: &str, _: bool) -> Result<u64, AssetError> {
+        Err(AssetError::not_granted(uri))
     }
 }
 

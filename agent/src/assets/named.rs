@@ -1,16 +1,16 @@
-//! The document that a person or a model means by a short name.
+//! The asset that a person or a model means by a short name.
 
 use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
 
 use ikigai_host::nearest::nearest_named;
 
-/// Why no document was found.
+/// Why no asset was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct NotNamed {
     /// What is wrong.
     pub error: Error,
-    /// The document that was probably meant.
+    /// The asset that was probably meant.
     pub nearest: Option<String>,
 }
 
@@ -20,7 +20,7 @@ impl From<Error> for NotNamed {
     }
 }
 
-/// The document called `name`: as it is given, else `NAME.md`, `blocks/NAME` or
+/// The asset called `name`: as it is given, else `NAME.md`, `blocks/NAME` or
 /// `blocks/NAME.md`.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ pub fn unpinned(path: &AssetPath, was_pinned: bool) -> String {
 #[must_use]
 pub fn pins_heading(usage: &Usage) -> String {
     if usage.pinned_assets == 0 {
-        return "No pinned documents.".to_owned();
+        return "No pinned assets.".to_owned();
     }
     format!("Pinned Blocks ({} tokens):", budget(usage))
 }
@@ -34,7 +34,7 @@ pub fn budget(usage: &Usage) -> String {
     format!("{}/{}", thousands(usage.pinned_tokens), thousands(usage.budget.0))
 }
 
-/// A document of a list: `  blocks/x.md (12k tokens)`.
+/// An asset of a list: `  blocks/x.md (12k tokens)`.
 #[must_use]
 pub fn listed(metadata: &Metadata) -> String {
     format!("  {} ({})", metadata.path, tokens(metadata.tokens))

@@ -1,8 +1,8 @@
-//! `/compact`: a document rewritten shorter by the model.
+//! `/compact`: an asset rewritten shorter by the model.
 //!
 //! The model proposes in a request of its own, which has no tools and no part in the
 //! conversation. What it proposes is taken only where it is shorter and still refers to all
-//! that the document referred to; the old text stays in the document's history.
+//! that the asset referred to; the old text stays in the asset's history.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,17 +19,17 @@ use crate::assets::{named, told};
 use crate::{Model, Session};
 
 /// What the model is told of its task.
-const TASK: &str = "You rewrite documents shorter. Keep every fact, decision, name, number and \
+const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name, number and \
                     command that somebody could need later, and every reference to a file and to \
-                    an ikigai:// document exactly as it is written. Drop repetition, filler and \
+                    an ikigai:// asset exactly as it is written. Drop repetition, filler and \
                     what follows from the rest. Keep the language and the kind of markup. Answer \
-                    with the new text of the document alone: no introduction, no code fence \
+                    with the new text of the asset alone: no introduction, no code fence \
                     around it.";
 
-/// A shorter text of a document, for somebody to look at.
+/// A shorter text of an asset, for somebody to look at.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    /// The document.
+    /// The asset.
     pub path: AssetPath,
     /// Tokens that it has.
     pub before: u64,
@@ -42,16 +42,16 @@ pub struct Proposal {
 /// Why a rewritten text is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The document is no text.
+    /// The asset is no text.
     #[error("it is no text")]
     Binary,
-    /// The document has nothing in it.
+    /// The asset has nothing in it.
     #[error("it is empty")]
     NothingThere,
-    /// The document has no more tokens than it should have.
+    /// The asset has no more tokens than it should have.
     #[error("it has {tokens} tokens, and should have at most {target}", tokens = thousands(*.tokens), target = thousands(*.target))]
     ShortEnough {
-        /// Tokens of the document.
+        /// Tokens of the asset.
         tokens: u64,
         /// Tokens that were asked for.
         target: u64,
@@ -68,7 +68,7 @@ pub enum Refusal {
     /// The new text has as many bytes as the old, or more.
     #[error("the model's proposal is not shorter ({after} instead of {before} tokens)", before = thousands(*.before), after = thousands(*.after))]
     NotShorter {
-        /// Tokens of the document.
+        /// Tokens of the asset.
         before: u64,
         /// Tokens of the proposal.
         after: u64,
@@ -93,7 +93,7 @@ impl Session {
         target: Option<u64>,
         by: By<'_>,
     ) -> Result<String, CommandError> {
-        let (documents, store) = self.opened().await?;
+        let (assets, store) = self.opened().await?;
         let metadata = named(store, name).await?;
         if metadata.read_only {
             return Err(Error::ReadOnly(metadata.path).into());
@@ -118,14 +118,14 @@ impl Session {
                 return Ok(format!("Not compacted: {path}"));
             }
         }
-        let author = Author { agent: documents.agent.clone(), cause: Cause::Compact };
+        let author = Author { agent: assets.agent.clone(), cause: Cause::Compact };
         let expected = Expected::Version(metadata.version);
         match store.write(&path, new.as_bytes(), &author, expected).await {
             Ok(_) => {}
             Err(Error::Changed { path, .. }) => return Err(CommandError::Changed { path }),
             Err(error) => return Err(error.into()),
         }
-        let usage = store.usage(&documents.agent).await?;
+        let usage = store.usage(&assets.agent).await?;
         Ok(format!(
             "Compacted {path}: {} → {} tokens. Block budget: {}.",
             told::tenths(before),
@@ -146,7 +146,7 @@ impl Session {
             Some(target) => format!("at most about {} words", words(target)),
             None => "about half as long, or shorter where nothing is lost".to_owned(),
         };
-        let text = format!("Rewrite the document {} below, {aim}.\n\n{old}", path.to_uri());
+        let text = format!("Rewrite the asset {} below, {aim}.\n\n{old}", path.to_uri());
         let request = Request {
             model: name,
             system: &[TASK.to_owned()],
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_begins_with_a_fence_keeps_it() {
+    fn a_asset_that_begins_with_a_fence_keeps_it() {
         let old = "```\ncode that is long\n```\nand text, and text\n";
         let new = "```\ncode\n```";
         let taken = accepted(old, answer(new, Stop::Finished));

@@ -1,4 +1,4 @@
-//! Where a prompt mentions files and documents. Reads the text and nothing else.
+//! Where a prompt mentions files and assets. Reads the text and nothing else.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ pub enum Kind {
     /// `@path`
     File,
     /// `@@path`
-    Document,
+    Asset,
 }
 
 /// A piece of a prompt.
@@ -85,7 +85,7 @@ fn word_end(text: &str, from: usize) -> usize {
 
 fn mention(text: &str, sign: usize) -> Option<(Mention<'_>, Range<usize>)> {
     let (kind, start) = match text[sign..].starts_with("@@") {
-        true => (Kind::Document, sign + 2),
+        true => (Kind::Asset, sign + 2),
         false => (Kind::File, sign + 1),
     };
     if let Some(quoted) = text[start..].strip_prefix('"') {
@@ -120,8 +120,8 @@ mod tests {
             Piece::Mention(Mention { kind: Kind::File, name, punctuation, .. }) => {
                 Some(format!("file {name} {punctuation}"))
             }
-            Piece::Mention(Mention { kind: Kind::Document, name, punctuation, .. }) => {
-                Some(format!("document {name} {punctuation}"))
+            Piece::Mention(Mention { kind: Kind::Asset, name, punctuation, .. }) => {
+                Some(format!("asset {name} {punctuation}"))
             }
         };
         parse(text).into_iter().filter_map(mention).collect()
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn files_and_documents() {
+    fn files_and_assets() {
         let text = "Implement auth following @@auth-patterns and update @src/auth.c";
-        assert_eq!(found(text), ["document auth-patterns 0", "file src/auth.c 0"]);
+        assert_eq!(found(text), ["asset auth-patterns 0", "file src/auth.c 0"]);
         assert_eq!(found("@a\n@b\t(@c)"), ["file a 0", "file b 0", "file c) 1"]);
-        assert_eq!(found(r#"see @"a b.txt", @@"x y""#), ["file a b.txt 0", "document x y 0"]);
+        assert_eq!(found(r#"see @"a b.txt", @@"x y""#), ["file a b.txt 0", "asset x y 0"]);
         assert_eq!(found("is it @a.txt?! or @b."), ["file a.txt?! 2", "file b. 1"]);
         assert_eq!(found("@../x @/etc/hosts"), ["file ../x 0", "file /etc/hosts 0"]);
     }

@@ -23,8 +23,8 @@ use report::Report;
 
 /// What `--help` says at its end.
 pub(super) const NOTES: &str = "\
-A prompt may mention files and documents: @src/main.c becomes the text of that file, \
-@@decisions that of the document ikigai:///blocks/decisions.md, @\"a b.txt\" one with a space; \
+A prompt may mention files and assets: @src/main.c becomes the text of that file, \
+@@decisions that of the asset ikigai:///blocks/decisions.md, @\"a b.txt\" one with a space; \
 \\@ is a plain one. What comes from stdin is sent as it is; unless it is a terminal it is read to \
 its end, so a script that keeps it open gives < /dev/null.
 

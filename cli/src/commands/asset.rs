@@ -1,4 +1,4 @@
-//! `ikigai asset`: the documents under `ikigai://`, for a person.
+//! `ikigai asset`: the assets under `ikigai://`, for a person.
 
 mod change;
 mod check;
@@ -22,35 +22,35 @@ use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List documents, with what they count in a budget
+    /// List assets, with what they count in a budget
     List(list::Arguments),
-    /// Print a document, as it is or as it was
+    /// Print an asset, as it is or as it was
     Get(history::Get),
-    /// Write a document from a file or from stdin
+    /// Write an asset from a file or from stdin
     ///
     /// What it said before stays in its history.
     #[command(after_help = change::PUT_EXAMPLES)]
     Put(change::Put),
-    /// Change a document in an editor
+    /// Change an asset in an editor
     ///
     /// Opens $VISUAL, else $EDITOR, else vi. Nothing is overwritten that somebody else
     /// wrote meanwhile, and a text that could not be stored is kept in a file.
     Edit(edit::Arguments),
-    /// Remove documents; `restore` brings them back
+    /// Remove assets; `restore` brings them back
     Rm(change::Remove),
-    /// Show the versions of a document
+    /// Show the versions of an asset
     Log(history::Log),
-    /// Bring a version of a document back, as a new version
+    /// Bring a version of an asset back, as a new version
     Restore(history::Restore),
-    /// Keep a document in the context of an agent, or show which ones are
+    /// Keep an asset in the context of an agent, or show which ones are
     Pin(pins::Pin),
-    /// Take a document out of the context of an agent
+    /// Take an asset out of the context of an agent
     Unpin(pins::Unpin),
     /// Show what is pinned and what the store holds
     Usage(pins::Usage),
     /// Find references that lead nowhere
     ///
-    /// Looks through all documents for `ikigai://` and for paths of files, which count from
+    /// Looks through all assets for `ikigai://` and for paths of files, which count from
     /// the workspace, and through the files that are named for `ikigai://`. Exits 1 if it
     /// finds any.
     #[command(after_help = check::EXAMPLES)]
@@ -95,12 +95,12 @@ impl From<NotNamed> for CliError {
     }
 }
 
-/// The document that a person means.
+/// The asset that a person means.
 async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
     Ok(ikigai_agent::assets::named(store, name).await?)
 }
 
-/// A document for programs.
+/// An asset for programs.
 fn as_json(metadata: &Metadata) -> Value {
     json!({
         "path": metadata.path.as_str(),

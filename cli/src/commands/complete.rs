@@ -2,7 +2,7 @@
 //!
 //! The script of a shell calls this program at each Tab, with [`VARIABLE`] set and the words
 //! of the line behind `--`. Nothing is run or compiled for that: tools are those that
-//! discovery remembers, and a store of documents that does not answer at once has none.
+//! discovery remembers, and a store of assets that does not answer at once has none.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -30,7 +30,7 @@ const VARIABLE: &str = "IKIGAI_COMPLETE";
 /// How this program is called in the scripts.
 const NAME: &str = "ikigai";
 
-/// How long a store of documents may keep somebody waiting who types.
+/// How long a store of assets may keep somebody waiting who types.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Runs zsh's completer when its script is loaded from a directory of functions, which
@@ -129,11 +129,11 @@ fn begins_with(text: &OsStr, beginning: &OsStr) -> bool {
     text.as_encoded_bytes().starts_with(beginning.as_encoded_bytes())
 }
 
-/// Offers paths of documents; where none begins so, the short names of those that do.
-pub(super) fn documents() -> ArgValueCompleter {
+/// Offers paths of assets; where none begins so, the short names of those that do.
+pub(super) fn assets() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
-        let all = paths_of_documents(current).unwrap_or_default();
+        let all = paths_of_assets(current).unwrap_or_default();
         let offered = |name: &&str| name.starts_with(current);
         let mut found: BTreeSet<&str> =
             all.iter().map(|path| path.as_str()).filter(offered).collect();
@@ -144,10 +144,10 @@ pub(super) fn documents() -> ArgValueCompleter {
     })
 }
 
-/// The paths of all documents, and of results of tools where somebody begins to type one.
-fn paths_of_documents(typed: &str) -> Option<Vec<AssetPath>> {
+/// The paths of all assets, and of results of tools where somebody begins to type one.
+fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let assets = options()?.assets().ok()?;
-    if !assets.may_hold_documents() {
+    if !assets.may_hold_assets() {
         return None;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -157,7 +157,7 @@ fn paths_of_documents(typed: &str) -> Option<Vec<AssetPath>> {
     });
     // What still waits for the store ends with this process.
     runtime.shutdown_background();
-    let documents = listed.ok()?.ok()?.into_iter().map(|document| document.path);
+    let assets = listed.ok()?.ok()?.into_iter().map(|asset| asset.path);
     let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");
-    Some(documents.filter(is_asked).collect())
+    Some(assets.filter(is_asked).collect())
 }

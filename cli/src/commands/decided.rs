@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
-use ikigai_host::policy::{Assets, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source};
+use ikigai_host::policy::{
+    AssetAccess, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source,
+};
 use ikigai_host::registry::Tool;
 
 /// What policy says of one tool.
@@ -96,12 +98,12 @@ pub(super) fn environment(decision: &Decision) -> String {
     list(set.chain(missing).map(shown), " ")
 }
 
-/// What the tool may do with the host's documents.
-pub(super) fn documents(decision: &Decision) -> &'static str {
+/// What the tool may do with the host's assets.
+pub(super) fn assets(decision: &Decision) -> &'static str {
     match decision.grant.assets {
-        Assets::None => "nothing",
-        Assets::Read => "read",
-        Assets::Write => "read and write",
+        AssetAccess::None => "nothing",
+        AssetAccess::Read => "read",
+        AssetAccess::Write => "read and write",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ikigai doctor`: what this machine gives, what is in force, and what to do about
 //! each gap.
 
-mod documents;
+mod assets;
 mod kept;
 mod machine;
 mod offers;
@@ -86,7 +86,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(policy::checks(&host));
     checks.extend(tools::checks(&host, &snapshot));
     checks.extend(kept::checks(host.registry().paths()));
-    checks.extend(documents::checks(options).await?);
+    checks.extend(assets::checks(options).await?);
     checks.extend(offers::checks(&options.config, &snapshot));
     checks.extend(keys(&host, &snapshot));
     let good = checks.iter().all(|check| check.status != Status::Fail);

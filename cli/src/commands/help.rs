@@ -6,9 +6,9 @@
 use clap::{Arg, Args as _, Command, CommandFactory as _};
 
 use super::Cli;
-use super::options::{CALLS, DIRECTORIES, DOCUMENTS, Options, POLICY};
+use super::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
 
-const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, DOCUMENTS];
+const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 
 /// The headings of the shared flags that do something for a command.
 fn headings(command: &[&str]) -> &'static [&'static str] {
@@ -18,9 +18,9 @@ fn headings(command: &[&str]) -> &'static [&'static str] {
         ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],
-        ["asset", "check"] => &[DIRECTORIES, DOCUMENTS],
-        ["asset", _] => &[DOCUMENTS],
-        ["doctor"] => &[DIRECTORIES, POLICY, DOCUMENTS],
+        ["asset", "check"] => &[DIRECTORIES, ASSETS],
+        ["asset", _] => &[ASSETS],
+        ["doctor"] => &[DIRECTORIES, POLICY, ASSETS],
         // Shows what all of them are set to.
         ["config", "show"] => &[],
         ["audit" | "completions"] => &[],

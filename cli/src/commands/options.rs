@@ -14,9 +14,9 @@ use ikigai_assets::{self as assets, Agent, StoreUrl};
 use super::error::CliError;
 use super::progress;
 use crate::config::Config;
-use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session};
-use ikigai_host::exec::documents::Documents;
+use ikigai_host::exec::assets::AssetStore;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, Limits};
@@ -28,7 +28,7 @@ use ikigai_host::registry::ProgressFn;
 pub(super) const DIRECTORIES: &str = "Directories";
 pub(super) const POLICY: &str = "Policy";
 pub(super) const CALLS: &str = "Calls";
-pub(super) const DOCUMENTS: &str = "Documents";
+pub(super) const ASSETS: &str = "AssetStore";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -88,24 +88,24 @@ pub(super) struct Options {
           env = "IKIGAI_MAX_OUTPUT", value_parser = limits::parse_size)]
     max_output: Option<u64>,
 
-    /// Where documents are kept: sqlite:PATH, postgres://… or memory: [default:
+    /// Where assets are kept: sqlite:PATH, postgres://… or memory: [default:
     /// ~/.local/share/ikigai/store.db]
-    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "URL",
+    #[arg(long, help_heading = ASSETS, global = true, value_name = "URL",
           env = STORE_VARIABLE, hide_env_values = true)]
     store: Option<String>,
 
-    /// Tokens of documents that an agent may have pinned
-    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "TOKENS",
+    /// Tokens of assets that an agent may have pinned
+    #[arg(long, help_heading = ASSETS, global = true, value_name = "TOKENS",
           env = "IKIGAI_BUDGET", default_value_t = assets::Budget::default().0)]
     budget: u64,
 
-    /// Bytes that all documents of the store may come to [default: 1GiB]
-    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "SIZE",
+    /// Bytes that all assets of the store may come to [default: 1GiB]
+    #[arg(long, help_heading = ASSETS, global = true, value_name = "SIZE",
           env = "IKIGAI_CAPACITY", value_parser = limits::parse_size)]
     capacity: Option<u64>,
 
     /// Whose pins and whose budget count [default: USER@HOST]
-    #[arg(long, help_heading = DOCUMENTS, global = true, value_name = "NAME",
+    #[arg(long, help_heading = ASSETS, global = true, value_name = "NAME",
           env = "IKIGAI_AGENT")]
     agent: Option<String>,
 
@@ -178,7 +178,7 @@ impl Options {
     fn host_and_store(
         &self,
         progress: ProgressFn,
-    ) -> Result<(Arc<Host>, Option<Arc<AssetStore>>), CliError> {
+    ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
         let mut host = Host::builder(self.directory()?)
             .paths(self.paths())
@@ -188,7 +188,7 @@ impl Options {
             host = host.ceiling(file);
         }
         if let Some(store) = &store {
-            host = host.assets(Arc::clone(store) as Arc<dyn Documents>, self.agent_name());
+            host = host.assets(Arc::clone(store) as Arc<dyn AssetStore>, self.agent_name());
         }
         if self.audit_arguments {
             host = host.record_arguments();
@@ -296,25 +296,25 @@ impl Options {
         ])
     }
 
-    /// The store of documents, for a command that is about them.
-    pub(super) fn assets(&self) -> Result<AssetStore, CliError> {
+    /// The store of assets, for a command that is about them.
+    pub(super) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
-            let error = anyhow::Error::msg("there is no place for documents");
+            let error = anyhow::Error::msg("there is no place for assets");
             CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
         })
     }
 
-    /// Where documents are kept.
-    fn store(&self) -> Option<AssetStore> {
+    /// Where assets are kept.
+    fn store(&self) -> Option<StoredAssets> {
         let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
             Some(text) => StoreUrl::parse(text),
             None => Ok(StoreUrl::sqlite(self.paths().data?.join(STORE))),
         };
         let capacity = self.capacity.map_or_else(assets::Capacity::default, assets::Capacity);
-        Some(AssetStore::at(url, assets::Budget(self.budget), capacity))
+        Some(StoredAssets::at(url, assets::Budget(self.budget), capacity))
     }
 
-    /// A conversation over the tools and the documents that these flags ask for.
+    /// A conversation over the tools and the assets that these flags ask for.
     pub(super) fn session(
         &self,
         model: Option<ikigai_agent::Model>,
@@ -331,12 +331,12 @@ impl Options {
         let (host, store) = self.host_and_store(progress)?;
         let agent = self.agent()?;
         let budget = self.budget;
-        let documents = store.map(|store| ikigai_agent::Documents { store, budget, agent });
-        let session = Session::new(Arc::clone(&host), documents, model);
+        let assets = store.map(|store| ikigai_agent::SessionAssets { store, budget, agent });
+        let session = Session::new(Arc::clone(&host), assets, model);
         Ok((host, session))
     }
 
-    /// Whose documents are pinned.
+    /// Whose assets are pinned.
     pub(super) fn agent(&self) -> Result<Agent, CliError> {
         let name = self.agent_name();
         Agent::new(&name)
@@ -363,7 +363,7 @@ impl Options {
     }
 }
 
-/// The store of documents, where no other is named.
+/// The store of assets, where no other is named.
 const STORE: &str = "store.db";
 
 /// Who asks, where nobody says.

@@ -68,7 +68,7 @@ fn as_text(
             row("may write", decided::dirs(backend, decision, Access::ReadWrite), by("fs"));
             row("network", decided::network(backend, decision), by("net"));
             row("environment", decided::environment(decision), by("env"));
-            row("documents", decided::documents(decision).to_owned(), by("assets"));
+            row("assets", decided::assets(decision).to_owned(), by("assets"));
             let limits = decided::limits(backend, &decision.limits);
             row("limits", limits, decided::sources(decision, &decided::limit_keys()));
             if !decision.notes.is_empty() {

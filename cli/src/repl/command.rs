@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ikigai_terminal::finder::{self, Names};
 
-use super::DocumentNames;
+use super::AssetNames;
 use ikigai_agent::command as shared;
 use ikigai_agent::command::Malformed;
 use ikigai_host::host::Host;
@@ -112,7 +112,7 @@ pub(super) fn help() -> String {
         let _ = writeln!(text, "{usage:width$}  {about}");
     }
     text.push_str(
-        "\n@ names a file, @@ a document; their text is sent with the prompt.\n\
+        "\n@ names a file, @@ an asset; their text is sent with the prompt.\n\
          In the menu arrows choose, and Tab or Enter takes.\n\
          Alt-Enter or a backslash at the end begins another line. Ctrl-C interrupts, Ctrl-D leaves.",
     );
@@ -120,18 +120,18 @@ pub(super) fn help() -> String {
 }
 
 /// The commands with what may stand behind them, as far as that is known.
-pub(super) fn for_menus(host: Arc<Host>, documents: &DocumentNames) -> Vec<finder::Command> {
+pub(super) fn for_menus(host: Arc<Host>, assets: &AssetNames) -> Vec<finder::Command> {
     let tools: Names = Arc::new(move || {
         host.registry().snapshot().tools().map(|tool| tool.name().to_owned()).collect()
     });
-    let documents = documents.clone();
-    let documents: Names = Arc::new(move || documents.all());
+    let assets = assets.clone();
+    let assets: Names = Arc::new(move || assets.all());
     let command = |(usage, about): (&'static str, &'static str)| finder::Command {
         name: word(usage).trim_start_matches('/').to_owned(),
         help: about.to_owned(),
         arguments: match word(usage) {
             "/tool" => Some(Arc::clone(&tools)),
-            "/pin" | "/unpin" | "/compact" => Some(Arc::clone(&documents)),
+            "/pin" | "/unpin" | "/compact" => Some(Arc::clone(&assets)),
             _ => None,
         },
     };

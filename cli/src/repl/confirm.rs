@@ -1,4 +1,4 @@
-//! Asking the person before a document is replaced.
+//! Asking the person before an asset is replaced.
 
 use std::future::Future;
 use std::pin::Pin;

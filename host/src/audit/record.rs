@@ -120,7 +120,7 @@ pub struct Granted {
     pub net: Vec<String>,
     /// Names of variables; `*` is the environment of its user.
     pub env: Vec<String>,
-    /// `read` or `write`: what it may do with the host's documents.
+    /// `read` or `write`: what it may do with the host's assets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assets: Option<String>,
     /// `off`, `prefer` or `require`; components are always kept to their grant.

@@ -40,7 +40,7 @@ use self::guest::{Finished, Guest};
 use self::net::Reach;
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
-use super::documents::Desk;
+use super::assets::AssetGate;
 use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
@@ -309,7 +309,7 @@ impl GuestProgram {
         };
         let limits = call.limits;
         let reach = Arc::new(Reach::new(Arc::clone(&call.grant), Arc::clone(&runtime.network)));
-        let desk = Desk::of(&call);
+        let gate = AssetGate::of(&call);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
@@ -320,7 +320,7 @@ impl GuestProgram {
             stderr: stderr.clone(),
             budget: runtime.budget.clone(),
             reach: Arc::clone(&reach),
-            desk: desk.clone(),
+            gate: gate.clone(),
             cancel: cancel.clone(),
         };
         let ticking = runtime.engine.ticking();
@@ -358,7 +358,7 @@ impl GuestProgram {
             stderr: stderr.take(),
             usage: finished.usage,
             level: Some(Level::of_a_component()),
-            denied: reach.denied().and(desk.denied()),
+            denied: reach.denied().and(gate.denied()),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::Host;
 use crate::audit::Audit;
-use crate::exec::documents::Documents;
+use crate::exec::assets::AssetStore;
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
@@ -78,7 +78,7 @@ pub struct HostBuilder {
     paths: Option<Paths>,
     ceilings: Vec<PathBuf>,
     overrides: Overrides,
-    assets: Option<(Arc<dyn Documents>, Arc<str>)>,
+    assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     budget: Budget,
     compile_timeout: Option<Duration>,
     record_arguments: bool,
@@ -163,7 +163,7 @@ impl HostBuilder {
 
     /// Serves assets to the tools that policy grants them, on behalf of `agent`, whose pins and
     /// budget count. What the store is kept in is protected from every tool.
-    pub fn assets(mut self, store: Arc<dyn Documents>, agent: impl Into<Arc<str>>) -> Self {
+    pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
         self
     }

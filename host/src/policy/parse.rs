@@ -11,7 +11,7 @@ use toml::de::DeTable;
 
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
 use super::standard::STORE_VARIABLE;
-use super::{Assets, BackendChoice, Net, Profile, Sandbox, dirs};
+use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox, dirs};
 use crate::digest::Digest;
 use crate::limits;
 use crate::toml_file::{
@@ -103,7 +103,7 @@ impl Reader<'_> {
                 "fs" => entry.fs = Some(self.dirs(item)?),
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
-                "assets" => entry.assets = Some(self.word(key, item, &Assets::WORDS)?),
+                "assets" => entry.assets = Some(self.word(key, item, &AssetAccess::WORDS)?),
                 "limits" => entry.limits = self.limits(item)?,
                 _ => return Err(self.file.unknown(&place, key, TOOL_KEYS)),
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ikigai_protocol::Access;
 
-use super::{Assets, BackendChoice, Net, Profile, Sandbox};
+use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::Spot;
@@ -70,7 +70,7 @@ pub(super) struct Entry {
     pub(super) fs: Option<At<Vec<DirRule>>>,
     pub(super) net: Option<At<Net>>,
     pub(super) env: Option<At<Vec<String>>>,
-    pub(super) assets: Option<At<Assets>>,
+    pub(super) assets: Option<At<AssetAccess>>,
     pub(super) limits: LimitRules,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
-use super::{Assets, Backend, Grant, Sandbox};
+use super::{AssetAccess, Backend, Grant, Sandbox};
 
 /// The variable of `--store`. It may hold a password, and no tool gets it.
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
@@ -24,16 +24,16 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
-/// What a standard tool, or the host's own, may do with the host's documents.
-pub(super) fn assets(tool: &str) -> Assets {
+/// What a standard tool, or the host's own, may do with the host's assets.
+pub(super) fn assets(tool: &str) -> AssetAccess {
     match tool {
-        "file_read" => Assets::Read,
-        "file_write" | "file_edit" | OWN_TOOL => Assets::Write,
-        _ => Assets::None,
+        "file_read" => AssetAccess::Read,
+        "file_write" | "file_edit" | OWN_TOOL => AssetAccess::Write,
+        _ => AssetAccess::None,
     }
 }
 
-/// The tool that is part of the host: what a model may do with documents beside the file
+/// The tool that is part of the host: what a model may do with assets beside the file
 /// tools.
 pub const OWN_TOOL: &str = "slash_command";
 

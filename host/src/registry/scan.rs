@@ -276,7 +276,7 @@ impl Scan {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
             grant: Arc::new(grant),
-            documents: None,
+            assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
             cancel: CancellationToken::new(),
@@ -331,7 +331,7 @@ fn last_words(stderr: &[u8]) -> String {
 /// bounds of draft 4 without saying so, and every provider is told the same in the words of
 /// 2020-12.
 fn check_compiles(parameters: &Value) -> Result<(), jsonschema::ValidationError<'static>> {
-    // Only references within the document: no resolver that opens files or
+    // Only references within the asset: no resolver that opens files or
     // connections is compiled in.
     let Err(error) = jsonschema::validator_for(parameters) else { return Ok(()) };
     let is_of_older_draft = parameters.get("$schema").is_none()

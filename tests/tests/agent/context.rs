@@ -62,12 +62,12 @@ fn without_a_store_a_conversation_goes_on_and_says_so() {
     let ran = rig.ask(&["--json", "read it"]).expect_code(0);
     let told = envelopes(&ran.json())[0]["truncated"].clone();
     assert!(told.as_str().expect("a text").contains("could not be kept: "), "{ran}");
-    assert!(ran.stderr().contains("warning: pinned documents are not in the context"), "{ran}");
+    assert!(ran.stderr().contains("warning: pinned assets are not in the context"), "{ran}");
     rig.assert_valid();
 }
 
 #[test]
-fn pinned_documents_are_blocks_of_their_own_in_the_order_of_pinning() {
+fn pinned_assets_are_blocks_of_their_own_in_the_order_of_pinning() {
     for vendor in Vendor::ALL {
         let edit = json!({
             "file_path": "ikigai:///blocks/b.md", "old_string": "of b", "new_string": "changed",
@@ -87,8 +87,8 @@ fn pinned_documents_are_blocks_of_their_own_in_the_order_of_pinning() {
         let order = [
             place("You are the assistant of ikigai"),
             place("The person's own."),
-            place("Pinned document ikigai:///blocks/b.md:\\n\\ntext of b"),
-            place("Pinned document ikigai:///blocks/a.md:\\n\\ntext of a"),
+            place("Pinned asset ikigai:///blocks/b.md:\\n\\ntext of b"),
+            place("Pinned asset ikigai:///blocks/a.md:\\n\\ntext of a"),
         ];
         assert!(order.is_sorted(), "{vendor}: {first}");
         assert!(rig.request(1).contains("b.md:\\n\\ntext changed"), "{vendor}: read anew");

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ikigai_agent::Offer;
-use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::command::{By, Command, CommandError, Confirm, Proposal};
-use ikigai_agent::{Documents, End, Event, Model, Prompt, Session, Turn};
+use ikigai_agent::{End, Event, Model, Prompt, Session, SessionAssets, Turn};
 use ikigai_assets::{Agent, AssetPath, Author, Capacity, Cause, Expected, StoreUrl};
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
@@ -26,7 +26,7 @@ use crate::rig::KEY;
 struct Talk {
     session: Session,
     server: FakeServer,
-    store: Arc<AssetStore>,
+    store: Arc<StoredAssets>,
     agent: Agent,
     _scratch: TempDir,
 }
@@ -36,11 +36,11 @@ impl Talk {
         let server = FakeServer::start(vendor, replies);
         let scratch = tempfile::tempdir().expect("a directory");
         let budget = ikigai_assets::Budget::default();
-        let store = Arc::new(AssetStore::at(Ok(StoreUrl::memory()), budget, Capacity::default()));
+        let store = Arc::new(StoredAssets::at(Ok(StoreUrl::memory()), budget, Capacity::default()));
         let agent = Agent::new("tester@here").expect("a name");
-        let documents =
-            Documents { store: Arc::clone(&store), budget: budget.0, agent: agent.clone() };
-        let session = Session::new(host(&scratch), Some(documents), Some(model(&server)));
+        let assets =
+            SessionAssets { store: Arc::clone(&store), budget: budget.0, agent: agent.clone() };
+        let session = Session::new(host(&scratch), Some(assets), Some(model(&server)));
         Self { session, server, store, agent, _scratch: scratch }
     }
 
@@ -68,8 +68,8 @@ impl Talk {
     async fn read(&self, path: &str) -> String {
         let path = AssetPath::parse(path).expect("a path");
         let store = self.store.open().await.expect("a store");
-        let document = store.read(&path).await.expect("there");
-        String::from_utf8(document.content).expect("UTF-8")
+        let asset = store.read(&path).await.expect("there");
+        String::from_utf8(asset.content).expect("UTF-8")
     }
 
     async fn compact(&self, person: &mut dyn Confirm) -> Result<String, CommandError> {

@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-tools"]),
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
-    // The vendors as they document themselves, for tests; knows no reading of ours.
+    // The vendors as they asset themselves, for tests; knows no reading of ours.
     ("ikigai-provider-testing", &[]),
     ("ikigai-terminal", &["ikigai-protocol", "ikigai-terminal-testing"]),
     // A terminal for tests, of the package and of the program alike.

@@ -10,7 +10,7 @@ use crate::rig::{AGENT, get, host, put, read, with_each_store};
 fn what_is_written_is_listed_and_read_and_kept() {
     with_each_store(|host| {
         let ran = host.run(["asset", "list"]).expect_code(0);
-        assert!(ran.stdout().is_empty() && ran.stderr().starts_with("no documents"), "{ran}");
+        assert!(ran.stdout().is_empty() && ran.stderr().starts_with("no assets"), "{ran}");
         put(host, "blocks/a.md", b"one\n");
         put(host, "ikigai:///blocks/a.md", b"two\n\0\xff");
         let file = host.write("workspace/b.txt", "b", 0o644);
@@ -69,7 +69,7 @@ fn pins_keep_their_order_and_say_what_they_did() {
             put(host, path, b"text");
         }
         let said = |args: &[&str]| host.run([&["asset"], args].concat()).expect_code(0).stdout();
-        assert_eq!(said(&["pin"]), "No pinned documents.\n");
+        assert_eq!(said(&["pin"]), "No pinned assets.\n");
         assert_eq!(said(&["pin", "b"]), "Pinned: blocks/b.md\n");
         assert_eq!(said(&["pin", "a"]), "Pinned: blocks/a.md\n");
         assert_eq!(said(&["pin", "b"]), "Already pinned: blocks/b.md\n");
@@ -81,7 +81,7 @@ fn pins_keep_their_order_and_say_what_they_did() {
         assert!(ran.stderr().contains("cannot be pinned"), "{ran}");
         // Another's context is another's.
         let other = host.run(["--agent", "other", "asset", "pin"]).expect_code(0);
-        assert_eq!(other.stdout(), "No pinned documents.\n");
+        assert_eq!(other.stdout(), "No pinned assets.\n");
         let usage = host.run(["asset", "usage", "--json"]).expect_code(0).json();
         assert_eq!((&usage["pinned_documents"], &usage["agent"]), (&json!(1), &json!(AGENT)));
     });
@@ -111,7 +111,7 @@ fn a_store_is_opened_by_whoever_needs_it_and_by_nobody_else() {
     host.write("workspace/file", "text", 0o644);
     assert_eq!(read(&host, "file")["output"], "text");
     let data = host.home().join(".local/share/ikigai");
-    assert!(!data.exists(), "a call that needs no document made a store");
+    assert!(!data.exists(), "a call that needs no asset made a store");
     assert_eq!(read(&host, "ikigai:///none")["error_code"], "FILE_NOT_FOUND");
     assert!(data.join("store.db").exists());
     fs::remove_dir_all(data).expect("removed");

@@ -1,5 +1,5 @@
 //! The dialogue of the specification: a write that the budget refuses, a look at another
-//! document, a shorter version of that, and the write again, which is stored this time.
+//! asset, a shorter version of that, and the write again, which is stored this time.
 
 use ikigai_tests::host::Host;
 use serde_json::json;
@@ -12,7 +12,7 @@ const OLD: &str = "ikigai:///blocks/old-block.md";
 const REFUSED: &str = "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
                        Use /compact or /unpin to free space.";
 
-/// 95,000 tokens are pinned, 25,000 of them in a document that says little.
+/// 95,000 tokens are pinned, 25,000 of them in an asset that says little.
 fn prepare(host: &Host) {
     put(host, "blocks/large-doc.md", text(70_000).as_bytes());
     put(host, "blocks/old-block.md", text(25_000).as_bytes());

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::rig::{AGENT, call, get, host, put, read, text, with_each_store};
 
 #[test]
-fn what_names_no_document_is_told_so() {
+fn what_names_no_asset_is_told_so() {
     with_each_store(|host| {
         for (uri, said) in [
             ("ikigai://", "empty"),
@@ -41,13 +41,13 @@ fn what_names_no_document_is_told_so() {
         let longest = format!("ikigai:///{}", "a".repeat(1024));
         assert_eq!(read(host, &longest)["error_code"], "FILE_NOT_FOUND");
         assert_eq!(read(host, "ikigai:/a")["error_code"], "INVALID_ARG");
-        // What is no document's is a file's.
+        // What is no asset's is a file's.
         assert_eq!(read(host, "ikigai/a")["error_code"], "FILE_NOT_FOUND");
     });
 }
 
 #[test]
-fn documents_of_every_kind_are_answered_for() {
+fn assets_of_every_kind_are_answered_for() {
     with_each_store(|host| {
         put(host, "blocks/empty.md", b"");
         put(host, "blocks/odd.md", b"a\xffb\0\n");
@@ -142,7 +142,7 @@ fn no_tool_writes_to_the_file_of_a_store() {
 
 #[test]
 fn a_store_that_is_not_to_be_had_is_told_within_the_call() {
-    let host = host().env("IKIGAI_STORE", "postgres://ann:s3cret@127.0.0.1:1/documents");
+    let host = host().env("IKIGAI_STORE", "postgres://ann:s3cret@127.0.0.1:1/assets");
     let started = Instant::now();
     let ran = host.run(["tool", "call", "file_read", r#"{"path":"ikigai:///a"}"#]).expect_code(0);
     let result = &ran.json()["result"];
@@ -159,10 +159,10 @@ fn a_store_that_is_not_to_be_had_is_told_within_the_call() {
 #[test]
 fn a_wrong_password_is_never_told() {
     let Some(server) = Server::start().expect("a server starts") else { return };
-    server.create_database("documents").expect("a database");
+    server.create_database("assets").expect("a database");
     let role = "CREATE ROLE guarded LOGIN PASSWORD 'right'";
-    server.psql("documents", role).expect("a role");
-    let url = server.url_of("guarded:wr0ng", "documents");
+    server.psql("assets", role).expect("a role");
+    let url = server.url_of("guarded:wr0ng", "assets");
     let host = host().env("IKIGAI_STORE", url);
     let arguments = r#"{"path":"ikigai:///a"}"#;
     let ran = host.run(["-v", "tool", "call", "file_read", arguments]).expect_code(0);
@@ -206,7 +206,7 @@ fn names_of_agents_and_sums_have_their_bounds() {
 
 #[test]
 fn no_tool_learns_where_the_store_is() {
-    let url = "postgres://ann:s3cret@127.0.0.1:1/documents";
+    let url = "postgres://ann:s3cret@127.0.0.1:1/assets";
     let host = host().env("IKIGAI_STORE", url);
     for backend in ["wasm", "native"] {
         let flags = ["--backend", backend];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Who asks, in every case here.
 pub(crate) const AGENT: &str = "tester@here";
 
-/// A host whose documents are in its own home.
+/// A host whose assets are in its own home.
 pub(crate) fn host() -> Host {
     Host::new().env("IKIGAI_AGENT", AGENT)
 }
@@ -17,7 +17,7 @@ pub(crate) fn with_each_store(case: impl Fn(&Host)) {
     case(&host());
     // What is missing has been said; CI has it.
     let Some(server) = Server::start().expect("a server starts") else { return };
-    let url = server.create_database("documents").expect("a database");
+    let url = server.create_database("assets").expect("a database");
     case(&host().env("IKIGAI_STORE", url));
 }
 
@@ -34,13 +34,13 @@ pub(crate) fn read(host: &Host, uri: &str) -> Value {
     call(host, &[], "file_read", &json!({ "file_path": uri }))
 }
 
-/// Writes a document as a person does.
+/// Writes an asset as a person does.
 #[track_caller]
 pub(crate) fn put(host: &Host, path: &str, content: &[u8]) -> Ran {
     host.run_with(["asset", "put", path], content).expect_code(0)
 }
 
-/// What a document says, for a person.
+/// What an asset says, for a person.
 #[track_caller]
 pub(crate) fn get(host: &Host, path: &str) -> String {
     host.run(["asset", "get", path]).expect_code(0).stdout()

@@ -113,7 +113,7 @@ fn commands_and_the_flags_that_do_something_for_them_are_offered() {
 }
 
 #[test]
-fn names_of_documents_are_offered() {
+fn names_of_assets_are_offered() {
     let host = Host::without_system_tools();
     assert!(offered(&host, &["asset", "get", "b"]).is_empty());
     assert!(!host.home().join(".local/share/ikigai").exists(), "no store is made for a Tab");
@@ -136,7 +136,7 @@ fn names_of_documents_are_offered() {
 fn a_store_that_does_not_answer_is_not_waited_for() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
-    let store = format!("postgres://somebody@127.0.0.1:{port}/documents");
+    let store = format!("postgres://somebody@127.0.0.1:{port}/assets");
     let host = Host::without_system_tools().env("IKIGAI_STORE", store);
     let begun = Instant::now();
     assert!(offered(&host, &["asset", "get", "b"]).is_empty());

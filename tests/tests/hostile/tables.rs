@@ -108,7 +108,7 @@ fn call(memory: u64) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Head,
         grant: Arc::new(Grant::default()),
-        documents: None,
+        assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wasm_memory: memory, ..Limits::default() },
         cancel: CancellationToken::new(),

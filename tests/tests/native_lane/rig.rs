@@ -296,7 +296,7 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Tail(STDERR_KEPT),
         grant: Arc::new(Grant { dirs, env: env.collect(), sandbox, ..Grant::default() }),
-        documents: None,
+        assets: None,
         workspace: workspace.into(),
         limits: Limits::default(),
         cancel: CancellationToken::new(),

@@ -92,7 +92,7 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Tail(64 << 10),
         grant: Arc::new(Grant { net, ..Grant::default() }),
-        documents: None,
+        assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
         cancel: CancellationToken::new(),

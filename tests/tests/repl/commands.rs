@@ -14,8 +14,8 @@ fn every_command_works_without_a_key() {
     assert!(screen.contains("1 tool available."), "{screen}");
     assert!(say(&terminal, "/tool").contains("greet"));
     assert!(say(&terminal, "/tool greet").contains("The tool greet"));
-    assert!(say(&terminal, "/pinned").contains("No pinned documents."));
-    assert!(say(&terminal, "/blocks").contains("No documents."));
+    assert!(say(&terminal, "/pinned").contains("No pinned assets."));
+    assert!(say(&terminal, "/blocks").contains("No assets."));
     assert!(say(&terminal, "/model").contains("No model is set."));
     assert!(say(&terminal, "/system be brief").contains("told this from now on"));
     assert!(say(&terminal, "/system").contains("be brief"));
@@ -48,7 +48,7 @@ fn a_variable_reaches_a_tool_and_no_file() {
 }
 
 #[test]
-fn a_document_is_replaced_only_where_the_person_agrees() {
+fn a_asset_is_replaced_only_where_the_person_agrees() {
     let shorter = || Reply::answer().text("Short.");
     let rig = Rig::new([shorter(), shorter()]);
     let long = "A long text of many words that says little.\n".repeat(4);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ikigai_protocol::ToolCode;
 
-use crate::ports::{DocumentError, Documents, Lines};
+use crate::ports::{AssetError, Documents, Lines};
 
 /// The longest path of a document, in bytes.
 const MAX_PATH: usize = 1024;
@@ -55,11 +55,11 @@ impl MemoryDocuments {
         documents: &mut BTreeMap<String, MemoryDocument>,
         path: &str,
         content: Vec<u8>,
-    ) -> Result<(), DocumentError> {
+    ) -> Result<(), AssetError> {
         let old = documents.get(path);
         if old.is_some_and(|old| old.read_only) {
             let message = format!("Document is read-only: ikigai:///{path}");
-            return Err(DocumentError::new(ToolCode::ReadOnly, message));
+            return Err(AssetError::new(ToolCode::ReadOnly, message));
         }
         let all: u64 = documents.values().map(|document| tokens(&document.content)).sum();
         let new = tokens(&content);
@@ -67,7 +67,7 @@ impl MemoryDocuments {
         let shrinks = old.is_some_and(|old| content.len() <= old.content.len());
         if others + new > self.budget && !shrinks {
             let message = format!("Block budget exceeded: {all}/{} tokens", self.budget);
-            return Err(DocumentError::new(ToolCode::BudgetExceeded, message));
+            return Err(AssetError::new(ToolCode::BudgetExceeded, message));
         }
         documents.insert(path.to_owned(), MemoryDocument { content, read_only: false });
         Ok(())
@@ -75,7 +75,7 @@ impl MemoryDocuments {
 }
 
 impl Documents for MemoryDocuments {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError> {
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let path = path(uri)?;
         let documents = self.lock();
         let document = documents.get(path).ok_or_else(|| missing(uri))?;
@@ -86,23 +86,23 @@ impl Documents for MemoryDocuments {
         Ok(String::from_utf8_lossy(&shown).into_owned())
     }
 
-    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError> {
+    fn write(&self, uri: &str, content: &str) -> Result<(), AssetError> {
         let path = path(uri)?;
         self.store(&mut self.lock(), path, content.as_bytes().to_vec())
     }
 
-    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError> {
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
         let path = path(uri)?;
         let mut documents = self.lock();
         let document = documents.get(path).ok_or_else(|| missing(uri))?;
         let found: Vec<usize> = memchr::memmem::find_iter(&document.content, old).collect();
         match found.len() {
             0 if !all => {
-                return Err(DocumentError::new(ToolCode::NotFound, "String not found in file"));
+                return Err(AssetError::new(ToolCode::NotFound, "String not found in file"));
             }
             count if count > 1 && !all => {
                 let message = format!("String found {count} times, use replace_all to replace all");
-                return Err(DocumentError::new(ToolCode::NotUnique, message));
+                return Err(AssetError::new(ToolCode::NotUnique, message));
             }
             _ => {}
         }
@@ -122,15 +122,15 @@ fn tokens(content: &[u8]) -> u64 {
     content.len().div_ceil(4) as u64
 }
 
-fn missing(uri: &str) -> DocumentError {
-    DocumentError::new(ToolCode::FileNotFound, format!("File not found: {uri}"))
+fn missing(uri: &str) -> AssetError {
+    AssetError::new(ToolCode::FileNotFound, format!("File not found: {uri}"))
 }
 
 /// The path in a URI: `ikigai://` with or without a third slash.
-fn path(uri: &str) -> Result<&str, DocumentError> {
+fn path(uri: &str) -> Result<&str, AssetError> {
     let Some(rest) = uri.strip_prefix("ikigai://") else {
         let message = format!("`{uri}` is not named as a document is: ikigai:///PATH");
-        return Err(DocumentError::new(ToolCode::InvalidArg, message));
+        return Err(AssetError::new(ToolCode::InvalidArg, message));
     };
     let path = rest.strip_prefix('/').unwrap_or(rest);
     let wrong = path.split('/').find(|segment| matches!(*segment, "" | "." | ".."));
@@ -142,5 +142,5 @@ fn path(uri: &str) -> Result<&str, DocumentError> {
         None if path.len() <= MAX_PATH => return Ok(path),
         _ => format!("`{}` names no document", path.escape_debug()),
     };
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }

@@ -15,7 +15,7 @@ use super::named;
 use crate::commands::complete;
 use crate::commands::error::CliError;
 use crate::commands::{print_json, say};
-use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::assets::told;
 
 pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
@@ -26,13 +26,13 @@ pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
 pub(in crate::commands) struct Put {
-    /// The document, as it is to be called: `blocks/decisions.md`
-    #[arg(add = complete::documents())]
+    /// The asset, as it is to be called: `blocks/decisions.md`
+    #[arg(add = complete::assets())]
     path: String,
     /// The file; `-`, or nothing, for stdin
     #[arg(value_hint = crate::commands::FILE)]
     file: Option<PathBuf>,
-    /// Only if the document has this version; 0 if there is to be none
+    /// Only if the asset has this version; 0 if there is to be none
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
     /// Refuse changes from then on, other than this one
@@ -47,7 +47,7 @@ pub(in crate::commands) struct Put {
 }
 
 pub(super) async fn put(
-    assets: &AssetStore,
+    assets: &StoredAssets,
     agent: &Agent,
     arguments: Put,
 ) -> Result<ExitCode, CliError> {
@@ -104,8 +104,8 @@ fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Remove {
-    /// The documents
-    #[arg(required = true, add = complete::documents())]
+    /// The assets
+    #[arg(required = true, add = complete::assets())]
     paths: Vec<String>,
     /// Print JSON
     #[arg(long)]

@@ -20,7 +20,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Files that name documents
+    /// Files that name assets
     #[arg(value_hint = crate::commands::FILE)]
     files: Vec<PathBuf>,
     /// Print JSON
@@ -30,7 +30,7 @@ pub(in crate::commands) struct Arguments {
 
 /// A reference that leads nowhere.
 struct Dangling {
-    /// A document's URI or the path of a file, and the line, counted from 1.
+    /// An asset's URI or the path of a file, and the line, counted from 1.
     place: (String, usize),
     /// As it is written there.
     reference: String,
@@ -42,20 +42,20 @@ pub(super) async fn run(
     workspace: &Path,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let documents = store.list("", None).await?;
-    let known: BTreeSet<AssetPath> = documents.into_iter().map(|it| it.path).collect();
+    let assets = store.list("", None).await?;
+    let known: BTreeSet<AssetPath> = assets.into_iter().map(|it| it.path).collect();
     let mut dangling = Vec::new();
     let mut looked = 0;
     let mut scan = store.scan();
-    while let Some(document) = scan.next().await? {
+    while let Some(asset) = scan.next().await? {
         // What a tool printed names what it likes.
-        if document.metadata.path.is_output() {
+        if asset.metadata.path.is_output() {
             continue;
         }
         looked += 1;
-        let place = document.metadata.path.to_uri();
-        let text = String::from_utf8_lossy(&document.content);
-        documents_in(&text, &place, &known, &mut dangling);
+        let place = asset.metadata.path.to_uri();
+        let text = String::from_utf8_lossy(&asset.content);
+        assets_in(&text, &place, &known, &mut dangling);
         files_in(&text, &place, workspace, &mut dangling);
     }
     for file in &arguments.files {
@@ -64,18 +64,18 @@ pub(super) async fn run(
             .with_context(|| format!("cannot read `{}`", file.display()))
             .map_err(CliError::usage)?;
         let text = String::from_utf8_lossy(&content);
-        documents_in(&text, &file.display().to_string(), &known, &mut dangling);
+        assets_in(&text, &file.display().to_string(), &known, &mut dangling);
     }
     tell(&dangling, looked, arguments.json)?;
     Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
 }
 
-/// A file, which is no larger than a document can be.
+/// A file, which is no larger than an asset can be.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_ASSET_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than a document can be"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than an asset can be"));
     }
     Ok(content)
 }
@@ -102,12 +102,12 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 reference".to_owned() } else { format!("{count} references") }
 }
 
-fn documents_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
+fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
     let mut lines = Lines::of(text);
     for reference in references(text) {
         let why = match &reference.path {
             Ok(path) if known.contains(path) => continue,
-            Ok(_) => "there is no such document".to_owned(),
+            Ok(_) => "there is no such asset".to_owned(),
             Err(error) => error.to_string(),
         };
         let line = lines.at(reference.at);

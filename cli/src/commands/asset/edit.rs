@@ -1,4 +1,4 @@
-//! `ikigai asset edit`: a document in the editor of whoever asks.
+//! `ikigai asset edit`: an asset in the editor of whoever asks.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -23,8 +23,8 @@ const EDITOR: &str = "vi";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The document; a new one where there is none of that name
-    #[arg(add = complete::documents())]
+    /// The asset; a new one where there is none of that name
+    #[arg(add = complete::assets())]
     path: String,
     /// Print JSON
     #[arg(long)]
@@ -98,9 +98,9 @@ async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
             if metadata.read_only {
                 return Err(Error::ReadOnly(metadata.path).into());
             }
-            let document = store.read(&metadata.path).await?;
-            let expected = Expected::Version(document.metadata.version);
-            Ok(Before { path: metadata.path, content: document.content, expected })
+            let asset = store.read(&metadata.path).await?;
+            let expected = Expected::Version(asset.metadata.version);
+            Ok(Before { path: metadata.path, content: asset.content, expected })
         }
         Err(error) if error.exit == error::FAILED => {
             let path = AssetPath::parse(name).map_err(Error::from)?;
@@ -139,7 +139,7 @@ fn edit(file: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let text = format!("the editor `{}` ended with {status}", editor.display());
-    Err(CliError::failed(anyhow::Error::msg(text)).hint("the document is as it was"))
+    Err(CliError::failed(anyhow::Error::msg(text)).hint("the asset is as it was"))
 }
 
 /// The failure, and where the text is that could not be stored.

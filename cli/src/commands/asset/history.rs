@@ -1,4 +1,4 @@
-//! `ikigai asset get`, `log` and `restore`: documents as they are and as they were.
+//! `ikigai asset get`, `log` and `restore`: assets as they are and as they were.
 
 use std::process::ExitCode;
 
@@ -14,13 +14,13 @@ use crate::commands::{print, print_exact, print_json, print_raw, say};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Get {
-    /// The document: `blocks/x.md`, or `x` for short
-    #[arg(add = complete::documents())]
+    /// The asset: `blocks/x.md`, or `x` for short
+    #[arg(add = complete::assets())]
     path: String,
     /// An older version, by its number
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// Print JSON, with what is known of the document
+    /// Print JSON, with what is known of the asset
     #[arg(long)]
     json: bool,
 }
@@ -29,8 +29,8 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     let (mut value, content) = match arguments.version {
         None => {
             let path = named(store, &arguments.path).await?.path;
-            let document = store.read(&path).await?;
-            (as_json(&document.metadata), document.content)
+            let asset = store.read(&path).await?;
+            (as_json(&asset.metadata), asset.content)
         }
         Some(version) => {
             let path = kept(store, &arguments.path).await?;
@@ -50,7 +50,7 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The document that is meant; one that was removed and has versions only, where none is
+/// The asset that is meant; one that was removed and has versions only, where none is
 /// there.
 async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
     let missing = match named(store, name).await {
@@ -69,8 +69,8 @@ async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Log {
-    /// The document, which may have been removed
-    #[arg(add = complete::documents())]
+    /// The asset, which may have been removed
+    #[arg(add = complete::assets())]
     path: String,
     /// Print JSON
     #[arg(long)]
@@ -114,7 +114,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
         };
         let end = match &version.replaced {
             None => "-".to_owned(),
-            // No version says who removed the document.
+            // No version says who removed the asset.
             Some(end) if end.cause == Cause::Remove => {
                 format!("{}, removed by {}", local(end.at), end.agent)
             }
@@ -134,8 +134,8 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Restore {
-    /// The document, which may have been removed
-    #[arg(add = complete::documents())]
+    /// The asset, which may have been removed
+    #[arg(add = complete::assets())]
     path: String,
     /// The number of the version, as `log` shows it
     version: u64,

@@ -14,8 +14,8 @@ use crate::commands::{print, print_json, say};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Only documents whose path begins with this
-    #[arg(default_value = "", hide_default_value = true, add = complete::documents())]
+    /// Only assets whose path begins with this
+    #[arg(default_value = "", hide_default_value = true, add = complete::assets())]
     prefix: String,
     /// Print JSON
     #[arg(long)]
@@ -27,30 +27,30 @@ pub(super) async fn run(
     agent: &Agent,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let documents = store.list(&arguments.prefix, None).await?;
+    let assets = store.list(&arguments.prefix, None).await?;
     let pins = store.pins(agent).await?;
     let pinned: HashSet<&str> = pins.iter().map(|pin| pin.metadata.path.as_str()).collect();
     if arguments.json {
-        let documents = documents.iter().map(|metadata| {
+        let assets = assets.iter().map(|metadata| {
             let mut value = as_json(metadata);
             value["pinned"] = pinned.contains(metadata.path.as_str()).into();
             value
         });
-        print_json(&serde_json::json!({ "documents": documents.collect::<Vec<_>>() }))?;
+        print_json(&serde_json::json!({ "documents": assets.collect::<Vec<_>>() }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if documents.is_empty() {
+    if assets.is_empty() {
         let text = if arguments.prefix.is_empty() {
-            "no documents; `ikigai asset put PATH FILE` writes one\n"
+            "no assets; `ikigai asset put PATH FILE` writes one\n"
         } else {
-            "no document begins so\n"
+            "no asset begins so\n"
         };
         say(text);
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = plain_table();
     table.set_header(["PATH", "TOKENS", "VERSION", "WRITTEN", ""]);
-    for metadata in &documents {
+    for metadata in &assets {
         let is_pinned = pinned.contains(metadata.path.as_str());
         let marks = [(is_pinned, "pinned"), (metadata.read_only, "read-only")];
         let marks: Vec<&str> =

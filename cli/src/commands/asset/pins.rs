@@ -15,8 +15,8 @@ use ikigai_agent::assets::told;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Pin {
-    /// The document; without one, what is pinned is shown
-    #[arg(add = complete::documents())]
+    /// The asset; without one, what is pinned is shown
+    #[arg(add = complete::assets())]
     path: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -46,8 +46,8 @@ pub(super) async fn pin(
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Unpin {
-    /// The document; it stays in the store
-    #[arg(add = complete::documents())]
+    /// The asset; it stays in the store
+    #[arg(add = complete::assets())]
     path: String,
     /// Print JSON
     #[arg(long)]
@@ -138,7 +138,7 @@ pub(super) async fn usage(
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    let _ = writeln!(text, "Documents: {}, {}", usage.assets, told::tokens(usage.tokens));
+    let _ = writeln!(text, "Assets: {}, {}", usage.assets, told::tokens(usage.tokens));
     let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, told::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
     print(&text)?;

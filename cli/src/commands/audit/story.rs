@@ -104,7 +104,7 @@ impl fmt::Display for Story<'_> {
             row("network", network(grant));
             row("variables", variables(grant));
             if let Some(assets) = &grant.assets {
-                row("documents", plain(assets));
+                row("assets", plain(assets));
             }
             if !grant.sources.is_empty() {
                 row("granted by", or(grant.sources.iter(), ""));

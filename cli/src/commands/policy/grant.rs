@@ -48,7 +48,7 @@ pub(in crate::commands) struct Arguments {
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// What it may do with the host's documents (`ikigai://`)
+    /// What it may do with the host's assets (`ikigai://`)
     #[arg(long, value_name = "ACCESS")]
     assets: Option<AssetsArg>,
     /// What becomes of a native call where the sandbox cannot keep the grant

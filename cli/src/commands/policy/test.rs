@@ -15,7 +15,7 @@ use crate::commands::list::tell_warnings;
 use crate::commands::options::Options;
 use crate::commands::{print, print_json};
 use ikigai_host::paths;
-use ikigai_host::policy::{Assets, Backend, Decision, Net, PeerHost};
+use ikigai_host::policy::{AssetAccess, Backend, Decision, Net, PeerHost};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
@@ -39,7 +39,7 @@ pub(in crate::commands) struct Arguments {
     /// See this variable
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// Do this with the host's documents
+    /// Do this with the host's assets
     #[arg(long, value_name = "ACCESS")]
     assets: Vec<AssetsArg>,
     /// Print JSON
@@ -56,10 +56,10 @@ enum AssetsArg {
 }
 
 impl AssetsArg {
-    fn needed(self) -> Assets {
+    fn needed(self) -> AssetAccess {
         match self {
-            Self::Read => Assets::Read,
-            Self::Write => Assets::Write,
+            Self::Read => AssetAccess::Read,
+            Self::Write => AssetAccess::Write,
         }
     }
 }
@@ -160,7 +160,7 @@ fn answers(
         let needed = asked.needed();
         // A tool that nothing confines has no socket either, unless it is granted one.
         answers.push(Answer {
-            question: format!("{} documents", needed.as_str()),
+            question: format!("{} assets", needed.as_str()),
             is_allowed: decision.grant.assets >= needed,
             by: by("assets"),
         });

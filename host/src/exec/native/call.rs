@@ -21,7 +21,7 @@ use super::helper::{GRACE, Helper};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
 use super::{Supervisor, host_socket, plan};
-use crate::exec::documents::Desk;
+use crate::exec::assets::AssetGate;
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
@@ -120,7 +120,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         }
     };
 
-    let desk = Desk::of(&call);
+    let gate = AssetGate::of(&call);
     let (host_end, tool_end) = match host_socket::open(&call) {
         Ok(ends) => ends.unzip(),
         Err(error) => {
@@ -136,7 +136,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
     let (ending, (), (), (), ()) = tokio::join!(
         conduct(helper, &plan, (ends, tool_end), &call, &signals),
-        host_socket::serve(host_end, &desk, &signals),
+        host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
         pump(streams.stderr, &call.stderr, &stderr, &signals),
@@ -165,7 +165,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     // What a supervisor did before it was lost is not known, and is not claimed.
     let level = ran
         .then(|| ending.report.map_or_else(|| Level::nothing(UNREPORTED), |report| report.level));
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: desk.denied() }
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: gate.denied() }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.

@@ -1,7 +1,7 @@
-//! The host's end of the socket over which a native tool reaches documents.
+//! The host's end of the socket over which a native tool reaches assets.
 //!
 //! Owns the conversation: a line, its answer, the next line. How lines read is
-//! `ikigai-protocol`'s, what they may do [`Desk`]'s. It keeps one line of a tool, of a
+//! `ikigai-protocol`'s, what they may do [`AssetGate`]'s. It keeps one line of a tool, of a
 //! bounded length, and one answer; a tool that sends without reading waits in its own
 //! writes, as the host waits in its own. What is not answered when the call ends is
 //! given up.
@@ -20,8 +20,8 @@ use tokio::net::unix::OwnedReadHalf;
 
 use super::streams::Signals;
 use crate::exec::Call;
-use crate::exec::documents::{Desk, DocumentError, Window};
-use crate::policy::Assets;
+use crate::exec::assets::{AssetError, AssetGate, Window};
+use crate::policy::AssetAccess;
 
 /// Read at a time, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -29,9 +29,9 @@ const CHUNK: usize = 64 << 10;
 /// What a line may leave allocated for the next one, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// The host's end and the tool's, of a call that is granted documents.
+/// The host's end and the tool's, of a call that is granted assets.
 pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
-    if call.grant.assets == Assets::None {
+    if call.grant.assets == AssetAccess::None {
         return Ok(None);
     }
     let (own, its) = std::os::unix::net::UnixStream::pair()?;
@@ -40,10 +40,10 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
 }
 
 /// Answers what the tool asks, until it has no more to ask or has ended.
-pub(super) async fn serve(socket: Option<UnixStream>, desk: &Desk, signals: &Signals) {
+pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals: &Signals) {
     let Some(socket) = socket else { return };
     // A task of its own: a long line is work, and the tool's streams must not wait for it.
-    let mut conversation = tokio::spawn(converse(socket, desk.clone()));
+    let mut conversation = tokio::spawn(converse(socket, gate.clone()));
     tokio::select! {
         biased;
         () = signals.ended.cancelled() => conversation.abort(),
@@ -55,7 +55,7 @@ pub(super) async fn serve(socket: Option<UnixStream>, desk: &Desk, signals: &Sig
     }
 }
 
-async fn converse(socket: UnixStream, desk: Desk) -> io::Result<()> {
+async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
     let (reader, mut writer) = socket.into_split();
     let mut reader = BufReader::with_capacity(CHUNK, reader);
     let mut line = Vec::new();
@@ -64,7 +64,7 @@ async fn converse(socket: UnixStream, desk: Desk) -> io::Result<()> {
         line.shrink_to(KEPT);
         match next_line(&mut reader, &mut line).await? {
             Line::Whole => {
-                let answer = answer(&desk, &line).await?;
+                let answer = answer(&gate, &line).await?;
                 writer.write_all(&answer).await?;
             }
             Line::TooLong => {
@@ -97,29 +97,29 @@ async fn next_line(reader: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) ->
     Ok(if line.len() > MAX_LINE { Line::TooLong } else { Line::End })
 }
 
-async fn answer(desk: &Desk, line: &[u8]) -> serde_json::Result<Vec<u8>> {
+async fn answer(gate: &AssetGate, line: &[u8]) -> serde_json::Result<Vec<u8>> {
     let (id, operation) = match decode(line) {
         Ok(request) => request,
         Err(refusal) => return encode_refusal(&refusal),
     };
     match operation {
         Operation::Read(Read { uri, offset, limit }) => {
-            let content = desk.read(uri, Window { offset, limit }).await;
+            let content = gate.read(uri, Window { offset, limit }).await;
             told(&id, content.map(|content| Content { content }))
         }
         Operation::Write(Write { uri, content }) => {
             let bytes = content.len() as u64;
-            told(&id, desk.write(uri, content).await.map(|()| Written { bytes }))
+            told(&id, gate.write(uri, content).await.map(|()| Written { bytes }))
         }
         Operation::Edit(Edit { uri, old, new, all }) => {
-            let replacements = desk.edit(uri, old, new, all).await;
+            let replacements = gate.edit(uri, old, new, all).await;
             told(&id, replacements.map(|replacements| Replaced { replacements }))
         }
-        Operation::List(List { prefix }) => told(&id, desk.list(prefix).await),
+        Operation::List(List { prefix }) => told(&id, gate.list(prefix).await),
     }
 }
 
-fn told<T: Serialize>(id: &Id, outcome: Result<T, DocumentError>) -> serde_json::Result<Vec<u8>> {
+fn told<T: Serialize>(id: &Id, outcome: Result<T, AssetError>) -> serde_json::Result<Vec<u8>> {
     match outcome {
         Ok(result) => encode_result(id, &result),
         Err(error) => encode_failure(id, &error),

@@ -10,7 +10,7 @@ use ikigai_supervisor::plan::{self, Bounds, Confinement, Dir, HOST_SOCKET, Kind,
 use thiserror::Error;
 
 use crate::exec::Call;
-use crate::policy::{Assets, Net, Sandbox};
+use crate::policy::{AssetAccess, Net, Sandbox};
 
 /// Why a call has no plan.
 #[derive(Debug, Error)]
@@ -42,7 +42,7 @@ pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, 
     // Where the host itself is a tool of another one, that one's socket is not its tools'.
     let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
     let env = inherited.map(|(name, value)| variable(name, value));
-    let host_socket = call.grant.assets != Assets::None;
+    let host_socket = call.grant.assets != AssetAccess::None;
     let number = OsString::from(HOST_SOCKET.to_string());
     let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
     let dirs = call.grant.dirs.iter().map(|dir| {

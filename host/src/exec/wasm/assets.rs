@@ -1,7 +1,7 @@
-//! `ikigai:tool/assets`: the documents of the host, for a guest.
+//! `ikigai:tool/assets`: the assets of the host, for a guest.
 //!
 //! Every guest that imports it is linked to it, since no grant is known when that is
-//! done; [`Desk`](crate::exec::documents::Desk) refuses what is not granted. A guest that
+//! done; [`AssetGate`](crate::exec::assets::AssetGate) refuses what is not granted. A guest that
 //! waits here gives its thread away, so that its deadline is seen.
 
 use ikigai_protocol::ToolCode;
@@ -9,18 +9,18 @@ use wasmtime::component::{HasSelf, Linker};
 
 use self::bindings::ikigai::tool::assets::{Entry, Error, ErrorCode, Host, Listing};
 use super::state::State;
-use crate::exec::documents::{DocumentError, Window};
+use crate::exec::assets::{AssetError, Window};
 
 mod bindings {
     wasmtime::component::bindgen!({
         path: "../wit",
         inline: "
             package ikigai:host;
-            world documents {
+            world assets {
                 import ikigai:tool/assets@0.1.0;
             }
         ",
-        world: "ikigai:host/documents",
+        world: "ikigai:host/assets",
         imports: { default: async | trappable },
         require_store_data_send: true,
     });
@@ -35,19 +35,19 @@ type Told<T> = wasmtime::Result<Result<T, Error>>;
 
 impl Host for State {
     async fn read(&mut self, uri: String, offset: Option<u64>, limit: Option<u64>) -> Told<String> {
-        Ok(self.desk.read(uri, Window { offset, limit }).await.map_err(error))
+        Ok(self.gate.read(uri, Window { offset, limit }).await.map_err(error))
     }
 
     async fn write(&mut self, uri: String, content: String) -> Told<()> {
-        Ok(self.desk.write(uri, content).await.map_err(error))
+        Ok(self.gate.write(uri, content).await.map_err(error))
     }
 
     async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> Told<u64> {
-        Ok(self.desk.edit(uri, old, new, all).await.map_err(error))
+        Ok(self.gate.edit(uri, old, new, all).await.map_err(error))
     }
 
     async fn list(&mut self, prefix: String) -> Told<Listing> {
-        let listing = self.desk.list(prefix).await;
+        let listing = self.gate.list(prefix).await;
         Ok(listing.map_err(error).map(|listing| Listing {
             more: listing.more,
             entries: listing
@@ -59,7 +59,7 @@ impl Host for State {
     }
 }
 
-fn error(error: DocumentError) -> Error {
+fn error(error: AssetError) -> Error {
     let code = match error.code {
         ToolCode::FileNotFound => ErrorCode::FileNotFound,
         ToolCode::PermissionDenied => ErrorCode::PermissionDenied,

@@ -15,7 +15,7 @@ use super::net::{Reach, messages, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
 use super::{assets, listing, paths, preopens, workspace};
-use crate::exec::documents::Desk;
+use crate::exec::assets::AssetGate;
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
 use crate::limits::{Limit, Limits};
@@ -65,7 +65,7 @@ pub(super) struct Guest {
     pub(super) stderr: Pipe,
     pub(super) budget: MemoryBudget,
     pub(super) reach: Arc<Reach>,
-    pub(super) desk: Desk,
+    pub(super) gate: AssetGate,
     /// Cancelled when nobody waits for the outcome any more.
     pub(super) cancel: CancellationToken,
 }
@@ -112,7 +112,7 @@ impl Guest {
         let wasi = self.wasi()?;
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
         let state =
-            State::new(wasi, Arc::clone(&self.reach), self.desk.clone(), memory, limits.handles);
+            State::new(wasi, Arc::clone(&self.reach), self.gate.clone(), memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
         // The copy of one argument from guest to host, which honestly is no larger than the

@@ -16,7 +16,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 use super::bounds;
 use super::listing::Listing;
 use super::net::{Reach, http::Hooks, messages};
-use crate::exec::documents::Desk;
+use crate::exec::assets::AssetGate;
 
 /// Streams and pollables that come with a file, beside its own handle.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
@@ -32,7 +32,7 @@ pub(super) struct State {
     http: WasiHttpCtx,
     hooks: Hooks,
     pub(super) reach: Arc<Reach>,
-    pub(super) desk: Desk,
+    pub(super) gate: AssetGate,
     pub(super) memory: MemoryLimit,
     handles: usize,
 }
@@ -41,7 +41,7 @@ impl State {
     pub(super) fn new(
         wasi: WasiCtx,
         reach: Arc<Reach>,
-        desk: Desk,
+        gate: AssetGate,
         memory: MemoryLimit,
         handles: usize,
     ) -> Self {
@@ -52,7 +52,7 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(messages::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
-        Self { wasi, table, http, hooks, reach, desk, memory, handles }
+        Self { wasi, table, http, hooks, reach, gate, memory, handles }
     }
 
     /// Whether the guest may open one file, directory or socket more.

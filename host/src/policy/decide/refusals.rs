@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::policy::decision::{Denial, Request, Source, Sources};
 use crate::policy::live::quoted;
 use crate::policy::rule::{Entry, Layer, LayerKind};
-use crate::policy::{Assets, Origin, Profile};
+use crate::policy::{AssetAccess, Origin, Profile};
 
 /// The entry of the user's file that speaks of this very tool.
 pub(super) fn granting<'a>(
@@ -70,7 +70,7 @@ fn command(name: &str, entry: &Entry) -> String {
     }
     let names = entry.env.iter().flat_map(|at| &at.value);
     words.extend(names.map(|name| format!("--env {}", quoted(name))));
-    let assets = entry.assets.as_ref().filter(|at| at.value != Assets::None);
+    let assets = entry.assets.as_ref().filter(|at| at.value != AssetAccess::None);
     words.extend(assets.map(|at| format!("--assets {}", at.value.as_str())));
     words.join(" ")
 }
@@ -87,8 +87,8 @@ fn granted_text(entry: &Entry) -> String {
     if let Some(env) = entry.env.as_ref().filter(|env| !env.value.is_empty()) {
         parts.push(format!("env {}", env.value.join(" ")));
     }
-    if let Some(assets) = entry.assets.as_ref().filter(|at| at.value != Assets::None) {
-        parts.push(format!("documents to {}", assets.value.as_str()));
+    if let Some(assets) = entry.assets.as_ref().filter(|at| at.value != AssetAccess::None) {
+        parts.push(format!("assets to {}", assets.value.as_str()));
     }
     if parts.is_empty() { "to run".to_owned() } else { parts.join(", ") }
 }

@@ -11,7 +11,7 @@ use crate::policy::live::quoted;
 use crate::policy::parse::overlap_text;
 use crate::policy::rule::{At, DirRule, Entry, Layer};
 use crate::policy::variables::Variables;
-use crate::policy::{Assets, Backend, Grant, Net, Origin, Profile, Sandbox, dirs, standard};
+use crate::policy::{AssetAccess, Backend, Grant, Net, Origin, Profile, Sandbox, dirs, standard};
 
 /// What lies there is no file of anybody's, and cannot be granted.
 const PROCESSES: &str = "/proc";
@@ -30,7 +30,7 @@ pub(super) struct Standing {
     dirs: Option<Vec<GrantedDir>>,
     net: Net,
     env: Env,
-    assets: Assets,
+    assets: AssetAccess,
     sandbox: Sandbox,
     pub(super) sources: Sources,
 }
@@ -51,7 +51,7 @@ impl Standing {
             dirs: Some(Vec::new()),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
-            assets: Assets::None,
+            assets: AssetAccess::None,
             sandbox: Sandbox::Require,
             sources,
         };
@@ -201,7 +201,7 @@ impl Standing {
             self.sources.add("assets", source(layer, at));
         }
         // Without a sandbox the store's own files would be open to it.
-        (at.value < Assets::Write).then(|| source(layer, at))
+        (at.value < AssetAccess::Write).then(|| source(layer, at))
     }
 
     /// No tool writes where a tool, a grant or machine code could be put.

@@ -1,8 +1,8 @@
-//! The documents of the host, as the programs of both lanes reach them.
+//! The assets of the host, as the programs of both lanes reach them.
 //!
-//! Owns the trait that a store serves ([`Documents`]), and the one place where a call's
-//! grant is asked before the store is ([`Desk`]). Knows no database, and not what a
-//! good name of a document is: those are the store's.
+//! Owns the trait that a store serves ([`AssetStore`]), and the one place where a call's
+//! grant is asked before the store is ([`AssetGate`]). Knows no database, and not what a
+//! good name of an asset is: those are the store's.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::{Call, Denied};
-use crate::policy::Assets;
+use crate::policy::AssetAccess;
 
-pub use ikigai_protocol::DocumentError;
+pub use ikigai_protocol::AssetError;
 pub use ikigai_protocol::host_socket::{Entry, Listing};
 
 /// The most entries of one listing.
 pub const MAX_ENTRIES: usize = 1000;
 
-/// What the URI of a document begins with.
+/// What the URI of an asset begins with.
 const SCHEME: &str = "ikigai://";
 
 /// The longest URI that is passed on, in bytes: a path of 1,024 bytes, the scheme, and
@@ -35,34 +35,34 @@ const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 const NAME_KEPT: usize = 200;
 
 /// What an operation comes to.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DocumentError>> + Send + 'a>>;
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
 
-/// A store of documents.
+/// A store of assets.
 ///
 /// Nothing here asks whether the caller may: that has been done. URIs arrive as a
 /// program wrote them. A future may be dropped at any point, where the call that waits
 /// for it has ended; a change is then made wholly or not at all. It runs on the host's
 /// runtime, on whose thread it may count and copy what it was given, but never wait.
 ///
-/// Codes: `INVALID_ARG` for what names no document, `FILE_NOT_FOUND` for one that is
+/// Codes: `INVALID_ARG` for what names no asset, `FILE_NOT_FOUND` for one that is
 /// not there, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
 /// `READ_FAILED`, `WRITE_FAILED`, `READ_ERROR` (a listing) where the store itself fails.
 /// Messages are read by models.
-pub trait Documents: Send + Sync {
+pub trait AssetStore: Send + Sync {
     /// Returns the files that the store is kept in, and their directories where only it may
     /// write there: no tool may write to them. A store that is elsewhere returns none.
     fn files(&self) -> Vec<PathBuf>;
 
-    /// The lines of a document in `window`, as they are stored; see [`Window::cut`].
+    /// The lines of an asset in `window`, as they are stored; see [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
 
-    /// Makes `content`, of at most [`MAX_CONTENT`] bytes, the whole of a document.
+    /// Makes `content`, of at most [`MAX_CONTENT`] bytes, the whole of an asset.
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()>;
 
     /// Replaces `old`, which is not empty and not `new`, and returns how often.
     ///
     /// What comes of it may be far larger than the two texts: a result that is larger than
-    /// a document may be is to be refused with `INVALID_ARG` before it is made.
+    /// an asset may be is to be refused with `INVALID_ARG` before it is made.
     fn edit<'a>(
         &'a self,
         caller: &'a Caller,
@@ -72,12 +72,12 @@ pub trait Documents: Send + Sync {
         all: bool,
     ) -> Answer<'a, u64>;
 
-    /// The documents whose paths begin with `prefix`, in their order, and at most
+    /// The assets whose paths begin with `prefix`, in their order, and at most
     /// [`MAX_ENTRIES`].
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing>;
 }
 
-/// On whose behalf a document is read or changed.
+/// On whose behalf an asset is read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The agent, whose pins and budget count.
@@ -86,14 +86,14 @@ pub struct Caller {
 
 /// The store of a call, and its caller. What the program may do with it is in its grant.
 #[derive(Clone)]
-pub struct Shelf {
+pub struct AssetHandle {
     /// The store.
-    pub documents: Arc<dyn Documents>,
+    pub assets: Arc<dyn AssetStore>,
     /// Who asks.
     pub caller: Caller,
 }
 
-/// Which lines of a document are read.
+/// Which lines of an asset are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// The first line, counted from 1; 0 and nothing mean the first, too.
@@ -119,23 +119,23 @@ impl Window {
     }
 }
 
-/// Where one call asks for documents.
+/// Where one call asks for assets.
 ///
 /// Operations run on the runtime of the host, not on that of a guest, which has neither
 /// sockets nor a life beyond its call. One that is waited for no longer is ended.
 #[derive(Clone)]
-pub(super) struct Desk {
-    shelf: Option<Shelf>,
-    access: Assets,
+pub(super) struct AssetGate {
+    handle: Option<AssetHandle>,
+    access: AssetAccess,
     runtime: Handle,
     denied: Arc<Mutex<Denied>>,
 }
 
-impl Desk {
+impl AssetGate {
     /// That of a call which runs on the current runtime.
     pub(super) fn of(call: &Call) -> Self {
         Self {
-            shelf: call.documents.clone(),
+            handle: call.assets.clone(),
             access: call.grant.assets,
             runtime: Handle::current(),
             denied: Arc::default(),
@@ -147,30 +147,30 @@ impl Desk {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, DocumentError> {
-        let shelf = self.admit(Assets::Read, "read", &uri)?;
+    pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, AssetError> {
+        let handle = self.admit(AssetAccess::Read, "read", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
         let name = uri.clone();
-        let read = async move { shelf.documents.read(&shelf.caller, &uri, window).await };
+        let read = async move { handle.assets.read(&handle.caller, &uri, window).await };
         let content = self.perform(&name, read).await?;
         if content.len() > MAX_CONTENT {
             let message = format!(
-                "Failed to read document: {name} (too large for one answer; use offset and limit \
+                "Failed to read asset: {name} (too large for one answer; use offset and limit \
                  to read a part of it)"
             );
-            return Err(DocumentError::new(ToolCode::ReadFailed, message));
+            return Err(AssetError::new(ToolCode::ReadFailed, message));
         }
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
-    pub(super) async fn write(&self, uri: String, content: String) -> Result<(), DocumentError> {
-        let shelf = self.admit(Assets::Write, "write", &uri)?;
+    pub(super) async fn write(&self, uri: String, content: String) -> Result<(), AssetError> {
+        let handle = self.admit(AssetAccess::Write, "write", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
         check_content("the content", &content)?;
         let name = uri.clone();
-        let write = async move { shelf.documents.write(&shelf.caller, &uri, &content).await };
+        let write = async move { handle.assets.write(&handle.caller, &uri, &content).await };
         self.perform(&name, write).await
     }
 
@@ -180,13 +180,13 @@ impl Desk {
         old: String,
         new: String,
         all: bool,
-    ) -> Result<u64, DocumentError> {
-        let shelf = self.admit(Assets::Write, "write", &uri)?;
+    ) -> Result<u64, AssetError> {
+        let handle = self.admit(AssetAccess::Write, "write", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
         check_content("the text to replace", &old)?;
         check_content("the new text", &new)?;
-        let senseless = |message: &str| DocumentError::new(ToolCode::InvalidArg, message);
+        let senseless = |message: &str| AssetError::new(ToolCode::InvalidArg, message);
         if old.is_empty() {
             return Err(senseless("the text to replace is empty"));
         }
@@ -194,15 +194,15 @@ impl Desk {
             return Err(senseless("the text to replace and the new one are identical"));
         }
         let name = uri.clone();
-        let edit = async move { shelf.documents.edit(&shelf.caller, &uri, &old, &new, all).await };
+        let edit = async move { handle.assets.edit(&handle.caller, &uri, &old, &new, all).await };
         self.perform(&name, edit).await
     }
 
-    pub(super) async fn list(&self, prefix: String) -> Result<Listing, DocumentError> {
+    pub(super) async fn list(&self, prefix: String) -> Result<Listing, AssetError> {
         let name = format!("ikigai:///{prefix}");
-        let shelf = self.admit(Assets::Read, "list", &name)?;
+        let handle = self.admit(AssetAccess::Read, "list", &name)?;
         check_uri(&name)?;
-        let list = async move { shelf.documents.list(&shelf.caller, &prefix).await };
+        let list = async move { handle.assets.list(&handle.caller, &prefix).await };
         let mut listing = self.perform(&name, list).await?;
         listing.more |= listing.entries.len() > MAX_ENTRIES;
         listing.entries.truncate(MAX_ENTRIES);
@@ -211,41 +211,46 @@ impl Desk {
 
     /// The store, if the call may do this much with it. No operation gets at it in
     /// another way.
-    fn admit(&self, needed: Assets, what: &str, name: &str) -> Result<Shelf, DocumentError> {
+    fn admit(
+        &self,
+        needed: AssetAccess,
+        what: &str,
+        name: &str,
+    ) -> Result<AssetHandle, AssetError> {
         if self.access < needed {
             let shown: String = name.escape_debug().take(NAME_KEPT).collect();
             let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
             denied.note(format!("assets {what} {shown}"));
             return Err(match self.access {
-                Assets::None => DocumentError::not_granted(&clipped(name)),
-                Assets::Read | Assets::Write => {
+                AssetAccess::None => AssetError::not_granted(&clipped(name)),
+                AssetAccess::Read | AssetAccess::Write => {
                     let name = clipped(name);
                     let message = format!(
-                        "Permission denied: {name} (documents are granted to this tool for reading \
+                        "Permission denied: {name} (assets are granted to this tool for reading \
                          only)"
                     );
-                    DocumentError::new(ToolCode::PermissionDenied, message)
+                    AssetError::new(ToolCode::PermissionDenied, message)
                 }
             });
         }
-        self.shelf.clone().ok_or_else(|| {
+        self.handle.clone().ok_or_else(|| {
             let name = clipped(name);
-            let message = format!("Cannot open document: {name} (this host keeps no documents)");
-            DocumentError::new(ToolCode::OpenFailed, message)
+            let message = format!("Cannot open asset: {name} (this host keeps no assets)");
+            AssetError::new(ToolCode::OpenFailed, message)
         })
     }
 
     async fn perform<T: Send + 'static>(
         &self,
         name: &str,
-        work: impl Future<Output = Result<T, DocumentError>> + Send + 'static,
-    ) -> Result<T, DocumentError> {
+        work: impl Future<Output = Result<T, AssetError>> + Send + 'static,
+    ) -> Result<T, AssetError> {
         let task = self.runtime.spawn(work);
         let _ends_with_this = EndsWithThis(task.abort_handle());
         task.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "an operation on a document broke off");
-            let message = format!("Cannot open document: {name} (the store failed)");
-            Err(DocumentError::new(ToolCode::OpenFailed, message))
+            tracing::error!(%error, "an operation on an asset broke off");
+            let message = format!("Cannot open asset: {name} (the store failed)");
+            Err(AssetError::new(ToolCode::OpenFailed, message))
         })
     }
 }
@@ -264,29 +269,29 @@ fn clipped(name: &str) -> String {
     name.chars().take(MAX_URI).collect()
 }
 
-/// What is no URI of a document is not taken for a path of one.
-fn check_scheme(uri: &str) -> Result<(), DocumentError> {
+/// What is no URI of an asset is not taken for a path of one.
+fn check_scheme(uri: &str) -> Result<(), AssetError> {
     if uri.starts_with(SCHEME) {
         return Ok(());
     }
-    let message = format!("`{}` is not named as a document is: ikigai:///PATH", clipped(uri));
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    let message = format!("`{}` is not named as an asset is: ikigai:///PATH", clipped(uri));
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
-fn check_uri(uri: &str) -> Result<(), DocumentError> {
+fn check_uri(uri: &str) -> Result<(), AssetError> {
     if uri.len() <= MAX_URI {
         return Ok(());
     }
-    let message = "the name of a document has at most 1,024 bytes";
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    let message = "the name of an asset has at most 1,024 bytes";
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
-fn check_content(what: &str, text: &str) -> Result<(), DocumentError> {
+fn check_content(what: &str, text: &str) -> Result<(), AssetError> {
     if text.len() <= MAX_CONTENT {
         return Ok(());
     }
-    let message = format!("{what} has {} bytes, and a document at most {MAX_CONTENT}", text.len());
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    let message = format!("{what} has {} bytes, and an asset at most {MAX_CONTENT}", text.len());
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use ikigai_host::exec::{Exit, Stdin};
-use ikigai_host::policy::{Assets, Sandbox};
+use ikigai_host::policy::{AssetAccess, Sandbox};
 use ikigai_protocol::host_socket::MAX_LINE;
-use ikigai_tools::ports::Documents as _;
+use ikigai_tools::ports::Assets as _;
 
 use crate::rig::{Rig, Store, printed};
 
@@ -26,7 +26,7 @@ def ask(method, **params):
 const MODES: [Sandbox; 2] = [Sandbox::Require, Sandbox::Off];
 
 /// What the tool prints that goes on after [`CLIENT`], with the store that it reached.
-fn said(assets: Assets, sandbox: Sandbox, body: &str) -> (String, std::sync::Arc<Store>) {
+fn said(assets: AssetAccess, sandbox: Sandbox, body: &str) -> (String, std::sync::Arc<Store>) {
     let store = Store::new();
     let rig = Rig::new(Some(store.clone()));
     let outcome = rig.python(assets, sandbox, &format!("{CLIENT}{body}"), |call| {
@@ -45,7 +45,7 @@ print(ask("list", prefix="a")["result"])
 print(ask("read", uri="ikigai:///none")["error"])
 "#;
     for sandbox in MODES {
-        let (said, _) = said(Assets::Write, sandbox, body);
+        let (said, _) = said(AssetAccess::Write, sandbox, body);
         let expected = "{'content': 'two\\n'}\n{'bytes': 2}\n{'replacements': 1}\n\
             {'entries': [{'path': 'a.md', 'tokens': 1, 'read_only': False}], 'more': False}\n\
             {'code': -32000, 'message': 'File not found: ikigai:///none', 'data': {'error_code': \
@@ -55,15 +55,15 @@ print(ask("read", uri="ikigai:///none")["error"])
 }
 
 #[test]
-fn the_example_of_the_page_reads_a_document() {
+fn the_example_of_the_page_reads_a_asset() {
     let example = ikigai_tests::places::repository().join("tests/examples/open-questions");
     let example = std::fs::read_to_string(example).expect("the example");
     let store = Store::new();
-    let documents = &store.documents;
-    documents.write("ikigai:///q.md", "Why?\nBecause.\nHow?\n").expect("written");
+    let assets = &store.assets;
+    assets.write("ikigai:///q.md", "Why?\nBecause.\nHow?\n").expect("written");
     let rig = Rig::new(Some(store.clone()));
     let call = |uri: &str| {
-        let outcome = rig.python(Assets::Read, Sandbox::Require, &example, |call| {
+        let outcome = rig.python(AssetAccess::Read, Sandbox::Require, &example, |call| {
             call.stdin = Stdin::Bytes(format!(r#"{{"uri":"{uri}"}}"#).into());
         });
         printed(&outcome)
@@ -84,7 +84,7 @@ host.sendall(b"\n".join(lines) + b"\n")
 print([json.loads(answers.readline())["error"]["code"] for line in lines])
 print(ask("read", uri="ikigai:///blocks/empty.md")["result"])
 "#;
-    let (said, _) = said(Assets::Write, Sandbox::Require, body);
+    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
     let expected = "[-32700, -32700, -32700, -32700, -32600, -32600, -32700, -32601, -32602, \
         -32600]\n{'content': ''}";
     assert_eq!(said, expected);
@@ -102,7 +102,7 @@ except (BrokenPipeError, ConnectionResetError):
 answer = json.loads(answers.readline())
 print(sent, answer["error"]["code"])
 "#;
-    let (said, _) = said(Assets::Write, Sandbox::Require, body);
+    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
     let (sent, code) = said.split_once(' ').expect("two words");
     let sent: usize = sent.parse().expect("a number");
     assert!(sent > MAX_LINE && sent < MAX_LINE + (2 << 20), "the host took {sent} bytes");
@@ -125,7 +125,7 @@ while idle < 20 and sent < 300 << 20:
 print(sent)
 "#;
     for sandbox in MODES {
-        let (said, store) = said(Assets::Read, sandbox, body);
+        let (said, store) = said(AssetAccess::Read, sandbox, body);
         let sent: usize = said.parse().expect("a number");
         // What the buffers of two sockets hold, and the host's own.
         assert!(sent < 4 << 20, "the host took {sent} bytes");
@@ -141,7 +141,7 @@ for number in range(500):
 print([json.loads(answers.readline())["id"] for _ in range(500)] == list(range(500)))
 print(ask("read", uri="ikigai:///n.md")["result"]["content"])
 "#;
-    let (said, _) = said(Assets::Write, Sandbox::Require, body);
+    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
     assert_eq!(said, "True\n499");
 }
 
@@ -152,14 +152,14 @@ host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x")[:-1])
 host.shutdown(socket.SHUT_WR)
 print(answers.read())
 "#;
-    let (said_of_half, store) = said(Assets::Write, Sandbox::Require, half);
+    let (said_of_half, store) = said(AssetAccess::Write, Sandbox::Require, half);
     assert_eq!((said_of_half.as_str(), store.asked()), ("b''", 0));
     let whole = r#"
 host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x"))
 host.shutdown(socket.SHUT_WR)
 print(json.loads(answers.readline())["result"], answers.read())
 "#;
-    let (said_of_whole, store) = said(Assets::Write, Sandbox::Require, whole);
+    let (said_of_whole, store) = said(AssetAccess::Write, Sandbox::Require, whole);
     assert_eq!(said_of_whole, "{'bytes': 1} b''");
     assert_eq!(store.content("blocks/empty.md").as_deref(), Some(&b"x"[..]));
 }
@@ -173,7 +173,7 @@ host.close()
 time.sleep(0.2)
 print("done")
 "#;
-    assert_eq!(said(Assets::Read, Sandbox::Require, body).0, "done");
+    assert_eq!(said(AssetAccess::Read, Sandbox::Require, body).0, "done");
 }
 
 #[test]
@@ -192,7 +192,7 @@ time.sleep(0.1)
 print("done")
 "#;
     for sandbox in MODES {
-        let (said, store) = said(Assets::Write, sandbox, body);
+        let (said, store) = said(AssetAccess::Write, sandbox, body);
         assert_eq!(said, "done");
         std::thread::sleep(Duration::from_secs(1));
         assert_eq!(store.content("blocks/empty.md").as_deref(), Some(&b""[..]));
@@ -214,9 +214,9 @@ print(os.environ.get("IKIGAI_HOST_FD"), open_ones)
 "#;
     for sandbox in MODES {
         for (assets, expected) in [
-            (Assets::None, "None [(0, False), (1, False), (2, False)]"),
-            (Assets::Read, "3 [(0, False), (1, False), (2, False), (3, True)]"),
-            (Assets::Write, "3 [(0, False), (1, False), (2, False), (3, True)]"),
+            (AssetAccess::None, "None [(0, False), (1, False), (2, False)]"),
+            (AssetAccess::Read, "3 [(0, False), (1, False), (2, False), (3, True)]"),
+            (AssetAccess::Write, "3 [(0, False), (1, False), (2, False), (3, True)]"),
         ] {
             let rig = Rig::new(Some(Store::new()));
             let outcome = rig.python(assets, sandbox, body, |call| {
@@ -242,9 +242,9 @@ try:
 except OSError as error:
     print(error.errno)
 "#;
-    let (free, _) = said(Assets::Read, Sandbox::Off, body);
+    let (free, _) = said(AssetAccess::Read, Sandbox::Off, body);
     assert_eq!(free, "reached", "the attempt shows nothing");
-    let (confined, _) = said(Assets::Read, Sandbox::Require, body);
+    let (confined, _) = said(AssetAccess::Read, Sandbox::Require, body);
     assert_eq!(confined, libc::EPERM.to_string());
 }
 
@@ -256,7 +256,8 @@ fn a_tool_that_dies_in_the_middle_of_a_request_is_a_tool_that_died() {
 host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x" * 100000)[:50000])
 os.kill(os.getpid(), 9)
 "#;
-    let outcome = rig.python(Assets::Write, Sandbox::Require, &format!("{CLIENT}{body}"), |_| {});
+    let outcome =
+        rig.python(AssetAccess::Write, Sandbox::Require, &format!("{CLIENT}{body}"), |_| {});
     assert!(matches!(outcome.exit, Exit::Signal(9) | Exit::Code(137)), "{outcome:?}");
     assert_eq!(store.asked(), 0);
 }

@@ -1,4 +1,4 @@
-//! What the cases of `documents` stand on: a store in memory, one that never answers,
+//! What the cases of `assets` stand on: a store in memory, one that never answers,
 //! and calls of tools on both lanes.
 
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai_host::exec::documents::{Answer, Caller, Documents, Entry, Listing, Shelf, Window};
+use ikigai_host::exec::assets::{Answer, AssetHandle, AssetStore, Caller, Entry, Listing, Window};
 use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime as Components;
 use ikigai_host::exec::{Call, Lane, Outcome, Stdin};
 use ikigai_host::limits::Limits;
-use ikigai_host::policy::{Assets, Grant, Sandbox};
+use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
-use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
-use ikigai_tools::ports::{Documents as _, Lines};
+use ikigai_tools::fake::{MemoryDocument, MemoryAssets};
+use ikigai_tools::ports::{Assets as _, Lines};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -29,33 +29,32 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is in a store when a case begins, in memory and beneath the host alike.
-pub(crate) fn documents() -> MemoryDocuments {
-    let document =
-        |content: &[u8], read_only| MemoryDocument { content: content.to_vec(), read_only };
-    let documents = [
-        ("blocks/decisions.md", document(b"one\ntwo\n\ntwo", false)),
-        ("blocks/empty.md", document(b"", false)),
-        ("blocks/law.md", document(b"fixed\n", true)),
-        ("blocks/odd.md", document(b"a\xff\xc3\xa9\"\\\x01\n", false)),
+pub(crate) fn assets() -> MemoryAssets {
+    let asset = |content: &[u8], read_only| MemoryDocument { content: content.to_vec(), read_only };
+    let assets = [
+        ("blocks/decisions.md", asset(b"one\ntwo\n\ntwo", false)),
+        ("blocks/empty.md", asset(b"", false)),
+        ("blocks/law.md", asset(b"fixed\n", true)),
+        ("blocks/odd.md", asset(b"a\xff\xc3\xa9\"\\\x01\n", false)),
     ];
-    let documents: BTreeMap<_, _> =
-        documents.into_iter().map(|(path, it)| (path.to_owned(), it)).collect();
-    MemoryDocuments::new(documents, 1000)
+    let assets: BTreeMap<_, _> =
+        assets.into_iter().map(|(path, it)| (path.to_owned(), it)).collect();
+    MemoryAssets::new(assets, 1000)
 }
 
 /// A store in memory that remembers who asked.
 pub(crate) struct Store {
-    pub(crate) documents: MemoryDocuments,
+    pub(crate) assets: MemoryAssets,
     pub(crate) callers: Mutex<Vec<Caller>>,
 }
 
 impl Store {
     pub(crate) fn new() -> Arc<Self> {
-        Self::holding(documents())
+        Self::holding(assets())
     }
 
-    pub(crate) fn holding(documents: MemoryDocuments) -> Arc<Self> {
-        Arc::new(Self { documents, callers: Mutex::default() })
+    pub(crate) fn holding(assets: MemoryAssets) -> Arc<Self> {
+        Arc::new(Self { assets, callers: Mutex::default() })
     }
 
     /// How often it was asked anything.
@@ -65,8 +64,8 @@ impl Store {
 
     /// What is stored.
     pub(crate) fn content(&self, path: &str) -> Option<Vec<u8>> {
-        let found = self.documents.list(path);
-        found.into_iter().find(|(name, _)| name == path).map(|(_, document)| document.content)
+        let found = self.assets.list(path);
+        found.into_iter().find(|(name, _)| name == path).map(|(_, asset)| asset.content)
     }
 
     fn note(&self, caller: &Caller) {
@@ -74,14 +73,14 @@ impl Store {
     }
 }
 
-impl Documents for Store {
+impl AssetStore for Store {
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         self.note(caller);
-        let checked = self.documents.read(uri, Lines::ALL);
+        let checked = self.assets.read(uri, Lines::ALL);
         let stored = uri.trim_start_matches("ikigai://").trim_start_matches('/');
         let content = self.content(stored).unwrap_or_default();
         Box::pin(ready(checked.map(|_| Bytes::copy_from_slice(window.cut(&content)))))
@@ -89,7 +88,7 @@ impl Documents for Store {
 
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
         self.note(caller);
-        Box::pin(ready(self.documents.write(uri, content)))
+        Box::pin(ready(self.assets.write(uri, content)))
     }
 
     fn edit<'a>(
@@ -101,7 +100,7 @@ impl Documents for Store {
         all: bool,
     ) -> Answer<'a, u64> {
         self.note(caller);
-        Box::pin(ready(self.documents.edit(uri, old, new, all)))
+        Box::pin(ready(self.assets.edit(uri, old, new, all)))
     }
 
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
@@ -111,7 +110,7 @@ impl Documents for Store {
             tokens: it.content.len().div_ceil(4) as u64,
             read_only: it.read_only,
         };
-        let entries = self.documents.list(prefix).into_iter().map(entry).collect();
+        let entries = self.assets.list(prefix).into_iter().map(entry).collect();
         Box::pin(ready(Ok(Listing { entries, more: false })))
     }
 }
@@ -119,7 +118,7 @@ impl Documents for Store {
 /// A store that never answers.
 pub(crate) struct Silent;
 
-impl Documents for Silent {
+impl AssetStore for Silent {
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -165,12 +164,12 @@ impl Build {
 pub(crate) struct Rig {
     scratch: TempDir,
     components: Arc<Components>,
-    store: Option<Arc<dyn Documents>>,
+    store: Option<Arc<dyn AssetStore>>,
     runtime: Option<Runtime>,
 }
 
 impl Rig {
-    pub(crate) fn new(store: Option<Arc<dyn Documents>>) -> Self {
+    pub(crate) fn new(store: Option<Arc<dyn AssetStore>>) -> Self {
         let scratch = TempDir::new().expect("a directory");
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("permitted");
         let components = Components::new(8, u64::MAX).expect("a runtime for components");
@@ -184,7 +183,7 @@ impl Rig {
     }
 
     /// The same lanes over another store.
-    pub(crate) fn with_store(&mut self, store: Arc<dyn Documents>) {
+    pub(crate) fn with_store(&mut self, store: Arc<dyn AssetStore>) {
         self.store = Some(store);
     }
 
@@ -193,7 +192,7 @@ impl Rig {
         &self,
         build: Build,
         tool: &str,
-        assets: Assets,
+        assets: AssetAccess,
         input: &str,
         adjust: impl FnOnce(&mut Call),
     ) -> Outcome {
@@ -219,7 +218,7 @@ impl Rig {
     /// Runs a native tool that is written here, in Python.
     pub(crate) fn python(
         &self,
-        assets: Assets,
+        assets: AssetAccess,
         sandbox: Sandbox,
         text: &str,
         adjust: impl FnOnce(&mut Call),
@@ -236,19 +235,19 @@ impl Rig {
         fs::canonicalize(self.scratch.path()).expect("a path")
     }
 
-    fn prepared(&self, assets: Assets, sandbox: Sandbox) -> Call {
+    fn prepared(&self, assets: AssetAccess, sandbox: Sandbox) -> Call {
         let workspace = self.workspace();
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
         let caller = Caller { agent: "agent".into() };
-        let shelf = self.store.clone().map(|documents| Shelf { documents, caller });
+        let handle = self.store.clone().map(|assets| AssetHandle { assets, caller });
         Call {
             args: Vec::new(),
             stdin: Stdin::Bytes(Bytes::new()),
             stdout: Sink::Head,
             stderr: Sink::Tail(64 << 10),
             grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
-            documents: shelf,
+            assets: handle,
             workspace: workspace.into(),
             limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
             cancel: CancellationToken::new(),

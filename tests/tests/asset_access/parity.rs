@@ -1,15 +1,15 @@
 //! One answer on every port: each call is made in memory, of the component, and of the
-//! native build with and without a sandbox, one after the other on the same documents.
+//! native build with and without a sandbox, one after the other on the same assets.
 
 use std::sync::Arc;
 
-use ikigai_agent::assets::AssetStore;
+use ikigai_agent::assets::StoredAssets;
 use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
-use ikigai_host::policy::Assets;
+use ikigai_host::policy::AssetAccess;
 use ikigai_tools::fake::{MemoryFiles, Tree};
-use ikigai_tools::ports::{NoDocuments, Storage};
+use ikigai_tools::ports::{NoAssets, Storage};
 
-use crate::rig::{Build, Rig, Store, documents, printed};
+use crate::rig::{Build, Rig, Store, assets, printed};
 
 /// A tool, its arguments, its answer. The answers are those that a file would have.
 #[rustfmt::skip]
@@ -27,13 +27,13 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/absent.md"}"#, r#"{"error":"File not found: ikigai:///blocks/absent.md","error_code":"FILE_NOT_FOUND"}"#),
     ("file-read", r#"{"file_path":"ikigai:///blocks/../x"}"#, r#"{"error":"`..` cannot be a segment of an asset's path","error_code":"INVALID_ARG"}"#),
     ("file-read", r#"{"file_path":"ikigai://"}"#, r#"{"error":"an asset's path cannot be empty","error_code":"INVALID_ARG"}"#),
-    ("file-read", r#"{"file_path":"ikigai:/blocks/decisions.md"}"#, r#"{"error":"`ikigai:/blocks/decisions.md` is not named as a document is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
-    ("file-read", r#"{"file_path":"IKIGAI:///blocks/decisions.md"}"#, r#"{"error":"`IKIGAI:///blocks/decisions.md` is not named as a document is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
+    ("file-read", r#"{"file_path":"ikigai:/blocks/decisions.md"}"#, r#"{"error":"`ikigai:/blocks/decisions.md` is not named as an asset is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
+    ("file-read", r#"{"file_path":"IKIGAI:///blocks/decisions.md"}"#, r#"{"error":"`IKIGAI:///blocks/decisions.md` is not named as an asset is: ikigai:///PATH","error_code":"INVALID_ARG"}"#),
     ("file-read", r#"{"file_path":"ikigai:///a\u0000b"}"#, r#"{"error":"`file_path` holds a NUL byte, which no path can","error_code":"INVALID_ARG"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/new.md","content":"é\n"}"#, r#"{"output":"Wrote 3 bytes to new.md","bytes":3}"#),
     ("file-read", r#"{"file_path":"ikigai:///blocks/new.md"}"#, r#"{"output":"é\n"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/new.md","content":""}"#, r#"{"output":"Wrote 0 bytes to new.md","bytes":0}"#),
-    ("file-write", r#"{"file_path":"ikigai:///blocks/law.md","content":"x"}"#, r#"{"error":"Document is read-only: ikigai:///blocks/law.md","error_code":"READ_ONLY"}"#),
+    ("file-write", r#"{"file_path":"ikigai:///blocks/law.md","content":"x"}"#, r#"{"error":"Asset is read-only: ikigai:///blocks/law.md","error_code":"READ_ONLY"}"#),
     ("file-edit", r#"{"file_path":"ikigai:///blocks/decisions.md","old_string":"one","new_string":"1"}"#, r#"{"output":"Replaced 1 occurrence in decisions.md","replacements":1}"#),
     ("file-edit", r#"{"file_path":"ikigai:///blocks/decisions.md","old_string":"two","new_string":"2"}"#, r#"{"error":"String found 2 times, use replace_all to replace all","error_code":"NOT_UNIQUE"}"#),
     ("file-edit", r#"{"file_path":"ikigai:///blocks/decisions.md","old_string":"two","new_string":"2\n","replace_all":true}"#, r#"{"output":"Replaced 2 occurrences in decisions.md","replacements":2}"#),
@@ -44,7 +44,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#, r#"{"output":"1\n2\n\n\n2\n"}"#),
 ];
 
-/// What a tool without a grant says to each of them, as far as it concerns documents.
+/// What a tool without a grant says to each of them, as far as it concerns assets.
 const WITHOUT: &[(&str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/decisions.md","content":"x"}"#),
@@ -54,21 +54,21 @@ const WITHOUT: &[(&str, &str)] = &[
     ),
 ];
 
-const NOT_GRANTED: &str = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (no documents are granted to this tool)","error_code":"PERMISSION_DENIED"}"#;
+const NOT_GRANTED: &str = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (no assets are granted to this tool)","error_code":"PERMISSION_DENIED"}"#;
 
 fn files() -> MemoryFiles {
     MemoryFiles::new(b"/w", Tree::default())
 }
 
 #[test]
-fn documents_are_answered_for_alike_in_memory() {
-    let storage = Storage { files: files(), documents: documents() };
+fn assets_are_answered_for_alike_in_memory() {
+    let storage = Storage { files: files(), assets: assets() };
     for (tool, input, expected) in CALLS {
         let answer =
             ikigai_tools::answer(tool, &storage, input.as_bytes()).expect("a tool of files");
         assert_eq!(String::from_utf8_lossy(&answer), *expected, "{tool} {input}");
     }
-    let storage = Storage { files: files(), documents: NoDocuments };
+    let storage = Storage { files: files(), assets: NoAssets };
     for (tool, input) in WITHOUT {
         let answer =
             ikigai_tools::answer(tool, &storage, input.as_bytes()).expect("a tool of files");
@@ -77,12 +77,12 @@ fn documents_are_answered_for_alike_in_memory() {
 }
 
 #[test]
-fn documents_are_answered_for_alike_by_each_build() {
+fn assets_are_answered_for_alike_by_each_build() {
     for build in Build::ALL {
         let store = Store::new();
         let rig = Rig::new(Some(store.clone()));
         for (tool, input, expected) in CALLS {
-            let answer = printed(&rig.call(build, tool, Assets::Write, input, |_| {}));
+            let answer = printed(&rig.call(build, tool, AssetAccess::Write, input, |_| {}));
             assert_eq!(answer, *expected, "{build:?}: {tool} {input}");
         }
         let callers = store.callers.lock().expect("no panic while held");
@@ -93,7 +93,7 @@ fn documents_are_answered_for_alike_by_each_build() {
 #[test]
 fn a_real_store_answers_as_the_one_in_memory_does() {
     for build in Build::ALL {
-        let assets = Arc::new(AssetStore::at(
+        let assets = Arc::new(StoredAssets::at(
             Ok(StoreUrl::memory()),
             Budget::default(),
             Capacity::default(),
@@ -101,22 +101,22 @@ fn a_real_store_answers_as_the_one_in_memory_does() {
         let rig = Rig::new(Some(assets.clone()));
         rig.block_on(fill(&assets));
         for (tool, input, expected) in CALLS {
-            let answer = printed(&rig.call(build, tool, Assets::Write, input, |_| {}));
+            let answer = printed(&rig.call(build, tool, AssetAccess::Write, input, |_| {}));
             assert_eq!(answer, *expected, "{build:?}: {tool} {input}");
         }
     }
 }
 
-/// The documents of [`documents`], in a store.
-async fn fill(assets: &AssetStore) {
-    let store = assets.open().await.expect("a store in memory");
+/// The assets of [`assets`], in a store.
+async fn fill(stored: &StoredAssets) {
+    let store = stored.open().await.expect("a store in memory");
     let agent = Agent::new("agent").expect("a name");
     let author = Author { agent, cause: Cause::Write };
-    for (path, document) in documents().list("") {
+    for (path, asset) in assets().list("") {
         let path = AssetPath::parse(&path).expect("a path");
-        let written = store.write(&path, &document.content, &author, Expected::Any).await;
+        let written = store.write(&path, &asset.content, &author, Expected::Any).await;
         written.expect("written");
-        store.set_read_only(&path, document.read_only).await.expect("set");
+        store.set_read_only(&path, asset.read_only).await.expect("set");
     }
 }
 
@@ -126,7 +126,7 @@ fn nothing_is_read_or_changed_without_a_grant() {
     let rig = Rig::new(Some(store.clone()));
     for build in Build::ALL {
         for (tool, input) in WITHOUT {
-            let outcome = rig.call(build, tool, Assets::None, input, |_| {});
+            let outcome = rig.call(build, tool, AssetAccess::None, input, |_| {});
             assert_eq!(printed(&outcome), NOT_GRANTED, "{build:?}: {tool}");
             // A native tool has not even a way to ask.
             let told = if build == Build::Component { 1 } else { 0 };
@@ -142,8 +142,8 @@ fn a_grant_to_read_is_none_to_write() {
     let rig = Rig::new(Some(store.clone()));
     for build in Build::ALL {
         for (tool, input) in &WITHOUT[1..] {
-            let outcome = rig.call(build, tool, Assets::Read, input, |_| {});
-            let expected = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (documents are granted to this tool for reading only)","error_code":"PERMISSION_DENIED"}"#;
+            let outcome = rig.call(build, tool, AssetAccess::Read, input, |_| {});
+            let expected = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (assets are granted to this tool for reading only)","error_code":"PERMISSION_DENIED"}"#;
             assert_eq!(printed(&outcome), expected, "{build:?}: {tool}");
             let noted = "assets write ikigai:///blocks/decisions.md".to_owned();
             assert_eq!(outcome.denied.first, [noted], "{build:?}");
@@ -152,7 +152,7 @@ fn a_grant_to_read_is_none_to_write() {
     }
     let (tool, input, expected) = CALLS[0];
     for build in Build::ALL {
-        assert_eq!(printed(&rig.call(build, tool, Assets::Read, input, |_| {})), expected);
+        assert_eq!(printed(&rig.call(build, tool, AssetAccess::Read, input, |_| {})), expected);
     }
 }
 
@@ -160,8 +160,9 @@ fn a_grant_to_read_is_none_to_write() {
 fn a_host_without_a_store_says_so() {
     let rig = Rig::new(None);
     for build in Build::ALL {
-        let answer = printed(&rig.call(build, "file-read", Assets::Write, WITHOUT[0].1, |_| {}));
-        let expected = r#"{"error":"Cannot open document: ikigai:///blocks/decisions.md (this host keeps no documents)","error_code":"OPEN_FAILED"}"#;
+        let answer =
+            printed(&rig.call(build, "file-read", AssetAccess::Write, WITHOUT[0].1, |_| {}));
+        let expected = r#"{"error":"Cannot open asset: ikigai:///blocks/decisions.md (this host keeps no assets)","error_code":"OPEN_FAILED"}"#;
         assert_eq!(answer, expected, "{build:?}");
     }
 }

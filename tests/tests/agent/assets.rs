@@ -104,7 +104,7 @@ fn a_proposal_that_loses_something_is_refused() {
 }
 
 #[test]
-fn a_document_that_is_read_only_stays_as_it_is() {
+fn a_asset_that_is_read_only_stays_as_it_is() {
     let rig = Rig::new(Vendor::OpenAi, [command("/compact x"), Reply::answer().text("I see.")]);
     put(&rig, "x", "text");
     rig.host.run_with(["asset", "put", "--read-only", "x"], b"text").expect_code(0);
@@ -174,7 +174,7 @@ fn no_tool_takes_the_name_of_the_hosts_own() {
     let rig = Rig::new(Vendor::OpenAi, [command("/pinned"), Reply::answer().text("I see.")]);
     rig.host.script("slash_command", "touch ran; echo '{}'");
     let ran = rig.ask(&["--json", "go"]).expect_code(0);
-    assert_eq!(envelopes(&ran.json())[0]["result"]["output"], "No pinned documents.", "{ran}");
+    assert_eq!(envelopes(&ran.json())[0]["result"]["output"], "No pinned assets.", "{ran}");
     assert!(!rig.host.workspace().join("ran").exists());
 }
 
@@ -210,7 +210,7 @@ fn what_policy_forbids_a_model_cannot_command() {
 }
 
 #[test]
-fn a_document_that_is_short_enough_is_not_rewritten() {
+fn a_asset_that_is_short_enough_is_not_rewritten() {
     let rig = Rig::new(Vendor::OpenAi, [command("/compact x 4k"), Reply::answer().text("I see.")]);
     put(&rig, "x", "a few words\n");
     let ran = rig.ask(&["--json", "go"]).expect_code(0);

@@ -1,13 +1,13 @@
-//! What bounds an operation: the wall clock of its call, and the size of a document.
+//! What bounds an operation: the wall clock of its call, and the size of an asset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ikigai_host::limits::Limit;
-use ikigai_host::policy::{Assets, Sandbox};
+use ikigai_host::policy::{AssetAccess, Sandbox};
 use ikigai_protocol::host_socket::MAX_CONTENT;
-use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
+use ikigai_tools::fake::{MemoryDocument, MemoryAssets};
 
 use crate::rig::{Build, Rig, Silent, Store, printed};
 
@@ -18,7 +18,7 @@ fn a_store_that_never_answers_keeps_no_call_beyond_its_time() {
     for build in Build::ALL {
         let mut rig = Rig::new(Some(Arc::new(Silent)));
         let started = Instant::now();
-        let outcome = rig.call(build, "file-read", Assets::Read, READ, |call| {
+        let outcome = rig.call(build, "file-read", AssetAccess::Read, READ, |call| {
             call.limits.wall_clock = Duration::from_millis(500);
         });
         let took = started.elapsed();
@@ -26,7 +26,7 @@ fn a_store_that_never_answers_keeps_no_call_beyond_its_time() {
         assert!(took < Duration::from_secs(15), "{build:?}: {took:?}");
         // The same lanes go on.
         rig.with_store(Store::new());
-        let next = rig.call(build, "file-read", Assets::Read, READ, |_| {});
+        let next = rig.call(build, "file-read", AssetAccess::Read, READ, |_| {});
         assert_eq!(printed(&next), r#"{"output":"one\ntwo\n\ntwo"}"#, "{build:?}");
     }
 }
@@ -35,7 +35,7 @@ fn a_store_that_never_answers_keeps_no_call_beyond_its_time() {
 fn a_call_that_waits_for_the_store_can_be_cancelled() {
     for build in Build::ALL {
         let rig = Rig::new(Some(Arc::new(Silent)));
-        let outcome = rig.call(build, "file-read", Assets::Read, READ, |call| {
+        let outcome = rig.call(build, "file-read", AssetAccess::Read, READ, |call| {
             let cancel = call.cancel.clone();
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(500));
@@ -47,17 +47,17 @@ fn a_call_that_waits_for_the_store_can_be_cancelled() {
 }
 
 #[test]
-fn a_document_has_a_size_that_every_port_holds_it_to() {
+fn a_asset_has_a_size_that_every_port_holds_it_to() {
     let large = MemoryDocument {
         content: [b"first\n".repeat(1 << 20), vec![b'x']].concat(),
         read_only: false,
     };
     for build in [Build::Component, Build::Native(Sandbox::Require)] {
-        let documents = BTreeMap::from([("large.md".to_owned(), large.clone())]);
-        let store = Store::holding(MemoryDocuments::new(documents, u64::MAX >> 1));
+        let assets = BTreeMap::from([("large.md".to_owned(), large.clone())]);
+        let store = Store::holding(MemoryAssets::new(assets, u64::MAX >> 1));
         let rig = Rig::new(Some(store.clone()));
         let call = |tool: &str, input: String| {
-            printed(&rig.call(build, tool, Assets::Write, &input, |_| {}))
+            printed(&rig.call(build, tool, AssetAccess::Write, &input, |_| {}))
         };
         let write = |size: usize| {
             // A byte that takes six in JSON.

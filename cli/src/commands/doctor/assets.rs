@@ -1,10 +1,10 @@
-//! The store of documents: where it is, and whether it answers.
+//! The store of assets: where it is, and whether it answers.
 
 use super::Check;
 use crate::commands::error::CliError;
 use crate::commands::options::Options;
 
-const SECTION: &str = "documents";
+const SECTION: &str = "assets";
 
 pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
     let agent = options.agent()?;
@@ -29,10 +29,10 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
     };
     Ok(match usage {
         Ok(usage) => {
-            let documents = format!("{url}, {} documents", usage.assets);
+            let assets = format!("{url}, {} assets", usage.assets);
             let (pinned, budget) = (usage.pinned_tokens, usage.budget.0);
             let pinned = format!("{pinned} of {budget} tokens by `{agent}`");
-            vec![Check::new(SECTION, "store", documents), Check::new(SECTION, "pinned", pinned)]
+            vec![Check::new(SECTION, "store", assets), Check::new(SECTION, "pinned", pinned)]
         }
         Err(error) => {
             let advice = error.hint().unwrap_or("see its address, or name another with --store");

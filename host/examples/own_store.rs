@@ -1,0 +1,112 @@
+//! Keeps assets in a store of one's own: here a map, which two tools read and write under
+//! `ikigai://`.
+//!
+//! ```text
+//! cargo run --example own_store -- /usr
+//! ```
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::error::Error;
+use std::future::ready;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ikigai_host::assets::{
+    Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window,
+};
+use ikigai_host::{Bytes, CancellationToken, Host, Paths, ToolCode};
+
+#[derive(Default)]
+struct Notes(Mutex<BTreeMap<String, String>>);
+
+impl Notes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the path in `uri`: tools write `ikigai:///a/b` or `ikigai://a/b`.
+fn path(uri: &str) -> &str {
+    uri.trim_start_matches("ikigai://").trim_start_matches('/')
+}
+
+fn missing(uri: &str) -> AssetError {
+    AssetError::new(ToolCode::FileNotFound, format!("no note `{uri}`"))
+}
+
+// Nothing here asks whether the caller may: the host has done so.
+impl AssetStore for Notes {
+    fn files(&self) -> Vec<PathBuf> {
+        // It is in memory. A store in a file returns its path, which no tool may write to then.
+        Vec::new()
+    }
+
+    fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+        let notes = self.lock();
+        let note = notes.get(path(uri)).ok_or_else(|| missing(uri));
+        Box::pin(ready(note.map(|note| Bytes::copy_from_slice(window.cut(note.as_bytes())))))
+    }
+
+    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+        eprintln!("{} writes {uri}", caller.agent);
+        self.lock().insert(path(uri).to_owned(), content.to_owned());
+        Box::pin(ready(Ok(())))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        _: &'a Caller,
+        uri: &'a str,
+        old: &'a str,
+        new: &'a str,
+        all: bool,
+    ) -> Answer<'a, u64> {
+        let mut notes = self.lock();
+        let edited = notes.get_mut(path(uri)).ok_or_else(|| missing(uri)).and_then(|note| {
+            match (note.matches(old).count(), all) {
+                (0, _) => Err(AssetError::new(ToolCode::NotFound, "the text is not in the note")),
+                (2.., false) => {
+                    Err(AssetError::new(ToolCode::NotUnique, "the text is there twice"))
+                }
+                (count, _) => {
+                    *note = note.replace(old, new);
+                    Ok(count as u64)
+                }
+            }
+        });
+        Box::pin(ready(edited))
+    }
+
+    fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+        let notes = self.lock();
+        let found = || notes.iter().filter(|(path, _)| path.starts_with(prefix));
+        let entry = |(path, note): (&String, &String)| Entry {
+            path: path.clone(),
+            tokens: note.len() as u64 / 4,
+            read_only: false,
+        };
+        let entries = found().take(MAX_ENTRIES).map(entry).collect();
+        let more = found().nth(MAX_ENTRIES).is_some();
+        Box::pin(ready(Ok(Listing { entries, more })))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let prefix = env::args().nth(1).ok_or("usage: own_store PREFIX")?;
+    let host = Host::builder(".")
+        .paths(Paths::of_installation(prefix))
+        .assets(Arc::new(Notes::default()), "example")
+        .build()?;
+    let tools = host.refresh().await;
+    for (tool, arguments) in [
+        ("file_write", r#"{"file_path": "ikigai://plan.md", "content": "1. build\n2. rest\n"}"#),
+        ("file_read", r#"{"file_path": "ikigai://plan.md", "offset": 2}"#),
+    ] {
+        println!("{}", host.call(&tools, tool, arguments.into(), CancellationToken::new()).await);
+    }
+    Ok(())
+}
