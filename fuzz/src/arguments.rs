@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryDocument, MemoryAssets, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryAssets, MemoryDocument, MemoryFiles, Node, Tree};
 use ikigai_tools::ports::Storage;
 use serde_json::Value;
 

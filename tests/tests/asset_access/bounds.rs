@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{AssetAccess, Sandbox};
 use ikigai_protocol::host_socket::MAX_CONTENT;
-use ikigai_tools::fake::{MemoryDocument, MemoryAssets};
+use ikigai_tools::fake::{MemoryAssets, MemoryDocument};
 
 use crate::rig::{Build, Rig, Silent, Store, printed};
 

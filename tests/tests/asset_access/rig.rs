@@ -19,7 +19,7 @@ use ikigai_host::limits::Limits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
-use ikigai_tools::fake::{MemoryDocument, MemoryAssets};
+use ikigai_tools::fake::{MemoryAssets, MemoryDocument};
 use ikigai_tools::ports::{Assets as _, Lines};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
