@@ -107,10 +107,7 @@ impl fmt::Display for Exceeded {
             Purpose::Pin => "pin",
         };
         let wanted = thousands(self.wanted);
-        write!(
-            out,
-            " This {operation} would use {wanted} tokens. Use /compact or /unpin to free space."
-        )
+        write!(out, " This {operation} would use {wanted} tokens.")
     }
 }
 
@@ -130,12 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_specification() {
+    fn a_refusal_names_the_sums() {
         let refused = write(80_000, None, &[sum("a", 95_900, 95_900)]).expect_err("too much");
         assert_eq!(
             refused.to_string(),
-            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
-             Use /compact or /unpin to free space."
+            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens."
         );
     }
 
@@ -145,8 +141,7 @@ mod tests {
         let refused = write(51, Some(50), &sums).expect_err("too much for b");
         assert_eq!(
             refused.to_string(),
-            "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens. \
-             Use /compact or /unpin to free space."
+            "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens."
         );
         let sums = [sum("a", 99_999, 99_999)];
         let refused = Budget::default().admits(Purpose::Pin, 2, None, &sums).expect_err("no room");

@@ -1,5 +1,7 @@
-//! The errors of the store, each with the code that a tool answers with and with a hint.
+//! The errors of the store, each with the code that a tool answers with and with a remedy.
 //! `database::failure` translates those of a database into them.
+
+mod remedy;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use crate::budget::Exceeded;
 use crate::capacity::Overfull;
 use crate::path::{AssetPath, PathError};
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
+
+pub use remedy::Remedy;
 
 /// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -215,32 +219,6 @@ impl Error {
             | Self::Newer { .. } => ToolCode::OpenFailed,
             Self::Damaged { .. } | Self::Read { .. } => ToolCode::ReadFailed,
             Self::Changed { .. } | Self::Contended(_) | Self::Write { .. } => ToolCode::WriteFailed,
-        }
-    }
-
-    /// Returns a hint for the person who sees the error, if the message does not imply one.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NotFound(_) => Some("`ikigai asset list` shows the assets"),
-            Self::NoVersion { .. } => Some("`ikigai asset log PATH` shows the versions"),
-            Self::Changed { .. } => Some("read it again and make the change anew"),
-            Self::Contended(_) => Some("try again"),
-            Self::ReadOnly(_) => Some("write to another path, or let its owner lift that"),
-            Self::TooLarge { .. } => Some("split it, or keep it as a file"),
-            Self::StoreReadOnly(_) => Some("see who may write to the file and to its directory"),
-            Self::Overfull(_) => Some("`ikigai asset rm` removes assets; `--capacity` allows more"),
-            Self::Full(_) => Some("free space on the device, or remove old outputs"),
-            Self::Locked { .. } => Some("end the process that holds it, or try again later"),
-            Self::Slow { .. } => Some("see how the server is doing"),
-            Self::Unreachable { .. } => Some("see whether it is there; `--store` names another"),
-            Self::Unauthenticated(_) => Some("see the user and the password in its address"),
-            Self::Unsafe { .. } => {
-                Some("`chmod go-w` it if it is yours, or put the store elsewhere")
-            }
-            Self::NotAStore { .. } => Some("`--store` names another"),
-            Self::Newer { .. } => Some("use the newer ikigai; nothing was changed"),
-            _ => None,
         }
     }
 }

@@ -19,7 +19,8 @@
 //!
 //! Nothing here knows tools, models, WebAssembly, a command line or the default address of a
 //! store: the caller hands over the address, the agent's name and the budget. Nothing here
-//! reads a file that is not the store.
+//! reads a file that is not the store. An [`Error`] has a [`Remedy`] as a type; the words for
+//! it belong to the caller.
 
 mod agent;
 mod asset;
@@ -42,7 +43,7 @@ pub use asset::{
 };
 pub use budget::{Budget, Exceeded, Purpose, thousands};
 pub use capacity::{Capacity, Overfull};
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};

@@ -104,7 +104,7 @@ fn a_file_that_others_can_change_is_refused() {
             assert!(matches!(error, Error::Unsafe { .. }), "{error:?}");
             assert_eq!(error.code(), ToolCode::OpenFailed);
             assert!(error.to_string().ends_with(reason), "{error}");
-            assert!(error.hint().is_some());
+            assert!(error.remedy().is_some());
         };
         let fixture = Fixture::new();
         let target = fixture.directory.path().join("target");
@@ -355,7 +355,7 @@ fn reader() {
             Err(error) => error,
         };
         let is_known = matches!(error, Error::StoreReadOnly(_) | Error::Unreachable { .. });
-        assert!(is_known && error.hint().is_some(), "{error:?}");
+        assert!(is_known && error.remedy().is_some(), "{error:?}");
     });
 }
 

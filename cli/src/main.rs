@@ -1,6 +1,7 @@
 //! The `ikigai` program: the compiler of one component where it is asked to be one, the
 //! command line otherwise.
 
+mod asset_remedy;
 mod commands;
 mod config;
 mod repl;

@@ -9,6 +9,7 @@
 
 mod command;
 mod confirm;
+mod hint;
 mod keyboard;
 mod out;
 mod show;
@@ -344,7 +345,7 @@ impl Repl {
             Ok(text) => self.out.line(&text)?,
             Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
             Err(error) => {
-                let hint = error.hint();
+                let hint = hint::of_command(&error);
                 self.out.error(&error, hint)?;
             }
         }

@@ -33,8 +33,7 @@ pub(crate) async fn the_dialogue_of_the_specification(fixture: &Fixture<'_>) {
     let store = filled(fixture).await;
     assert_eq!(
         refused(write(&store, "blocks/large-doc.md", 80_000).await),
-        "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
-         Use /compact or /unpin to free space."
+        "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens."
     );
     assert!(matches!(store.read(&path("blocks/large-doc.md")).await, Err(Error::NotFound(_))));
     // The agent reads the old block, makes it shorter, and unpins the other.
@@ -76,8 +75,7 @@ pub(crate) async fn a_smaller_content_always_passes(fixture: &Fixture<'_>) {
     write(&store, "y", 10).await.expect("it fits to the token");
     assert_eq!(
         refused(write(&store, "y", 11).await),
-        "Block budget exceeded: 40/50 tokens. This write would use 11 tokens. \
-         Use /compact or /unpin to free space."
+        "Block budget exceeded: 40/50 tokens. This write would use 11 tokens."
     );
     write(&store, "y", 10).await.expect("no larger than it was");
     write(&store, "y", 9).await.expect("smaller");
@@ -90,8 +88,7 @@ pub(crate) async fn pinning_checks_the_same_sum(fixture: &Fixture<'_>) {
     store.write(&path("x"), &text(5_001), &author, Expected::Any).await.expect("bob's sum is 0");
     assert_eq!(
         refused(pin(&store, "ann@host", "x").await),
-        "Block budget exceeded: 95k/100k tokens. This pin would use 5k tokens. \
-         Use /compact or /unpin to free space."
+        "Block budget exceeded: 95k/100k tokens. This pin would use 5k tokens."
     );
     pin(&store, "bob", "x").await.expect("it fits bob");
     write(&store, "x", 5_000).await.expect("smaller");
@@ -107,8 +104,7 @@ pub(crate) async fn an_asset_others_have_pinned(fixture: &Fixture<'_>) {
     };
     assert_eq!(
         refused(write_as_bob(65_001).await),
-        "Block budget of `ann@host` exceeded: 95k/100k tokens. This write would use 65k tokens. \
-         Use /compact or /unpin to free space."
+        "Block budget of `ann@host` exceeded: 95k/100k tokens. This write would use 65k tokens."
     );
     write_as_bob(65_000).await.expect("it fits ann to the token");
     let message = refused(write_as_bob(100_001).await);

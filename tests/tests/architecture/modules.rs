@@ -32,8 +32,11 @@ pub(crate) const HOST: Crate = Crate {
     top: "lib",
 };
 
-pub(crate) const PROGRAM: Crate =
-    Crate { folder: "cli", layers: &[&["config"], &["repl"], &["commands"]], top: "main" };
+pub(crate) const PROGRAM: Crate = Crate {
+    folder: "cli",
+    layers: &[&["asset_remedy", "config"], &["repl"], &["commands"]],
+    top: "main",
+};
 
 pub(crate) const ASSETS: Crate = Crate {
     folder: "assets",

@@ -1,6 +1,7 @@
 //! The store of documents: where it is, and whether it answers.
 
 use super::Check;
+use crate::asset_remedy;
 use crate::commands::error::CliError;
 use crate::commands::options::Options;
 
@@ -35,7 +36,8 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
             vec![Check::new(SECTION, "store", documents), Check::new(SECTION, "pinned", pinned)]
         }
         Err(error) => {
-            let advice = error.hint().unwrap_or("see its address, or name another with --store");
+            let advice = asset_remedy::hint(&error);
+            let advice = advice.unwrap_or("check its address, or name another with --store");
             vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
         }
     })
