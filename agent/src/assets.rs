@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
-    Options, Store, StoreUrl,
+    Options, Remedy, Store, StoreUrl,
 };
 use ikigai_protocol::{AssetError, ToolCode};
 use tokio::sync::OnceCell;
@@ -248,6 +248,14 @@ fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
     Ok(Author { agent: Agent::new(&caller.agent)?, cause })
 }
 
+/// Returns the message of an error for a model, with the commands that help.
+pub(crate) fn for_model(error: &Error) -> String {
+    match error.remedy() {
+        Some(Remedy::FreeBudget) => format!("{error} Use /compact or /unpin to free space."),
+        _ => error.to_string(),
+    }
+}
+
 /// The failure in the words of the tools, which name what was asked for as it was named.
 async fn answered<T>(
     uri: &str,
@@ -263,7 +271,7 @@ async fn answered<T>(
                 tracing::warn!("an asset was not to be had: {error}");
                 format!("Cannot reach asset: {uri} ({fault})")
             }
-            (_, None) => error.to_string(),
+            (_, None) => for_model(&error),
         };
         let code = match &error {
             // The argument of the host, not of the tool.
@@ -305,4 +313,28 @@ fn fault(error: &Error) -> Option<&'static str> {
         | Error::Changed { .. }
         | Error::OutOfMemory => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_assets::{Exceeded, Purpose};
+
+    use super::*;
+
+    #[test]
+    fn a_model_is_told_how_to_free_space_in_the_words_of_the_specification() {
+        let exceeded = Exceeded {
+            purpose: Purpose::Write,
+            other: None,
+            pinned: 95_000,
+            budget: Budget::default(),
+            wanted: 80_000,
+        };
+        assert_eq!(
+            for_model(&Error::BudgetExceeded(exceeded)),
+            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
+             Use /compact or /unpin to free space."
+        );
+        assert_eq!(for_model(&Error::OutOfMemory), "out of memory");
+    }
 }

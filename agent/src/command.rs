@@ -176,23 +176,6 @@ impl From<NotNamed> for CommandError {
 }
 
 impl CommandError {
-    /// What a person may do about it, where the message does not say so. A failure of the
-    /// provider has its own [`Failure::remedy`].
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::NoAssets => "set HOME or XDG_DATA_HOME, or name a store with --store",
-            Self::NotNamed(NotNamed { nearest: None, .. }) => "`/blocks` lists the assets",
-            Self::NoTool { nearest: None, .. } => "`/tool` lists the tools",
-            Self::Store(error) | Self::NotNamed(NotNamed { error, nearest: Some(_) }) => {
-                error.hint()?
-            }
-            Self::Changed { .. } => "look at it and try again",
-            _ => return None,
-        };
-        Some(text.to_owned())
-    }
-
     /// The code that a model is answered with.
     pub(super) fn code(&self) -> ToolCode {
         match self {

@@ -12,6 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::assets::for_model;
 use super::command::{By, Command, CommandError};
 use super::{SLASH_COMMAND, Session};
 use ikigai_host::exec::envelope::Envelope;
@@ -83,7 +84,11 @@ pub(super) async fn answer(
 /// A command that was carried out and could not do what it should: an answer with an error
 /// of its own, as the tools give.
 fn failed(error: &CommandError) -> Envelope {
-    Envelope::answered(raw(&json!({ "error": error.to_string(), "error_code": error.code() })))
+    let message = match error {
+        CommandError::Store(error) => for_model(error),
+        _ => error.to_string(),
+    };
+    Envelope::answered(raw(&json!({ "error": message, "error_code": error.code() })))
 }
 
 fn line(arguments: &Bytes) -> Result<String, String> {

@@ -1,34 +1,34 @@
-//! The name of an agent, which has pins and a budget. Nothing here knows who uses the name.
+//! The name of an agent. The pins and the budget that belong to it are elsewhere.
 
 use std::fmt;
 
 use ikigai_protocol::is_deceptive;
 
-/// The longest name of an agent, in bytes: a user's and a host's with room to spare.
+/// The longest name of an agent, in bytes: room for a user and a host.
 pub const MAX_AGENT_BYTES: usize = 512;
 
-/// Whose context and whose budget: `USER@HOST`, or whatever the caller calls itself.
+/// The name of an agent, which has pins and a budget: `USER@HOST`, or what the caller chooses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Agent(Box<str>);
 
-/// Why a text is no name of an agent.
+/// The error for a text that is no name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an agent's name has 1 to {MAX_AGENT_BYTES} bytes and no control characters")]
 pub struct InvalidAgent;
 
 impl Agent {
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
     ///
-    /// For one that is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
+    /// Fails if `name` is empty, longer than [`MAX_AGENT_BYTES`], or has control characters.
     pub fn new(name: &str) -> Result<Self, InvalidAgent> {
         let valid =
             !name.is_empty() && name.len() <= MAX_AGENT_BYTES && !name.contains(is_deceptive);
         if valid { Ok(Self(name.into())) } else { Err(InvalidAgent) }
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

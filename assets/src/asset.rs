@@ -1,5 +1,5 @@
-//! What callers hand to the store and get from it: assets, versions, pins, sums, and
-//! who did what. Values only.
+//! The values that a caller hands to the store and gets from it: assets, versions, pins and
+//! sums. None of them knows a database.
 
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -8,11 +8,11 @@ use crate::agent::Agent;
 use crate::budget::Budget;
 use crate::path::AssetPath;
 
-/// The largest asset, 64 MiB: more than any context holds, and little enough to be in
-/// memory a few times over while it is changed.
+/// The size of the largest asset, 64 MiB: more than any context holds, and small enough for
+/// a few copies in memory while it is changed.
 pub const MAX_ASSET_BYTES: u64 = 64 << 20;
 
-/// What kind of change made a version, or ended one.
+/// The kind of change that made or ended a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The whole asset was written.
@@ -21,14 +21,14 @@ pub enum Cause {
     Edit,
     /// An older version was brought back.
     Restore,
-    /// It was rewritten to be shorter.
+    /// The asset was rewritten to be shorter.
     Compact,
-    /// It was removed.
+    /// The asset was removed.
     Remove,
 }
 
 impl Cause {
-    /// The word that the database and the command line use.
+    /// Returns the word that the database and the command line use.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Cause {
     }
 }
 
-/// A cause that this build does not know.
+/// The error for a cause that this build does not know.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a cause that this version knows")]
 pub struct UnknownCause(String);
@@ -56,55 +56,55 @@ impl FromStr for Cause {
     }
 }
 
-/// Who changes an asset, and what the history says of it.
+/// The author of a change, for the history of the asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
-    /// Whose budget is checked.
+    /// The agent, whose budget is checked.
     pub agent: Agent,
-    /// What the new version and the replaced one are marked with.
+    /// The cause that the new version and the replaced one are marked with.
     pub cause: Cause,
 }
 
-/// Which state of an asset a change was made for.
+/// The state of an asset that a change requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Whatever is there: the last one who writes wins, and the history has the others.
+    /// Any state: the last writer wins, and the history has the others.
     Any,
-    /// This version; anything else is refused and nothing is changed.
+    /// This version. With any other the change is refused.
     Version(u64),
-    /// None: the asset shall be a new one.
+    /// No asset of that path: the change must make a new one.
     Absent,
 }
 
-/// What is known of an asset without its content.
+/// An asset without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its name.
+    /// The path, which is the name.
     pub path: AssetPath,
     /// Bytes of its content.
     pub size: u64,
-    /// What it counts in a budget: [`crate::tokens`] of its size.
+    /// The tokens that count in a budget: [`crate::tokens`] of the size.
     pub tokens: u64,
-    /// 1 for a new asset, one more with each change. An asset that is removed and
-    /// written anew goes on counting for as long as its history is kept; when all of that is
-    /// pruned it is a new one, and has the numbers of the old one again.
+    /// The number of the version: 1 for a new asset, one more with each change. An asset that
+    /// is removed and written anew continues the numbers as long as some of its history is
+    /// kept, and starts at 1 again after that.
     pub version: u64,
-    /// Whether changes are refused.
+    /// True if changes are refused.
     pub read_only: bool,
-    /// When this version was written, by the clock of the host that wrote it.
+    /// The time at which this version was written, by the clock of the host that wrote it.
     pub updated_at: SystemTime,
 }
 
 /// An asset with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// What it is.
+    /// All but the content.
     pub metadata: Metadata,
-    /// What it says: bytes, usually UTF-8.
+    /// The content: bytes, usually UTF-8.
     pub content: Vec<u8>,
 }
 
-/// One state in the history of an asset.
+/// A version in the history of an asset, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number.
@@ -113,53 +113,53 @@ pub struct Version {
     pub size: u64,
     /// [`crate::tokens`] of its size.
     pub tokens: u64,
-    /// When it was written.
+    /// The time at which it was written.
     pub written_at: SystemTime,
-    /// Who wrote it; `None` for some versions that a store of an earlier release has.
+    /// The author; `None` for some versions in stores of earlier releases.
     pub author: Option<Author>,
-    /// What ended it; `None` for what the asset says now.
+    /// The end of the version; `None` for the current one.
     pub replaced: Option<Replaced>,
 }
 
 /// The end of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// When.
+    /// The time of the change that ended it.
     pub at: SystemTime,
-    /// By what.
+    /// The cause of that change.
     pub cause: Cause,
-    /// By whom.
+    /// The agent that made it.
     pub agent: Agent,
 }
 
 /// A version with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What it is.
+    /// All but the content.
     pub version: Version,
-    /// What the asset said.
+    /// The content that the asset had.
     pub content: Vec<u8>,
 }
 
-/// An asset in the context of an agent.
+/// An asset that an agent has pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The asset, as it is now.
     pub metadata: Metadata,
-    /// When it was pinned.
+    /// The time at which it was pinned.
     pub pinned_at: SystemTime,
 }
 
-/// What pinning did.
+/// The outcome of pinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinned {
-    /// It is in the context from now on.
+    /// The asset is in the context from now on.
     Now,
-    /// It was there already, and keeps its place.
+    /// The asset was there already, and keeps its position.
     Already,
 }
 
-/// What a write left.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The number of the new version.
@@ -168,35 +168,35 @@ pub struct Written {
     pub tokens: u64,
 }
 
-/// What an edit left.
+/// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edited {
-    /// How many occurrences were replaced; 0 only where all were asked for, and then
-    /// nothing was written.
+    /// The occurrences that were replaced. 0 is possible only if all were to be replaced, and
+    /// means that nothing was written.
     pub replacements: u64,
-    /// The number of the version that the asset now has.
+    /// The number of the current version.
     pub version: u64,
     /// Its tokens.
     pub tokens: u64,
 }
 
-/// What an agent has pinned, and what the whole store holds.
+/// The sums of an agent's pins and of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// What the agent may pin.
+    /// The budget of the agent.
     pub budget: Budget,
-    /// Assets that it has pinned.
+    /// The number of assets that the agent has pinned.
     pub pinned_assets: u64,
-    /// Their tokens together.
+    /// The tokens of those assets.
     pub pinned_tokens: u64,
-    /// All assets of the store, `outputs/` left out.
+    /// The number of assets in the store, without those below `outputs/`.
     pub assets: u64,
-    /// Their tokens.
+    /// The tokens of those assets.
     pub tokens: u64,
-    /// Assets below `outputs/`.
+    /// The number of assets below `outputs/`.
     pub outputs: u64,
-    /// Their tokens.
+    /// The tokens of those assets.
     pub output_tokens: u64,
-    /// Replaced and removed versions that are kept.
+    /// The number of replaced and removed versions that are kept.
     pub old_versions: u64,
 }

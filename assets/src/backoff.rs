@@ -1,73 +1,50 @@
-//! Attempts of which others run at the same time, and the pauses between them: longer each
-//! time, and never the same for two who collided.
+//! Further attempts at what others got in the way of, after pauses that grow and differ
+//! from one process to the next.
 
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
+
 use crate::error::{Error, Result};
 
-/// How often a transaction is begun anew. The locks keep those who use them apart, so that
-/// it takes somebody else, or a server that resolves a deadlock, to need one at all.
-const RETRIES: u32 = 16;
+/// The most further attempts at a transaction. The locks keep their users apart, so only
+/// another program, or a server that resolves a deadlock, makes one necessary.
+const RETRIES: usize = 16;
 
-/// The pause before the second attempt, about as long as a transaction takes.
-const FIRST: Duration = Duration::from_millis(4);
-/// No pause is longer.
-const LONGEST: Duration = Duration::from_millis(250);
+/// Pauses without an end: the first takes 2 to 4 ms, about as long as a transaction, and
+/// each of the next twice as long, up to 125 to 250 ms.
+///
+/// The jitter adds up to the whole of a pause, so that two who collided do not meet again.
+pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(2))
+    .with_max_delay(Duration::from_millis(125))
+    .without_max_times()
+    .with_jitter();
 
 /// Makes attempts at a transaction until one is not [`Error::Contended`], or too many were.
 /// Each must begin anew: what one has read is no longer true for the next.
-pub(crate) async fn retried<T, F>(attempt: impl Fn() -> F) -> Result<T>
+pub(crate) async fn retried<T, F>(attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let mut backoff = Backoff::new(RETRIES);
-    loop {
-        match attempt().await {
-            Err(Error::Contended(store)) => {
-                if !backoff.pause().await {
-                    return Err(Error::Contended(store));
-                }
-            }
-            done => return done,
-        }
-    }
-}
-
-/// The pauses of one operation.
-pub(crate) struct Backoff {
-    next: Duration,
-    left: u32,
-}
-
-impl Backoff {
-    /// For at most `retries` further attempts.
-    pub(crate) fn new(retries: u32) -> Self {
-        Self { next: FIRST, left: retries }
-    }
-
-    /// Pauses before a further attempt; `false`, at once, where there shall be none.
-    pub(crate) async fn pause(&mut self) -> bool {
-        let Some(left) = self.left.checked_sub(1) else { return false };
-        self.left = left;
-        // Without random numbers the longest pause is as good as any.
-        let share = getrandom::u32().unwrap_or(u32::MAX);
-        let jittered = self.next.mul_f64(0.5 + 0.5 * f64::from(share) / f64::from(u32::MAX));
-        self.next = (self.next * 2).min(LONGEST);
-        tokio::time::sleep(jittered).await;
-        true
-    }
+    let is_contended = |error: &Error| matches!(error, Error::Contended(_));
+    attempt.retry(PAUSES.with_max_times(RETRIES)).when(is_contended).await
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Duration;
 
-    use super::{RETRIES, retried};
+    use backon::BackoffBuilder as _;
+
+    use super::{PAUSES, RETRIES, retried};
     use crate::error::Error;
     use crate::store_url::StoreUrl;
 
-    /// Attempts that are made of one which succeeds or fails in this way at the `n`th.
-    async fn attempts(n: u32, end: impl Fn() -> Result<(), Error>) -> (u32, Result<(), Error>) {
+    /// Makes attempts that are contended before the `n`th, which ends as `end` says, and returns
+    /// their number and the result.
+    async fn attempts(n: usize, end: impl Fn() -> Result<(), Error>) -> (usize, Result<(), Error>) {
         let made = Cell::new(0);
         let attempt = async || {
             made.set(made.get() + 1);
@@ -78,12 +55,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_others_were_in_the_way_of_is_tried_again() {
+    async fn only_contention_is_tried_again() {
         assert!(matches!(attempts(3, || Ok(())).await, (3, Ok(()))));
         let other = attempts(2, || Err(Error::OutOfMemory)).await;
         assert!(matches!(other, (2, Err(Error::OutOfMemory))), "{other:?}");
-        let endless = attempts(u32::MAX, || Ok(())).await;
+        let endless = attempts(usize::MAX, || Ok(())).await;
         assert!(matches!(endless.1, Err(Error::Contended(_))), "{endless:?}");
         assert_eq!(endless.0, 1 + RETRIES);
+    }
+
+    #[test]
+    fn pauses_double_within_their_bounds_and_differ() {
+        let millis = [2, 4, 8, 16, 32, 64, 125, 125];
+        for (pause, least) in PAUSES.build().zip(millis) {
+            let least = Duration::from_millis(least);
+            // Floating point may miss a bound by a little.
+            let slack = Duration::from_micros(1);
+            assert!(pause + slack >= least && pause <= 2 * least + slack, "{pause:?}");
+        }
+        let first = |_| PAUSES.build().next();
+        let pauses: std::collections::BTreeSet<_> = (0..100).map(first).collect();
+        assert!(pauses.len() > 50, "each process draws its own: {pauses:?}");
     }
 }

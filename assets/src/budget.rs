@@ -1,52 +1,52 @@
-//! The rule that keeps what an agent has pinned within its budget, and the words in which
-//! a model is told that it does not fit.
+//! The rule that keeps the pins of an agent within its budget, and the message for a change
+//! that breaks it.
 //!
-//! Arithmetic only: which sums are asked for, and that none of them changes between the
-//! check and the write, is `store`'s to see to.
+//! Arithmetic only: `store` takes the sums, and keeps them from changing between the check
+//! and the write.
 
 use std::fmt;
 
 use crate::agent::Agent;
 
-/// How many tokens of assets an agent may have pinned.
+/// The tokens of assets that an agent may have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(pub u64);
 
 impl Default for Budget {
-    /// 100,000 tokens: half of a context of 200,000, so that the conversation has the other.
+    /// 100,000 tokens: half of a context of 200,000. The other half is for the conversation.
     fn default() -> Self {
         Self(100_000)
     }
 }
 
-/// What an agent has pinned, seen from one asset.
+/// The tokens that an agent has pinned, with and without one asset.
 #[derive(Clone, Debug)]
 pub(crate) struct Sum {
-    /// Whose.
+    /// The agent.
     pub(crate) agent: Agent,
-    /// All of it, this asset too where it is pinned.
+    /// The tokens of all pins, this asset included if it is pinned.
     pub(crate) total: u64,
-    /// All of it, this asset left out.
+    /// The tokens of all pins but this asset.
     pub(crate) others: u64,
 }
 
-/// What would have gone past a budget.
+/// The operation that a budget is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Writing an asset, by whatever operation.
+    /// Writing an asset, by any operation.
     Write,
     /// Taking an asset into the context.
     Pin,
 }
 
-/// A budget that a change would have exceeded. Its text is what the model acts on.
+/// The refusal of a change that would exceed a budget. A model acts on the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// What was refused.
+    /// The operation that was refused.
     pub purpose: Purpose,
-    /// Whose budget, where it is not the caller's.
+    /// The agent whose budget it is, if that is not the caller.
     pub other: Option<Agent>,
-    /// The tokens that the agent has pinned now, this asset too where it is pinned.
+    /// The tokens that the agent has pinned, this asset included if it is pinned.
     pub pinned: u64,
     /// The budget.
     pub budget: Budget,
@@ -55,11 +55,11 @@ pub struct Exceeded {
 }
 
 impl Budget {
-    /// Whether `asset` tokens fit beside what each of `sums` has pinned otherwise. The
-    /// first sum is the caller's.
+    /// Checks that `asset` tokens fit beside the other pins of each of `sums`. The first sum
+    /// is the caller's.
     ///
-    /// An asset that does not grow always passes: whoever is past the budget, because it
-    /// was made smaller, must be able to mend and to shorten what is there.
+    /// A write by which an asset does not grow always passes: an agent past its budget, because
+    /// the budget was lowered, must be able to correct and to shorten its assets.
     pub(crate) fn admits(
         self,
         purpose: Purpose,
@@ -83,9 +83,8 @@ impl Budget {
     }
 }
 
-/// A count of tokens as the messages have it: whole thousands with a `k`, the rest cut
-/// off. What is below a thousand is given to the token, because `0k` would say nothing;
-/// only zero itself is `0k`.
+/// Formats a count of tokens for a message: whole thousands with a `k`, the rest cut off.
+/// Counts from 1 to 999 are given in full; zero is `0k`.
 #[must_use]
 pub fn thousands(tokens: u64) -> String {
     match tokens {
@@ -103,12 +102,12 @@ impl fmt::Display for Exceeded {
                 write!(out, "Block budget of `{agent}` exceeded: {pinned}/{budget} tokens.")?;
             }
         }
-        let what = match self.purpose {
+        let operation = match self.purpose {
             Purpose::Write => "write",
             Purpose::Pin => "pin",
         };
         let wanted = thousands(self.wanted);
-        write!(out, " This {what} would use {wanted} tokens. Use /compact or /unpin to free space.")
+        write!(out, " This {operation} would use {wanted} tokens.")
     }
 }
 
@@ -128,23 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_specification() {
+    fn a_refusal_names_the_sums() {
         let refused = write(80_000, None, &[sum("a", 95_900, 95_900)]).expect_err("too much");
         assert_eq!(
             refused.to_string(),
-            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
-             Use /compact or /unpin to free space."
+            "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens."
         );
     }
 
     #[test]
-    fn whose_budget_it_is() {
+    fn the_budget_of_another_agent_is_named() {
         let sums = [sum("a", 0, 0), sum("b@c", 100_000, 99_950)];
         let refused = write(51, Some(50), &sums).expect_err("too much for b");
         assert_eq!(
             refused.to_string(),
-            "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens. \
-             Use /compact or /unpin to free space."
+            "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens."
         );
         let sums = [sum("a", 99_999, 99_999)];
         let refused = Budget::default().admits(Purpose::Pin, 2, None, &sums).expect_err("no room");
@@ -160,20 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn tokens_in_thousands() {
         let shown = [0, 1, 999, 1000, 1999, 100_000].map(thousands);
         assert_eq!(shown, ["0k", "1", "999", "1k", "1k", "100k"]);
     }
 
     proptest! {
         #[test]
-        fn what_does_not_grow_passes(before in 0..u64::MAX, cut in 0..u64::MAX, others: u64) {
+        fn an_asset_that_does_not_grow_passes(before in 0..u64::MAX, cut in 0..u64::MAX, others: u64) {
             let after = before.saturating_sub(cut);
             prop_assert!(write(after, Some(before), &[sum("a", others, others)]).is_ok());
         }
 
         #[test]
-        fn what_grows_passes_within_the_budget_only(
+        fn an_asset_that_grows_passes_within_the_budget_only(
             before in prop::option::of(0u64..1000), more in 1u64..200_000, others in 0u64..200_000,
         ) {
             let after = before.unwrap_or(0) + more;

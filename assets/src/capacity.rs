@@ -1,18 +1,18 @@
-//! The rule that keeps all assets of a store within what its disk can bear, and the words
-//! in which a model is told that there is no room.
+//! The rule that bounds the bytes of all assets of a store, and the message for a change that
+//! breaks it.
 //!
 //! Arithmetic only, as in `budget`.
 
 use std::fmt;
 
-/// The bytes that the assets of a store may come to, pinned or not. Those below `outputs/`
-/// and what was replaced are kept in bounds of their own.
+/// The bytes that the assets of a store may have together, pinned or not. Assets below
+/// `outputs/` and replaced versions do not count; they have bounds of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity(pub u64);
 
-/// The room that an asset takes beside its content, in bytes: its row, its name, its place in the
-/// indexes. Without it, empty assets would fill a disk.
-pub(crate) const EACH: u64 = 1024;
+/// The bytes that count for each asset beside its content: its row, its path, its entries in
+/// indexes. Without them, empty assets could fill a disk.
+pub(crate) const OVERHEAD: u64 = 1024;
 
 impl Default for Capacity {
     /// 1 GiB: some thousand budgets.
@@ -21,22 +21,21 @@ impl Default for Capacity {
     }
 }
 
-/// A capacity that a change would have exceeded.
+/// The refusal of a change that would exceed the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overfull {
-    /// The sum of all other assets, in bytes.
+    /// The bytes of all other assets.
     pub others: u64,
     /// The capacity.
     pub capacity: Capacity,
-    /// The size that the asset would have, in bytes.
+    /// The bytes that would count for the asset.
     pub wanted: u64,
 }
 
 impl Capacity {
-    /// Checks that an asset of `size` bytes fits beside `others`, which have so many bytes
-    /// together.
+    /// Checks that an asset of `size` bytes fits beside the others, which have `others` bytes.
     pub(crate) fn admits(self, size: u64, others: u64) -> Result<(), Overfull> {
-        let wanted = size.saturating_add(EACH);
+        let wanted = size.saturating_add(OVERHEAD);
         match others.saturating_add(wanted) <= self.0 {
             true => Ok(()),
             false => Err(Overfull { others, capacity: self, wanted }),
@@ -44,8 +43,8 @@ impl Capacity {
     }
 }
 
-/// Bytes for a person: whole KiB, or MiB of more than a few.
-fn shown(bytes: u64) -> String {
+/// Formats bytes for a person: whole KiB, from 10 MiB on whole MiB.
+fn format_bytes(bytes: u64) -> String {
     match bytes >> 20 {
         0..10 => format!("{} KiB", bytes.div_ceil(1 << 10)),
         mebibytes => format!("{mebibytes} MiB"),
@@ -54,7 +53,8 @@ fn shown(bytes: u64) -> String {
 
 impl fmt::Display for Overfull {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [others, capacity, wanted] = [self.others, self.capacity.0, self.wanted].map(shown);
+        let [others, capacity, wanted] =
+            [self.others, self.capacity.0, self.wanted].map(format_bytes);
         write!(
             out,
             "No room for this asset: the others take {others} of {capacity}, and it would \
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn exactly_full_is_within() {
-        let capacity = Capacity(10 * EACH);
-        assert_eq!(capacity.admits(0, 9 * EACH), Ok(()));
-        assert_eq!(capacity.admits(EACH, 8 * EACH), Ok(()));
-        let refused = capacity.admits(1, 9 * EACH).expect_err("no room");
+        let capacity = Capacity(10 * OVERHEAD);
+        assert_eq!(capacity.admits(0, 9 * OVERHEAD), Ok(()));
+        assert_eq!(capacity.admits(OVERHEAD, 8 * OVERHEAD), Ok(()));
+        let refused = capacity.admits(1, 9 * OVERHEAD).expect_err("no room");
         assert_eq!(
             refused.to_string(),
             "No room for this asset: the others take 9 KiB of 10 KiB, and it would take \

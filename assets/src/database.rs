@@ -1,9 +1,9 @@
-//! A database of either kind, behind one way to run a statement.
+//! A database of either kind, with one way to run a statement.
 //!
-//! Both number their parameters `$1`, `$2`, …, so that a statement stands once, where it is
-//! used. What differs stays below here: how a store is opened (`sqlite`, `postgres`), what
-//! its tables are made with (`schema`), what is locked, and how a failure reads
-//! (`failure`). Nothing here knows what the statements are for.
+//! Both number their parameters `$1`, `$2`, …, so each statement exists once, where it is
+//! used. The differences stay here: opening a store (`sqlite`, `postgres`), its tables
+//! (`schema`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of
+//! a statement.
 
 mod failure;
 mod postgres;
@@ -21,19 +21,19 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
-pub(crate) use failure::Doing;
+pub(crate) use failure::Access;
 pub(crate) use row::Row;
 
 /// The connections to one store.
 pub(crate) struct Database {
     pool: Pool,
     url: StoreUrl,
-    /// Held by whoever writes to SQLite, so that tasks of one process wait in turn: those
-    /// who wait for another process poll, and would now and then starve each other.
+    /// Held by the task that writes to SQLite, so that the tasks of one process wait in turn.
+    /// SQLite waits by polling, and its waiters can starve each other.
     turn: Mutex<()>,
-    /// How long another process may hold a store that is a file.
+    /// The time after which waiting for another process that holds the file ends.
     busy_timeout: Duration,
-    /// How long a server gives a statement.
+    /// The time after which a server ends a statement.
     statement_timeout: Duration,
 }
 
@@ -42,7 +42,7 @@ enum Pool {
     Postgres(PgPool),
 }
 
-/// What is handed over with a statement.
+/// A parameter of a statement.
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
@@ -51,23 +51,23 @@ pub(crate) enum Value<'a> {
     Flag(bool),
 }
 
-/// Locks in PostgreSQL that a transaction holds to its end. Every transaction takes those
-/// of assets before those of agents, the total's last, and several of one kind in the order of their
-/// keys; so no two ever wait for each other.
+/// A lock in PostgreSQL that a transaction holds to its end. Every transaction locks assets
+/// before agents and the total last, and locks of one kind in the order of their keys, so two
+/// transactions never wait for each other.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock<'a> {
     /// The tables themselves.
     Schema,
-    /// An asset, its history, and who has pinned it.
+    /// An asset, its history, and its pins.
     Asset(&'a str),
-    /// What an agent has pinned, and the tokens of all that.
+    /// The pins of an agent, and the sum of their tokens.
     Agent(&'a str),
-    /// The sum of all assets, whenever it may become more.
+    /// The sum of all assets, for a change that may increase it.
     Total,
 }
 
 impl Database {
-    /// Connects, and makes the tables where there are none yet.
+    /// Connects, and creates the tables if there are none.
     pub(crate) async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
         let pool = match &url.0 {
             Location::Memory => Pool::Sqlite(sqlite::memory(options)),
@@ -102,14 +102,15 @@ impl Database {
                 Pool::Postgres(pool) => postgres_rows(pool, statement, values).await,
             }
         };
-        let rows = self.within(Doing::Read, rows).await?;
+        let rows = self.within(Access::Read, rows).await?;
         rows.iter()
             .map(read)
             .collect::<std::result::Result<_, _>>()
-            .map_err(self.failed(Doing::Read))
+            .map_err(self.failed(Access::Read))
     }
 
-    /// Begins a transaction that may write. Dropped before it is committed, it is undone.
+    /// Begins a transaction that may write. It is rolled back if it is dropped before the
+    /// commit.
     pub(crate) async fn begin(&self) -> Result<Transaction<'_>> {
         let turn = match &self.pool {
             Pool::Sqlite(_) => Some(self.turn.lock().await),
@@ -117,19 +118,19 @@ impl Database {
         };
         let inner = async {
             Ok(match &self.pool {
-                // Takes the lock for writing before anything is read, so that what is read
-                // holds until the commit. A transaction that asked for it later could be
-                // refused for what others wrote in between.
+                // Takes the lock for writing before the first read, so that no other writer
+                // changes what was read. A transaction that took it later would fail if
+                // another had written in between.
                 Pool::Sqlite(pool) => Inner::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
-                // Said anew, whatever the server's default is: each statement shall see
-                // what was committed while the one before waited for a lock.
+                // Explicit, since the server's default may differ: each statement must see
+                // the commits that came while the one before waited for a lock.
                 Pool::Postgres(pool) => {
                     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
                     Inner::Postgres(pool.begin_with(begin).await?)
                 }
             })
         };
-        let inner = self.within(Doing::Write, inner).await?;
+        let inner = self.within(Access::Write, inner).await?;
         Ok(Transaction { inner, database: self, _turn: turn })
     }
 
@@ -140,33 +141,33 @@ impl Database {
         }
     }
 
-    /// Runs what talks to the database. A server that has not ended a statement in time
-    /// itself, because it hangs or is cut off, is given up shortly after.
+    /// Runs `work`, which talks to the database. A server that does not end a statement in
+    /// time itself, because it hangs or is cut off, is given up shortly after.
     async fn within<T>(
         &self,
-        doing: Doing,
+        access: Access,
         work: impl Future<Output = std::result::Result<T, sqlx::Error>>,
     ) -> Result<T> {
-        let patience = self.statement_timeout + Duration::from_secs(5);
+        let timeout = self.statement_timeout + Duration::from_secs(5);
         let done = match &self.pool {
-            // A file is waited for by SQLite itself.
+            // SQLite waits for a file itself, with a timeout.
             Pool::Sqlite(_) => Ok(work.await),
-            Pool::Postgres(_) => tokio::time::timeout(patience, work).await,
+            Pool::Postgres(_) => tokio::time::timeout(timeout, work).await,
         };
         match done {
-            Ok(done) => done.map_err(self.failed(doing)),
-            Err(_) => Err(Error::Slow { store: self.url.clone(), waited: patience }),
+            Ok(done) => done.map_err(self.failed(access)),
+            Err(_) => Err(Error::Slow { store: self.url.clone(), waited: timeout }),
         }
     }
 
-    fn failed(&self, doing: Doing) -> impl Fn(sqlx::Error) -> Error + '_ {
-        move |error| failure::translate(self, doing, error)
+    fn failed(&self, access: Access) -> impl Fn(sqlx::Error) -> Error + '_ {
+        move |error| failure::translate(self, access, error)
     }
 }
 
-/// Statements that hold together.
+/// A transaction of either database.
 pub(crate) struct Transaction<'a> {
-    // Dropped before the turn is given on: the rollback is under way by then.
+    // Dropped before `_turn`: the rollback must begin before the next task writes.
     inner: Inner,
     database: &'a Database,
     _turn: Option<MutexGuard<'a, ()>>,
@@ -192,12 +193,12 @@ impl Transaction<'_> {
                 Inner::Postgres(inner) => postgres_rows(&mut **inner, statement, values).await,
             }
         };
-        let rows = self.database.within(Doing::Read, rows).await?;
-        let failed = self.database.failed(Doing::Read);
+        let rows = self.database.within(Access::Read, rows).await?;
+        let failed = self.database.failed(Access::Read);
         rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(failed)
     }
 
-    /// Runs a statement that writes; gives the number of rows that it changed.
+    /// Runs a statement that writes, and returns the number of rows that it changed.
     pub(crate) async fn execute(
         &mut self,
         statement: &'static str,
@@ -216,11 +217,11 @@ impl Transaction<'_> {
                 }
             })
         };
-        self.database.within(Doing::Write, changed).await
+        self.database.within(Access::Write, changed).await
     }
 
-    /// Waits for these locks, in the order that [`Lock`] lays down. In SQLite a transaction
-    /// has the whole store to itself already.
+    /// Waits for these locks, in the order of [`Lock`]. In SQLite a transaction has the whole
+    /// store already.
     pub(crate) async fn lock(&mut self, locks: &[Lock<'_>]) -> Result<()> {
         if matches!(self.inner, Inner::Sqlite(_)) {
             return Ok(());
@@ -229,14 +230,14 @@ impl Transaction<'_> {
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            // Not `SELECT … FOR UPDATE`: the sums of an agent are no row, and an asset
-            // that is about to be made has none yet.
+            // Not `SELECT … FOR UPDATE`: the sum of an agent has no row, and neither has an
+            // asset that is about to be made.
             self.rows("SELECT pg_advisory_xact_lock($1)", &[Value::Int(key)], |_| Ok(())).await?;
         }
         Ok(())
     }
 
-    /// Makes it final.
+    /// Commits the transaction.
     pub(crate) async fn commit(self) -> Result<()> {
         let Self { inner, database, _turn } = self;
         let committed = async {
@@ -245,20 +246,20 @@ impl Transaction<'_> {
                 Inner::Postgres(inner) => inner.commit().await,
             }
         };
-        database.within(Doing::Write, committed).await
+        database.within(Access::Write, committed).await
     }
 
-    /// Another has changed what this transaction was about: it must begin anew.
+    /// Returns the error for a transaction that must begin anew, since another changed its rows.
     pub(crate) fn contended(&self) -> Error {
         Error::Contended(self.database.url.clone())
     }
 }
 
 impl Lock<'_> {
-    /// The key of the lock: the kind, then 32 bits of the name. Names that share a key wait
-    /// for each other now and then, and that is all.
+    /// Returns the key of the lock: the kind, then 32 bits of a hash of the name. Names that
+    /// share a key sometimes wait for each other, without harm.
     fn key(self) -> i64 {
-        /// Keeps the keys apart from those of other programs on the same database.
+        /// Distinguishes the keys from those of other programs on the same database.
         const IKIGAI: i64 = 0x696b_0000;
         let (kind, name) = match self {
             Self::Schema => (0, ""),
@@ -266,8 +267,8 @@ impl Lock<'_> {
             Self::Agent(name) => (2, name),
             Self::Total => (3, ""),
         };
-        // FNV-1a. The standard library's hash may differ from one build to the next, and
-        // all builds that share a store must agree.
+        // FNV-1a. All builds that share a store must agree, and the standard library's hash may
+        // differ from one build to the next.
         let hash = name
             .bytes()
             .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -1,5 +1,7 @@
-//! What can go wrong, each with the code that a tool answers with and with a hint on what
-//! to do. How a database puts it is `database::failure`'s to translate.
+//! The errors of the store, each with the code that a tool answers with and with a remedy.
+//! `database::failure` translates those of a database into them.
+
+mod remedy;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,20 +15,22 @@ use crate::capacity::Overfull;
 use crate::path::{AssetPath, PathError};
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
 
-/// What an operation of the store gives.
+pub use remedy::Remedy;
+
+/// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of the store failed. Unless a variant says otherwise, nothing was
+/// The error of an operation of the store. Unless a variant says otherwise, nothing was
 /// changed.
 ///
-/// What the database said is kept as text and not as a source: the errors of a driver hold
-/// more than they show, and none of it is checked for names and passwords.
+/// The message of a database is kept as sanitized text and not as a source: the error of a
+/// driver may hold names and passwords.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text names no asset.
+    /// The text is no path of an asset.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The text names no agent.
+    /// The text is no name of an agent.
     #[error(transparent)]
     Agent(#[from] InvalidAgent),
     /// The text is no address of a store.
@@ -40,53 +44,53 @@ pub enum Error {
     NoVersion {
         /// The asset.
         path: AssetPath,
-        /// What was asked for.
+        /// The version that was asked for.
         version: u64,
     },
-    /// What an edit shall replace is empty.
+    /// The string to replace is empty.
     #[error("old_string cannot be empty")]
     EmptyString,
-    /// What an edit shall replace does not occur. In the words of the tool for files.
+    /// The string to replace does not occur. The text is that of the tool for files.
     #[error("String not found in file")]
     StringNotFound,
-    /// What an edit shall replace occurs more than once.
+    /// The string to replace occurs more than once.
     #[error("String found {0} times, use replace_all to replace all")]
     StringNotUnique(u64),
-    /// Larger than the largest asset.
+    /// The asset would be larger than [`MAX_ASSET_BYTES`].
     #[error("asset `{path}` would have {size} bytes; the largest has {MAX_ASSET_BYTES}")]
     TooLarge {
         /// The asset.
         path: AssetPath,
-        /// What it would have, in bytes.
+        /// The bytes that it would have.
         size: u64,
     },
-    /// It does not fit an agent's budget.
+    /// The change does not fit the budget of an agent.
     #[error("{0}")]
     BudgetExceeded(Exceeded),
-    /// It does not fit the store.
+    /// The change does not fit the capacity of the store.
     #[error("{0}")]
     Overfull(Overfull),
-    /// A long result of a tool is read when it is needed, and never pinned.
+    /// The asset is a long result of a tool, which is never pinned.
     #[error("asset `{0}` is an output of a tool and cannot be pinned")]
     Unpinnable(AssetPath),
     /// The asset refuses changes.
     #[error("asset `{0}` is read-only")]
     ReadOnly(AssetPath),
-    /// The change was made for another version than the one that is there.
+    /// The asset is not in the state that the change requires.
     #[error("asset `{path}` has changed: {}", found.map_or("it does not exist".to_owned(), |version| format!("it has version {version}")))]
     Changed {
         /// The asset.
         path: AssetPath,
-        /// The version that it has.
+        /// The version that it has; `None` if it does not exist.
         found: Option<u64>,
     },
-    /// Others changed the same at the same time, again and again.
+    /// Others changed the same at the same time, in every attempt.
     #[error("store `{0}` is contended: others change the same at the same time")]
     Contended(StoreUrl),
-    /// The store refuses changes altogether.
+    /// The store refuses all changes.
     #[error("store `{0}` is read-only")]
     StoreReadOnly(StoreUrl),
-    /// There is no room.
+    /// The device or the file of the store has no room.
     #[error("store `{0}` is full")]
     Full(StoreUrl),
     /// Another process holds the store.
@@ -94,54 +98,54 @@ pub enum Error {
     Locked {
         /// The store.
         store: StoreUrl,
-        /// How long it was waited for.
+        /// The time after which waiting for it ended.
         waited: Duration,
     },
-    /// The server is there and does not answer. Where it was asked to make a change
-    /// final, the change may have been made.
+    /// The server does not answer in time. If it was asked to commit a change, the change may
+    /// have been made.
     #[error("store `{store}` did not answer within {waited:?}")]
     Slow {
         /// The store.
         store: StoreUrl,
-        /// How long it was waited for.
+        /// The time after which waiting for it ended.
         waited: Duration,
     },
-    /// No connection, or none any more. Where it was lost while a change was being made
-    /// final, the change may have been made.
+    /// There is no connection to the store. If it was lost during a commit, the change may have
+    /// been made.
     #[error("cannot reach store `{store}`: {reason}")]
     Unreachable {
         /// The store.
         store: StoreUrl,
-        /// What the system or the server said.
+        /// The message of the system or the server.
         reason: String,
     },
-    /// The server does not take the user or the password. What it said is left out,
-    /// because it names the user.
+    /// The server rejects the user or the password. Its message is left out, since it names
+    /// the user.
     #[error("store `{0}` does not accept the user or the password")]
     Unauthenticated(StoreUrl),
-    /// The user may not do this.
+    /// The user lacks a permission.
     #[error("store `{store}` refuses access: {reason}")]
     Denied {
         /// The store.
         store: StoreUrl,
-        /// What the server said.
+        /// The message of the server.
         reason: String,
     },
-    /// Others could put what they like into the file: they may write to it or to its
-    /// directory, or own one of them. Only what belongs to the user or to root is taken.
+    /// Others could change the file: they may write to it or to its directory, or own one of
+    /// them. Both must belong to the user or to root.
     #[error("store `{}` is not safe to use: {reason}", path.display())]
     Unsafe {
         /// The file or the directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
-    /// What is there is something else.
+    /// The file or the database is something else.
     #[error("`{store}` is no ikigai store: {reason}")]
     NotAStore {
-        /// What was opened.
+        /// The address that was opened.
         store: StoreUrl,
-        /// How that was seen.
+        /// The sign of that.
         reason: &'static str,
     },
     /// A newer ikigai has changed the tables.
@@ -156,15 +160,15 @@ pub enum Error {
         /// The newest that this build knows.
         known: u64,
     },
-    /// What is stored makes no sense.
+    /// The content of the database is not what the store wrote.
     #[error("store `{store}` is damaged: {reason}")]
     Damaged {
         /// The store.
         store: StoreUrl,
-        /// What makes none.
+        /// The mistake that was found.
         reason: String,
     },
-    /// Memory could not be had.
+    /// An allocation failed.
     #[error("out of memory")]
     OutOfMemory,
     /// Reading failed for another reason.
@@ -172,7 +176,7 @@ pub enum Error {
     Read {
         /// The store.
         store: StoreUrl,
-        /// What the database said.
+        /// The message of the database.
         reason: String,
     },
     /// Writing failed for another reason.
@@ -180,13 +184,13 @@ pub enum Error {
     Write {
         /// The store.
         store: StoreUrl,
-        /// What the database said.
+        /// The message of the database.
         reason: String,
     },
 }
 
 impl Error {
-    /// The code that a tool answers with.
+    /// Returns the code that a tool answers with.
     #[must_use]
     pub fn code(&self) -> ToolCode {
         match self {
@@ -203,8 +207,8 @@ impl Error {
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
             Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
             Self::OutOfMemory => ToolCode::OutOfMemory,
-            // Not `PermissionDenied`: to a tool that says that it is not granted assets,
-            // and here it is the host that the store does not let in.
+            // Not `PermissionDenied`, which tells a tool that it has no grant: here the store
+            // refuses the host.
             Self::Unauthenticated(_)
             | Self::Denied { .. }
             | Self::Unsafe { .. }
@@ -215,32 +219,6 @@ impl Error {
             | Self::Newer { .. } => ToolCode::OpenFailed,
             Self::Damaged { .. } | Self::Read { .. } => ToolCode::ReadFailed,
             Self::Changed { .. } | Self::Contended(_) | Self::Write { .. } => ToolCode::WriteFailed,
-        }
-    }
-
-    /// What whoever sees the error may do about it, where the message does not say so.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NotFound(_) => Some("`ikigai asset list` shows the assets"),
-            Self::NoVersion { .. } => Some("`ikigai asset log PATH` shows the versions"),
-            Self::Changed { .. } => Some("read it again and make the change anew"),
-            Self::Contended(_) => Some("try again"),
-            Self::ReadOnly(_) => Some("write to another path, or let its owner lift that"),
-            Self::TooLarge { .. } => Some("split it, or keep it as a file"),
-            Self::StoreReadOnly(_) => Some("see who may write to the file and to its directory"),
-            Self::Overfull(_) => Some("`ikigai asset rm` removes assets; `--capacity` allows more"),
-            Self::Full(_) => Some("free space on the device, or remove old outputs"),
-            Self::Locked { .. } => Some("end the process that holds it, or try again later"),
-            Self::Slow { .. } => Some("see how the server is doing"),
-            Self::Unreachable { .. } => Some("see whether it is there; `--store` names another"),
-            Self::Unauthenticated(_) => Some("see the user and the password in its address"),
-            Self::Unsafe { .. } => {
-                Some("`chmod go-w` it if it is yours, or put the store elsewhere")
-            }
-            Self::NotAStore { .. } => Some("`--store` names another"),
-            Self::Newer { .. } => Some("use the newer ikigai; nothing was changed"),
-            _ => None,
         }
     }
 }

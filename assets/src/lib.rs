@@ -1,10 +1,9 @@
-//! StoredAssets: assets under `ikigai://` that are kept in a database and not in files,
-//! each change a version of its own, under a budget of tokens an agent.
+//! The asset store: keeps assets, which have URIs under `ikigai://`, in a database and not in
+//! files. Each change makes a version, and each agent has a budget of tokens.
 //!
-//! [`Store`] is the whole of it for a caller; its address is a [`StoreUrl`]. SQLite is the
-//! default, PostgreSQL is for teams and for more than one machine, and a store in memory
-//! is for tests. What holds for one holds for all: the statements, the rule of the budget
-//! and the suite that tests them stand once.
+//! [`Store`] is the entry point; its address is a [`StoreUrl`]. SQLite is the default,
+//! PostgreSQL is for teams and for more than one machine, and a store in memory is for
+//! tests. All three share the statements, the rule of the budget and the tests.
 //!
 //! A module uses those of lower rows only:
 //!
@@ -18,9 +17,10 @@
 //! agent, capacity, path, store_url, tokens
 //! ```
 //!
-//! Nothing here knows tools, models, WebAssembly, a command line or where a store lies by
-//! default: the host hands over the address, the agent's name and the budget. Nothing here
-//! reads a file that is not the store.
+//! Nothing here knows tools, models, WebAssembly, a command line or the default address of a
+//! store: the caller hands over the address, the agent's name and the budget. Nothing here
+//! reads a file that is not the store. An [`Error`] has a [`Remedy`] as a type; the words for
+//! it belong to the caller.
 
 mod agent;
 mod asset;
@@ -43,7 +43,7 @@ pub use asset::{
 };
 pub use budget::{Budget, Exceeded, Purpose, thousands};
 pub use capacity::{Capacity, Overfull};
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};

@@ -1,38 +1,37 @@
-//! The options of a store, each with its default. What they bound is enforced elsewhere.
+//! The options of a store, each with its default. The modules that they concern enforce them.
 
 use std::time::Duration;
 
 use crate::budget::Budget;
 use crate::capacity::Capacity;
 
-/// How a store behaves. [`Options::default`] is what is meant for people.
+/// The options of a store. The values given here are those of [`Options::default`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What each agent may have pinned. 100,000 tokens.
+    /// The tokens that each agent may have pinned. 100,000.
     pub budget: Budget,
-    /// The bytes that all assets may come to. 1 GiB.
+    /// The bytes that all assets may have together. 1 GiB.
     pub capacity: Capacity,
-    /// What is kept of replaced and removed assets.
+    /// The bounds on the history of assets.
     pub retention: Retention,
-    /// How long another process may hold a store of SQLite before an operation gives up.
-    /// 10 seconds.
+    /// The time after which an operation gives up waiting for another process that holds a
+    /// store of SQLite. 10 seconds.
     pub busy_timeout: Duration,
-    /// How long a connection to a server may take to be made, or to become free. 5 seconds.
+    /// The time after which waiting for a connection to a server ends. 5 seconds.
     pub connect_timeout: Duration,
-    /// How long a server may take for one statement. 30 seconds.
+    /// The time after which a statement of a server ends. 30 seconds.
     pub statement_timeout: Duration,
-    /// The most pages, of 4,096 bytes, that a file of SQLite may have. As many as there is
-    /// room for.
+    /// The most pages, of 4,096 bytes, that a file of SQLite may have. No limit.
     pub sqlite_max_pages: Option<u32>,
 }
 
-/// What is kept of replaced and removed assets. What is past either bound goes when the
-/// asset is next changed, or with [`crate::Store::prune_versions`].
+/// The bounds on replaced and removed versions of an asset. A version past either bound is
+/// deleted when the asset is next changed, or by [`crate::Store::prune_versions`].
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// For how long after it was replaced. 90 days.
+    /// The time for which a version is kept after it was replaced. 90 days.
     pub age: Duration,
-    /// How many of one asset, the newest. 100.
+    /// The number of versions of one asset that are kept, the newest. 100.
     pub count: u32,
 }
 

@@ -1,26 +1,25 @@
-//! What names an asset: its path in the store, and the URI that stands for it.
+//! The path that names an asset in the store, and the URI made of it.
 //!
-//! Syntax only. Whether an asset of that name exists is for the store to say.
+//! Syntax only: a path may name an asset that does not exist.
 
 use std::fmt;
 use std::str::FromStr;
 
 use ikigai_protocol::is_deceptive;
 
-/// What a URI of an asset starts with. A third slash, that of an empty authority, may
-/// follow and means nothing.
+/// The scheme of the URIs of assets. A third slash, which ends an empty authority, may follow
+/// and has no meaning.
 pub const SCHEME: &str = "ikigai://";
 
 /// The longest path, in bytes of UTF-8 and without the scheme: far below what an index
 /// entry of PostgreSQL can hold (2,704 bytes), and no less than a file system allows.
 pub const MAX_PATH_BYTES: usize = 1024;
 
-/// The folder and the ending of a name that may be left out where an asset is meant.
+/// The folder and the ending that [`resolution`] adds to a name.
 const BLOCKS: &str = "blocks/";
 const ENDING: &str = ".md";
 
-/// Assets below this are long results of tools: outside the budget, never pinned,
-/// removed by age.
+/// The folder of long results of tools: outside the budget, never pinned, removed by age.
 pub(crate) const OUTPUTS: &str = "outputs/";
 
 /// The path of an asset, such as `blocks/decisions.md`: segments between slashes, none
@@ -31,35 +30,37 @@ pub(crate) const OUTPUTS: &str = "outputs/";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssetPath(Box<str>);
 
-/// Why a text names no asset.
+/// The rule that a text breaks as the path of an asset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing, or nothing but the scheme.
+    /// The text is empty, or the scheme alone.
     #[error("an asset's path cannot be empty")]
     Empty,
-    /// More than [`MAX_PATH_BYTES`].
+    /// The path is longer than [`MAX_PATH_BYTES`].
     #[error("an asset's path has at most {MAX_PATH_BYTES} bytes, and this one has {bytes}")]
     TooLong {
-        /// The bytes that it has, without the scheme.
+        /// The bytes of the path, without the scheme.
         bytes: usize,
     },
-    /// Two slashes in a row, or one at the start or at the end.
-    #[error("an asset's path has no empty segment: no slash at its start or end, none doubled")]
+    /// The path has two slashes in a row, or one at its start or end.
+    #[error(
+        "an asset's path has no empty segment: no slash at its start or end, and no double slash"
+    )]
     EmptySegment,
-    /// A segment that would mean a place in a file system.
+    /// A segment would refer to another directory in a file system.
     #[error("`{segment}` cannot be a segment of an asset's path")]
     DotSegment {
         /// `.` or `..`.
         segment: &'static str,
     },
-    /// NUL, which no database stores in text, one that would move a terminal's cursor, or
-    /// one that turns the direction of what is shown.
+    /// The path contains NUL, which PostgreSQL does not store in text, a character that moves
+    /// a terminal's cursor, or one that changes the direction of text.
     #[error("an asset's path cannot contain the control character {}", .character.escape_unicode())]
     ControlCharacter {
-        /// The first of them.
+        /// The first such character.
         character: char,
     },
-    /// A URI of something else.
+    /// The text is a URI with another scheme.
     #[error("`{scheme}` is not the scheme of assets, which is `{SCHEME}`")]
     OtherScheme {
         /// The scheme with its `://`.
@@ -68,11 +69,11 @@ pub enum PathError {
 }
 
 impl AssetPath {
-    /// Reads `ikigai:///blocks/x.md`, `ikigai://blocks/x.md` or `blocks/x.md`.
+    /// Parses `ikigai:///blocks/x.md`, `ikigai://blocks/x.md` or `blocks/x.md`.
     ///
     /// # Errors
     ///
-    /// The first rule of [`AssetPath`] that the text breaks.
+    /// Returns the first rule of [`AssetPath`] that the text breaks.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let path = match text.strip_prefix(SCHEME) {
             Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
@@ -101,14 +102,14 @@ impl AssetPath {
         Ok(Self(path.into()))
     }
 
-    /// The path as the store keeps it, without the scheme.
+    /// Returns the path as the store keeps it, without the scheme.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The URI of the asset, with the empty authority that makes it one to other
-    /// programs too: `ikigai:///blocks/x.md`.
+    /// Returns the URI of the asset: `ikigai:///blocks/x.md`. The empty authority makes it
+    /// valid for other programs.
     #[must_use]
     pub fn to_uri(&self) -> String {
         format!("{SCHEME}/{}", self.0)
@@ -125,20 +126,19 @@ impl AssetPath {
             .filter(|name| !name.is_empty())
     }
 
-    /// Whether this is a long result of a tool: below `outputs/`.
+    /// Returns whether this is a long result of a tool: below `outputs/`.
     #[must_use]
     pub fn is_output(&self) -> bool {
         self.0.starts_with(OUTPUTS)
     }
 }
 
-/// The assets that a person or a model may mean by `text`, the likeliest first: as
-/// given, with `.md`, below `blocks/`, both. Those that break the rules of a path are left
-/// out.
+/// Returns the paths that a person or a model may mean by `text`, the likeliest first: as
+/// given, with `.md`, below `blocks/`, both. Paths that break a rule are left out.
 ///
 /// # Errors
 ///
-/// What is wrong with `text` as given; the others are longer and no better.
+/// Returns the rule that `text` as given breaks.
 pub fn resolution(text: &str) -> Result<Vec<AssetPath>, PathError> {
     let given = AssetPath::parse(text)?;
     let name = given.as_str();
@@ -148,8 +148,8 @@ pub fn resolution(text: &str) -> Result<Vec<AssetPath>, PathError> {
     Ok(std::iter::once(given).chain(further).collect())
 }
 
-/// The scheme of a URI that is not one of an asset. A path may hold `://` further on:
-/// a scheme has neither slash nor anything but letters, digits, `+`, `-` and `.`.
+/// Returns the scheme, with its `://`, if the text is a URI with one. `://` may also be part of
+/// a path: a scheme consists of letters, digits, `+`, `-` and `.` only.
 fn foreign_scheme(path: &str) -> Option<&str> {
     let end = path.find("://")?;
     let is_scheme = path.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -157,8 +157,8 @@ fn foreign_scheme(path: &str) -> Option<&str> {
     is_scheme.then(|| &path[..end + "://".len()])
 }
 
-/// What bounds the paths that start with `prefix` from above: the first text that is
-/// greater than all of them in the order of bytes. `None` where every text is below.
+/// Returns the upper bound of the texts that start with `prefix`: the first text that is
+/// greater than all of them in the order of bytes. `None` if there is no greater one.
 pub(crate) fn successor(prefix: &str) -> Option<String> {
     let mut rest = prefix.to_owned();
     while let Some(last) = rest.pop() {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn three_ways_to_name_one_asset() {
+    fn an_asset_has_three_names() {
         for text in ["ikigai:///blocks/x.md", "ikigai://blocks/x.md", "blocks/x.md"] {
             let path = AssetPath::parse(text).expect(text);
             assert_eq!((path.as_str(), &*path.to_uri()), ("blocks/x.md", "ikigai:///blocks/x.md"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_asset() {
+    fn invalid_paths() {
         for text in ["", "ikigai://", "ikigai:///"] {
             assert_eq!(refused(text), PathError::Empty, "{text}");
         }
@@ -281,14 +281,14 @@ mod tests {
         }
 
         #[test]
-        fn what_follows_the_rules_is_a_path(text in "[a-zA-Z0-9_?#% é-]{1,8}(/[a-z.]{3,6}){0,4}") {
+        fn a_text_that_follows_the_rules_is_a_path(text in "[a-zA-Z0-9_?#% é-]{1,8}(/[a-z.]{3,6}){0,4}") {
             prop_assume!(!text.split('/').any(|s| s == "..." ));
             let path = AssetPath::parse(&text);
             prop_assert_eq!(path.as_ref().map(AssetPath::as_str), Ok(text.as_str()));
         }
 
         #[test]
-        fn a_successor_parts_those_with_the_prefix_from_the_rest(
+        fn a_successor_bounds_the_texts_with_the_prefix(
             prefix in any::<String>(), rest in any::<String>(), other in any::<String>(),
         ) {
             let Some(successor) = successor(&prefix) else { return Ok(()) };

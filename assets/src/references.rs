@@ -1,35 +1,35 @@
-//! Finds the assets that a text names by URI.
+//! Finds the URIs of assets in a text.
 //!
-//! Files that a text names are the caller's to find: only it knows what they are relative to.
+//! Paths of files in a text are for the caller to find, which knows what they are relative to.
 
 use crate::path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME};
 
-/// The longest text, in bytes, that is looked at as one URI: the longest there is, and room
-/// for the punctuation of a sentence behind it.
+/// The longest text, in bytes, that is taken for one URI: the longest URI, and room for the
+/// punctuation of a sentence after it.
 const LONGEST: usize = SCHEME.len() + "/".len() + MAX_PATH_BYTES + 64;
 
 /// A URI in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference<'a> {
-    /// The byte of the text at which it starts.
+    /// The offset in bytes at which it starts.
     pub at: usize,
-    /// The URI as written, without the punctuation that ends a sentence. One that is too
-    /// long for any asset is cut off: at most 1,098 bytes.
+    /// The URI as written, without the punctuation that ends a sentence. A URI that is too
+    /// long for any asset is cut off after 1,098 bytes at most.
     pub uri: &'a str,
-    /// The asset that it names, or why it can name none.
+    /// The path of the asset, or the rule that the URI breaks.
     pub path: Result<AssetPath, PathError>,
 }
 
-/// Every `ikigai://…` in `text`, in order, repeated ones too, and those within others.
+/// Returns every `ikigai://…` in `text`, in order, with repeated and nested ones.
 ///
 /// A URI ends before whitespace, a control character or one of `<>"` and the backtick,
-/// which Markdown and HTML put around links; then `.,;:!?'*_` at its end, and brackets that
-/// it did not open, are the sentence's. The scheme alone is no reference: that is how one
-/// speaks of it.
+/// which Markdown and HTML put around links. `.,;:!?'*_` at its end, and brackets that it did
+/// not open, belong to the sentence. The scheme alone is no reference, since a text about the
+/// scheme names it so.
 ///
-/// Time and memory grow with the text and not faster, whatever a tool has written there.
+/// Time and memory are linear in the length of any text.
 pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
-    // One end serves all URIs before it.
+    // All URIs before a delimiter share it as their end.
     let mut end = 0;
     text.match_indices(SCHEME).filter_map(move |(at, _)| {
         if end <= at {
@@ -41,7 +41,7 @@ pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
     })
 }
 
-/// What starts at `at` with the scheme and goes on to a delimiter.
+/// Returns the reference at `at`, of which `whole` is the text up to a delimiter.
 fn reference(at: usize, whole: &str) -> Option<Reference<'_>> {
     if whole.len() > LONGEST {
         let rest = &whole[SCHEME.len()..];
@@ -60,7 +60,7 @@ fn upto_delimiter(text: &str) -> &str {
 }
 
 fn without_punctuation(uri: &str) -> &str {
-    // How many of each closing bracket are the sentence's, if they are at the end.
+    // The closing brackets of each kind that belong to the sentence, if they are at the end.
     let mut unopened = [('(', ')'), ('[', ']'), ('{', '}')].map(|(open, close)| {
         let opened = uri.matches(open).count();
         (close, uri.matches(close).count().saturating_sub(opened))
@@ -107,21 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference() {
+    fn texts_without_a_reference() {
         for text in ["", "ikigai://", "`ikigai://` is the scheme", "ikigai:///", "x-ikigai://a"] {
             assert_eq!(uris(text), [""; 0], "{text}");
         }
     }
 
     #[test]
-    fn one_that_can_name_nothing_is_told() {
+    fn an_invalid_uri_is_found() {
         let found: Vec<_> = references("at ikigai:///a/../b").collect();
         assert_eq!((found.len(), found[0].at), (1, 3));
         assert!(found[0].path.is_err());
     }
 
     #[test]
-    fn what_is_too_long_is_cut_off() {
+    fn a_uri_that_is_too_long_is_cut_off() {
         let longest = format!("ikigai:///{}", "é".repeat(MAX_PATH_BYTES / 2));
         let text = format!("({longest}).");
         let found: Vec<_> = references(&text).collect();
@@ -139,7 +139,7 @@ mod tests {
 
     /// Quadratic work would take minutes for these.
     #[test]
-    fn megabytes_that_are_nothing_but_beginnings_and_ends() {
+    fn megabytes_of_schemes_and_brackets_take_linear_time() {
         const MANY: usize = 4 << 20;
         let nested = "ikigai://".repeat(MANY / 9);
         assert_eq!(references(&nested).count(), MANY / 9 - 1, "the last is the scheme alone");
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_are_true(text in "(ikigai://|[a-z/.) \u{e9}\n]){0,30}") {
+        fn a_reference_starts_at_its_offset(text in "(ikigai://|[a-z/.) \u{e9}\n]){0,30}") {
             for found in references(&text) {
                 prop_assert!(text[found.at..].starts_with(found.uri));
             }

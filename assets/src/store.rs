@@ -1,13 +1,11 @@
-//! The store: what can be done with assets, and what holds whoever else does something
-//! at the same time.
+//! The operations of the asset store, which hold together however many run at once.
 //!
-//! Reading is here; changing assets is in `change`, what is in an agent's context in
-//! `pins`, whether it fits there in `sums`, older versions in `history`. Each operation is
-//! one statement or one transaction: a future that is dropped, or a process that dies,
-//! leaves all of it or nothing.
+//! Reading is here, changes are in `change`, pins in `pins`, the checks of budgets and of the
+//! capacity in `sums`, older versions in `history`. Each operation is one statement or one
+//! transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
-/// Selects what `rows::metadata` reads, with what else is named, from `stored_assets` as the
-/// rest of the statement has it. A macro, since a statement is one literal.
+/// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
+/// given, and continues with the rest. A macro, since a statement is one literal.
 macro_rules! select_metadata {
     ($(with $further:literal)? from $rest:literal) => {
         concat!(
@@ -39,12 +37,11 @@ use crate::options::{Options, Retention};
 use crate::path::{AssetPath, OUTPUTS, SCHEME, successor};
 use crate::store_url::StoreUrl;
 
-/// An open store. Its operations take `&self` and may run at once; share it in an `Arc`.
+/// An open asset store. Its operations take `&self` and may run at once; share it in an `Arc`.
 ///
-/// It needs a Tokio runtime with time and I/O enabled, of either kind. The database is
-/// waited for without holding a thread; what an operation computes and copies itself, such
-/// as the occurrences that an edit replaces, holds the caller's for as long as an asset of
-/// up to [`crate::MAX_ASSET_BYTES`] takes.
+/// It needs a Tokio runtime of either kind, with time and I/O enabled. Waiting for the database
+/// holds no thread. An edit searches and copies the content, of up to
+/// [`crate::MAX_ASSET_BYTES`], on the thread of the caller.
 pub struct Store {
     database: Database,
     budget: Budget,
@@ -53,38 +50,38 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store, and makes it if it is a file that is not there or an empty database.
+    /// Opens a store, and creates it if its file is missing or its database empty.
     ///
     /// A file and its directory must belong to the user or to root, and nobody else may be
-    /// able to write to them; what is missing of both is made so. A directory for all, such
-    /// as `/tmp`, will not do.
+    /// able to write to them; both are created that way. A directory for all, such as `/tmp`,
+    /// is refused.
     ///
-    /// Any number of processes may open one at once. A store that is up to date is asked two
-    /// things and left as it is.
+    /// Any number of processes may open a store at once. Opening one that is up to date takes
+    /// two statements, which only read.
     ///
     /// # Errors
     ///
     /// [`Error::Unreachable`], [`Error::Slow`], [`Error::Locked`] and
-    /// [`Error::Unauthenticated`] where it cannot be opened; [`Error::Unsafe`],
-    /// [`Error::NotAStore`] and [`Error::Newer`] where it must not be.
+    /// [`Error::Unauthenticated`] if it cannot be opened; [`Error::Unsafe`],
+    /// [`Error::NotAStore`] and [`Error::Newer`] if it must not be.
     pub async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
         let database = Database::open(url, options).await?;
         let Options { budget, capacity, retention, .. } = *options;
         Ok(Self { database, budget, capacity, retention })
     }
 
-    /// Where it is; shown without user and password.
+    /// Returns the address, which is displayed without user and password.
     #[must_use]
     pub fn url(&self) -> &StoreUrl {
         self.database.url()
     }
 
-    /// Lets the connections go. Dropping the store does too, only not before this returns.
+    /// Closes the connections, and waits for that. Dropping the store does not wait.
     pub async fn close(self) {
         self.database.close().await;
     }
 
-    /// An asset as it is now.
+    /// Returns the current version of an asset.
     ///
     /// # Errors
     ///
@@ -95,7 +92,7 @@ impl Store {
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// What is known of an asset; its content is not fetched.
+    /// Returns an asset without its content, which is not fetched.
     ///
     /// # Errors
     ///
@@ -105,9 +102,9 @@ impl Store {
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// The assets whose path starts with `prefix`, in the order of their bytes; all of
-    /// them for an empty one. The scheme may stand before it. Of more than `limit`, the
-    /// first are given; `None` is for those who need all. No content is fetched.
+    /// Lists the assets whose path starts with `prefix`, in the order of bytes; all assets for
+    /// an empty one. The prefix may begin with the scheme. At most `limit` are returned, the
+    /// first ones; all for `None`. No content is fetched.
     ///
     /// # Errors
     ///
@@ -118,13 +115,13 @@ impl Store {
             None => prefix,
         };
         if prefix.contains('\0') {
-            // No path has one, and PostgreSQL takes none in text.
+            // No path has a NUL, and PostgreSQL refuses it in text.
             return Ok(Vec::new());
         }
-        // Bounds and not LIKE, which would need its wildcards escaped and uses the primary
-        // key only under conditions.
+        // Bounds and not LIKE, whose wildcards need escapes, and which uses the primary key
+        // under conditions only.
         let (from, below) = (Value::Text(prefix), successor(prefix));
-        // Neither database has a word for no limit that the other knows.
+        // The databases have no common syntax for a statement without a limit.
         let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
         match &below {
             Some(below) => {
@@ -141,14 +138,13 @@ impl Store {
         }
     }
 
-    /// Goes through all assets with their contents, one in memory at a time: to see
-    /// whether their references lead anywhere.
+    /// Returns a walk through all assets with their contents, one in memory at a time.
     #[must_use]
     pub fn scan(&self) -> Scan<'_> {
         Scan { store: self, after: String::new() }
     }
 
-    /// What an agent has pinned, and what the store holds.
+    /// Returns the sums of an agent's pins and of the store.
     ///
     /// # Errors
     ///
@@ -170,27 +166,27 @@ impl Store {
             self.database.rows(statement, &values, |row| rows::usage(row, self.budget)).await?;
         one(found).ok_or_else(|| Error::Damaged {
             store: self.url().clone(),
-            reason: "it does not answer what it holds".to_owned(),
+            reason: "it does not return its sums".to_owned(),
         })
     }
 }
 
-/// An asset without its content, by its path.
+/// Selects an asset without its content, by its path.
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");
 
-/// Where a walk through all assets is. An asset that is written meanwhile is seen if
-/// its path is still ahead.
+/// A walk through all assets. One that is written meanwhile is part of it if its path is still
+/// ahead.
 pub struct Scan<'a> {
     store: &'a Store,
     after: String,
 }
 
 impl Scan<'_> {
-    /// The next asset in the order of paths, until there is none.
+    /// Returns the next asset in the order of paths; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Those of the database; it may be asked again.
+    /// Those of the database. The call may be repeated.
     pub async fn next(&mut self) -> Result<Option<Asset>> {
         let statement = select_metadata!(with "content" from "stored_assets \
             WHERE path > $1 ORDER BY path LIMIT 1");
@@ -209,29 +205,29 @@ impl AssetPath {
     }
 }
 
-/// What a statement gives that finds one row or none.
+/// Returns the first row, if there is one.
 fn one<T>(rows: Vec<T>) -> Option<T> {
     rows.into_iter().next()
 }
 
-/// The clock of this host, in the database's form.
+/// Returns the time by the clock of this host, in the form of the database.
 fn now() -> i64 {
     micros(SystemTime::now())
 }
 
-/// The moment that is `age` past, in the database's form.
+/// Returns the time `age` ago, in the form of the database.
 fn before_now(age: Duration) -> i64 {
     SystemTime::now().checked_sub(age).map_or(0, micros)
 }
 
-/// Microseconds since 1970; what lies before is 1970.
+/// Converts a time to microseconds since 1970; an earlier one becomes 1970.
 fn micros(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A count in the form of the database, whose integers have a sign. What is too large for
-/// it is larger than anything that is stored.
+/// Converts a count to the form of the database, whose integers have a sign. One that is too
+/// large becomes the largest integer, which is larger than any stored count.
 fn int(count: u64) -> Value<'static> {
     Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -1,5 +1,5 @@
-//! Where a store is. The one type that holds a password, and it tells nobody: what is
-//! shown of an address has neither user nor password nor parameters.
+//! The address of a store. It may hold a password, and is displayed without user, password
+//! and parameters.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use url::Url;
 ///
 /// | text | store |
 /// |---|---|
-/// | `sqlite:PATH`, `sqlite://PATH` | a file; `PATH` is taken as it stands, without escapes |
-/// | `memory:` | one of its own in memory, gone when it is dropped |
+/// | `sqlite:PATH`, `sqlite://PATH` | a file; `PATH` has no escapes |
+/// | `memory:` | a private store in memory, gone when it is dropped |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS`, also `postgresql://` | a database of a server |
 ///
-/// What a PostgreSQL address leaves out is taken from libpq's variables and from its
-/// password file. Parameters are [`POSTGRES_PARAMETERS`], with libpq's meaning. Where
-/// `sslmode` is not given and the host is another machine, it is `verify-full`: a store
-/// that lies on the network is reached over TLS, by a certificate that this machine trusts.
+/// Parts that a PostgreSQL address leaves out are taken from libpq's variables and from its
+/// password file. Parameters are [`POSTGRES_PARAMETERS`], with libpq's meaning. If the host is
+/// another machine, `sslmode` is `verify-full` by default: TLS with a certificate that this
+/// machine trusts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl(pub(crate) Location);
 
@@ -29,8 +29,8 @@ pub(crate) enum Location {
     Postgres(Url),
 }
 
-/// The parameters that an address of PostgreSQL may have. Others are refused, since one
-/// that is misspelt, and therefore ignored, could be the one that asks for TLS.
+/// The parameters that a PostgreSQL address may have. Others are refused: a misspelt `sslmode`
+/// must not be ignored.
 pub const POSTGRES_PARAMETERS: [&str; 9] = [
     "sslmode",
     "sslrootcert",
@@ -43,26 +43,26 @@ pub const POSTGRES_PARAMETERS: [&str; 9] = [
     "application_name",
 ];
 
-/// Why a text is no address of a store. The text itself is not repeated: it may hold a
-/// password, all the more where it is malformed.
+/// The error for a text that is no address of a store. It does not repeat the text, which may
+/// hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidStoreUrl {
-    /// Another scheme, or none.
+    /// The scheme is missing or unknown.
     #[error("a store's address starts with `sqlite:`, `postgres://` or `memory:`")]
     Scheme,
-    /// `sqlite:` and nothing after it.
+    /// No path follows `sqlite:`.
     #[error("a store's address needs a path after `sqlite:`")]
     NoPath,
-    /// What follows `postgres:` is no URL.
+    /// The PostgreSQL address is no URL.
     #[error("the address of the PostgreSQL store is malformed: {0}")]
     Malformed(url::ParseError),
-    /// A parameter that is not in [`POSTGRES_PARAMETERS`].
-    #[error("the address of the PostgreSQL store has a parameter that is not known; known are {}", POSTGRES_PARAMETERS.join(", "))]
+    /// A parameter is not one of [`POSTGRES_PARAMETERS`].
+    #[error("the address of the PostgreSQL store has an unknown parameter; known are {}", POSTGRES_PARAMETERS.join(", "))]
     Parameter,
-    /// A parameter whose value makes no sense.
+    /// A parameter has a malformed value.
     #[error("the address of the PostgreSQL store has a parameter with a malformed value")]
     Value,
-    /// What follows the host is no name of a database.
+    /// The name of the database contains `/`, `@` or `:`.
     #[error(
         "the address of the PostgreSQL store has a database's name with `/`, `@` or `:` in it; in a password these are written %2F, %40 and %3A"
     )]
@@ -70,18 +70,18 @@ pub enum InvalidStoreUrl {
 }
 
 impl StoreUrl {
-    /// The store in this file.
+    /// Returns the address of the store in a file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         Self(Location::Sqlite(path.into()))
     }
 
-    /// A store of its own in memory.
+    /// Returns the address of a private store in memory.
     #[must_use]
     pub fn memory() -> Self {
         Self(Location::Memory)
     }
 
-    /// The file, where the store is one.
+    /// Returns the file, if the store is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.0 {
@@ -90,11 +90,11 @@ impl StoreUrl {
         }
     }
 
-    /// Reads an address.
+    /// Parses an address. Nothing is opened.
     ///
     /// # Errors
     ///
-    /// For what is none; nothing is opened.
+    /// Fails if `text` is no address of a store.
     pub fn parse(text: &str) -> Result<Self, InvalidStoreUrl> {
         if let Some(path) = text.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -115,21 +115,21 @@ impl StoreUrl {
         if !url.query_pairs().all(|(name, _)| known(&name)) {
             return Err(InvalidStoreUrl::Parameter);
         }
-        // The rest of a password, as a rule, in which a slash was not escaped.
+        // Usually the rest of a password in which a slash was not escaped.
         if url.path().trim_start_matches('/').contains(['/', '@', ':']) {
             return Err(InvalidStoreUrl::Database);
         }
         Ok(Self(Location::Postgres(url)))
     }
 
-    /// The password, as it stands in the address and as it is meant.
+    /// Returns the password, decoded and as written in the address.
     pub(crate) fn passwords(&self) -> Vec<String> {
         let Location::Postgres(url) = &self.0 else { return Vec::new() };
-        let Some(written) = url.password().filter(|it| !it.is_empty()) else { return Vec::new() };
+        let Some(raw) = url.password().filter(|it| !it.is_empty()) else { return Vec::new() };
         // In a form a plus is a space, which in an address it is not.
-        let form = format!("password={}", written.replace('+', "%2B"));
-        let meant = url::form_urlencoded::parse(form.as_bytes()).map(|(_, it)| it.into_owned());
-        meant.chain([written.to_owned()]).collect()
+        let form = format!("password={}", raw.replace('+', "%2B"));
+        let decoded = url::form_urlencoded::parse(form.as_bytes()).map(|(_, it)| it.into_owned());
+        decoded.chain([raw.to_owned()]).collect()
     }
 
     pub(crate) fn is_sqlite(&self) -> bool {
@@ -145,7 +145,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// Without user, password and parameters.
+/// Displays the address without user, password and parameters.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -162,7 +162,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// As it is displayed, and for the same reason.
+/// Shows what `Display` shows, for the same reason.
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "StoreUrl({self})")
@@ -174,7 +174,7 @@ mod tests {
     use super::{InvalidStoreUrl, StoreUrl};
 
     #[test]
-    fn what_is_shown_tells_no_secret() {
+    fn no_secret_is_displayed() {
         let text = "postgres://ann:s3cret@db.example:5433/team?user=ann2&sslmode=require";
         let url = StoreUrl::parse(text).expect("valid");
         assert_eq!(url.to_string(), "postgres://db.example:5433/team");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_not_repeated() {
+    fn a_malformed_address_is_not_repeated() {
         for text in [
             "postgres://ann:s3cret@db:notaport/x",
             "postgres://ann:s3cret@[::x",

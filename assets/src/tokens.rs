@@ -1,12 +1,12 @@
-//! What an asset costs in a model's context, estimated without asking the model.
+//! The tokens of a text in a model's context, estimated without asking the model.
 
 /// Bytes that one token stands for in English text and in code, on average.
-pub(crate) const BYTES_A_TOKEN: u64 = 4;
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
-/// The tokens that `bytes` bytes of text are counted as: a quarter, rounded up.
+/// Returns the tokens that `bytes` bytes of text count as: a quarter, rounded up.
 #[must_use]
 pub fn tokens(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_A_TOKEN)
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What holds while others change the same and while processes die: no edit is lost, no
-//! budget is passed, no asset is half written.
+//! Concurrent changes and killed processes: no edit is lost, no budget is exceeded, no asset
+//! is half written.
 //!
-//! Other processes are this program again, told by its environment what to do.
+//! Other processes are this program again, with a role in the environment.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -20,7 +20,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 const PROCESSES: usize = 16;
 const EDITS: usize = 200;
 
-/// What a child does, where, and as which of several.
+/// The environment of a child: its role, its store, and its number.
 const ROLE: &str = "IKIGAI_TEST_ROLE";
 const STORE: &str = "IKIGAI_TEST_STORE";
 const NUMBER: &str = "IKIGAI_TEST_NUMBER";
@@ -57,7 +57,7 @@ fn spawn(role: &str, store: &str, number: usize) -> Child {
         .expect("a child")
 }
 
-/// Starts children that all wait for the last, lets them go, and waits for their success.
+/// Starts children, releases them once all are ready, and waits for their success.
 fn together(role: &str, store: &str) {
     let mut children: Vec<_> = (0..PROCESSES).map(|number| spawn(role, store, number)).collect();
     for child in &mut children {
@@ -80,12 +80,12 @@ fn child() {
     let variable = |name: &str| std::env::var(name).expect(name);
     let url = StoreUrl::parse(&variable(STORE)).expect("an address");
     let number = variable(NUMBER);
-    let say_ready = || {
+    let print_ready = || {
         let mut stdout = std::io::stdout();
-        writeln!(stdout, "ready").and_then(|()| stdout.flush()).expect("told");
+        writeln!(stdout, "ready").and_then(|()| stdout.flush()).expect("written");
     };
     let wait = || {
-        say_ready();
+        print_ready();
         std::io::stdin().read_to_end(&mut Vec::new()).expect("let go");
     };
     match &*variable(ROLE) {
@@ -114,7 +114,7 @@ fn child() {
                 let content = vec![letter; LENGTH];
                 store.write(&x, &content, &by, Expected::Any).await.expect("written");
                 if number == 0 {
-                    say_ready();
+                    print_ready();
                 }
             }
         }),
@@ -153,8 +153,8 @@ fn sixteen_processes_open_a_new_store(store: &str) {
     assert_eq!(listed.expect("listed").len(), PROCESSES);
 }
 
-/// Agents who pin and write assets of changing sizes, while another looks at the sums.
-fn nobody_passes_a_budget(url: &StoreUrl) {
+/// Lets agents pin and write assets of changing sizes, while another reads the sums.
+fn nobody_exceeds_a_budget(url: &StoreUrl) {
     const BUDGET: u64 = 60;
     const WRITERS: u64 = 6;
     let options = Options { budget: Budget(BUDGET), ..Options::default() };
@@ -195,9 +195,8 @@ fn nobody_passes_a_budget(url: &StoreUrl) {
     });
 }
 
-/// Six assets of one agent, of which three fit at a time: all grow at the same moment,
-/// then all are pinned at the same moment. None of them is touched twice, so that nothing
-/// but the agent's sum connects them.
+/// Lets six assets of one agent, of which three fit, grow at the same moment, and be pinned at
+/// the same moment. Only the sum of the agent connects them.
 fn three_of_six_fit(url: &StoreUrl) {
     let options = Options { budget: Budget(60), ..Options::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -246,8 +245,8 @@ fn three_of_six_fit(url: &StoreUrl) {
     });
 }
 
-/// Six assets of as many agents that are made at the same moment, of which three fit the
-/// store: nothing but the total connects them.
+/// Makes six assets of as many agents at the same moment, of which three fit the store. Only
+/// the total connects them.
 fn three_of_six_fit_the_store(url: &StoreUrl) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASSETS)
@@ -298,7 +297,7 @@ fn nth(number: usize) -> AssetPath {
     path(&format!("six/{number}"))
 }
 
-/// Six assets that are empty and pinned, or a third of the budget each and not.
+/// Makes six assets: empty and pinned, or a third of the budget each and not pinned.
 async fn prepare_six(store: &Store, pinned: bool) {
     let (who, setup) = (agent("eve"), author("setup"));
     for number in 0..ASSETS {
@@ -313,7 +312,7 @@ async fn prepare_six(store: &Store, pinned: bool) {
     }
 }
 
-/// How many changes fitted, and how many were refused.
+/// Makes random changes, and returns the numbers of those that fitted and were refused.
 async fn write_and_pin(store: Store, writer: u64) -> (u32, u32) {
     let mut random = random(writer);
     let (mut fitted, mut refused) = (0, 0);
@@ -342,8 +341,8 @@ fn random(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// Where the files of SQLite are: in memory where the system has such a place. How long a
-/// disk takes is not what is tested, and a process that is killed loses nothing there.
+/// Makes a directory for files of SQLite, in memory if the system allows that: the speed of a
+/// disk is not tested, and a killed process loses nothing there.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
@@ -369,10 +368,10 @@ fn a_new_file_is_made_once() {
 }
 
 #[test]
-fn no_budget_is_passed_in_sqlite() {
+fn no_budget_is_exceeded_in_sqlite() {
     let directory = directory();
     let url = StoreUrl::parse(&sqlite(directory.path())).expect("an address");
-    nobody_passes_a_budget(&url);
+    nobody_exceeds_a_budget(&url);
     three_of_six_fit(&url);
     three_of_six_fit_the_store(&url);
 }
@@ -384,20 +383,20 @@ fn no_edit_is_lost_in_postgres() {
 }
 
 #[test]
-fn no_budget_is_passed_in_postgres() {
+fn no_budget_is_exceeded_in_postgres() {
     let Some(server) = Server::start().expect("a server") else { return };
     let database = |name: &str| server.create_database(name).expect("a database");
     sixteen_processes_open_a_new_store(&database("opened"));
     let url = StoreUrl::parse(&database("budgets")).expect("an address");
-    nobody_passes_a_budget(&url);
+    nobody_exceeds_a_budget(&url);
     three_of_six_fit(&url);
     three_of_six_fit_the_store(&url);
 }
 
-/// Bytes of the asset that is overwritten: many pages of the database.
+/// The bytes of the asset that is overwritten: many pages of the database.
 const LENGTH: usize = 40_000;
 
-/// How often a process is killed.
+/// The number of processes that are killed.
 const KILLS: u64 = 200;
 
 #[test]
@@ -412,7 +411,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
         let mut child = spawn("overwrite", &store, 0);
         let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
         assert!(lines.any(|line| line.expect("a line").ends_with("ready")), "run {run}");
-        // The moment is the point here; it is no wait for anything.
+        // A random moment for the kill; this waits for nothing.
         std::thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 20_000)));
         child.kill().expect("killed");
         child.wait().expect("waited for");
@@ -423,7 +422,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
             let whole = asset.content.iter().all(|byte| *byte == letter);
             assert!(whole && asset.content.len() == LENGTH, "run {run}: half written");
             let version = asset.metadata.version;
-            assert!(version > last, "run {run}: what the child said was written is lost");
+            assert!(version > last, "run {run}: a version that was committed is lost");
             last = version;
             let log = store.log(&path("x")).await.expect("a log");
             let kept: Vec<_> = log.iter().map(|kept| kept.version).collect();
@@ -441,7 +440,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
     });
 }
 
-/// The host runs calls on any thread. What is checked here is that this compiles.
+/// The host runs calls on any thread. The test is that this compiles.
 #[test]
 fn futures_go_to_other_threads() {
     fn sendable<T: Send>(_: T) {}

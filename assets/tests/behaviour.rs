@@ -1,5 +1,5 @@
-//! What a store does, the same cases over every kind: in memory, a file of SQLite, a
-//! database of PostgreSQL. Each case has an empty store of its own.
+//! Runs the same cases over every kind of store: in memory, a file of SQLite, a database of
+//! PostgreSQL. Each case has an empty store of its own.
 
 mod behaviour {
     pub(crate) mod assets;
@@ -18,26 +18,26 @@ use behaviour::{assets, budgets, history, model, pins};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
 
-/// Where the stores of a run are made.
+/// The kind of the stores of a run.
 enum Kind {
     Memory,
     Sqlite(tempfile::TempDir),
     Postgres(Server),
 }
 
-/// Makes the store of one case.
-struct Place<'a> {
+/// Makes the stores of the cases.
+struct Fixture<'a> {
     kind: &'a Kind,
     number: AtomicU32,
 }
 
-impl Place<'_> {
-    /// A new store with the default options.
+impl Fixture<'_> {
+    /// Opens a new store with the default options.
     async fn store(&self) -> Store {
         self.store_with(&Options::default()).await
     }
 
-    /// A new store with others.
+    /// Opens a new store with other options.
     async fn store_with(&self, options: &Options) -> Store {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let url = match self.kind {
@@ -60,26 +60,26 @@ fn agent(name: &str) -> Agent {
     Agent::new(name).expect(name)
 }
 
-/// `ann`, who writes.
+/// Returns `ann`, who writes.
 fn ann() -> Author {
     Author { agent: agent("ann@host"), cause: Cause::Write }
 }
 
-/// As many bytes as make this many tokens.
+/// Returns a text of this many tokens.
 fn text(tokens: usize) -> Vec<u8> {
     vec![b'x'; tokens * 4]
 }
 
-type Case = for<'a> fn(&'a Place<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Case = for<'a> fn(&'a Fixture<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! cases {
     ($($module:ident::$name:ident),* $(,)?) => {
         [$((concat!(stringify!($module), "::", stringify!($name)),
-            (|place| Box::pin($module::$name(place))) as Case)),*]
+            (|fixture| Box::pin($module::$name(fixture))) as Case)),*]
     };
 }
 
-/// Runs all cases, and then fails with the names of those that did.
+/// Runs all cases, and then fails with the names of those that failed.
 fn run(kind: &Kind) {
     let cases = cases![
         budgets::an_asset_others_have_pinned,
@@ -88,7 +88,7 @@ fn run(kind: &Kind) {
         budgets::outputs_are_outside,
         budgets::pinning_checks_the_same_sum,
         budgets::restoring_checks_it_too,
-        budgets::smaller_always_passes,
+        budgets::a_smaller_content_always_passes,
         budgets::the_dialogue_of_the_specification,
         assets::a_dropped_future_leaves_all_or_nothing,
         assets::any_bytes,
@@ -97,7 +97,7 @@ fn run(kind: &Kind) {
         assets::listing_by_prefix,
         assets::no_larger_than_the_largest,
         assets::not_there,
-        assets::paths_are_told_apart,
+        assets::paths_are_distinguished,
         assets::put_decides_the_flag,
         assets::read_only,
         assets::scanning,
@@ -107,7 +107,7 @@ fn run(kind: &Kind) {
         history::bounded_by_count,
         history::outputs_are_pruned_by_age,
         history::outputs_are_pruned_by_size,
-        history::what_replaced_what,
+        history::each_version_has_its_author_and_its_end,
         model::random_operations_agree_with_a_model,
         pins::belong_to_an_agent,
         pins::go_with_the_asset,
@@ -116,11 +116,11 @@ fn run(kind: &Kind) {
     ];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let place = Place { kind, number: AtomicU32::new(0) };
+    let fixture = Fixture { kind, number: AtomicU32::new(0) };
     let failed: Vec<_> = cases
         .into_iter()
         .filter(|(_, case)| {
-            catch_unwind(AssertUnwindSafe(|| runtime.block_on(case(&place)))).is_err()
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(case(&fixture)))).is_err()
         })
         .map(|(name, _)| name)
         .collect();

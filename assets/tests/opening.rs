@@ -1,4 +1,4 @@
-//! Stores that cannot be opened or used, or must not be, and what is said of them.
+//! Stores that cannot be opened or used, or must not be, and their errors.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,8 +22,8 @@ fn ann() -> Author {
     Author { agent: Agent::new("ann@host").expect("a name"), cause: Cause::Write }
 }
 
-/// Patience for tests: what is not there is noticed soon.
-fn hasty() -> Options {
+/// Returns options with short timeouts, so that a test soon notices a missing store.
+fn short_timeouts() -> Options {
     Options {
         busy_timeout: Duration::from_millis(300),
         connect_timeout: Duration::from_millis(500),
@@ -42,10 +42,10 @@ async fn write(store: &Store, name: &str, content: &[u8]) -> Result<(), Error> {
 }
 
 async fn refused(url: &StoreUrl) -> Error {
-    Store::open(url, &hasty()).await.expect_err("it must not be opened")
+    Store::open(url, &short_timeouts()).await.expect_err("it must not be opened")
 }
 
-/// Another hand on a file of SQLite.
+/// Opens a file of SQLite as another program does.
 async fn raw(file: &Path) -> SqliteConnection {
     let url = format!("sqlite:{}?mode=rwc", file.display());
     SqliteConnection::connect(&url).await.expect("it opens")
@@ -55,11 +55,11 @@ async fn execute(connection: &mut SqliteConnection, statement: &'static str) {
     sqlx::raw_sql(statement).execute(connection).await.expect(statement);
 }
 
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().expect("a directory") }
     }
@@ -78,84 +78,85 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn what_is_made_is_the_owners_alone() {
-    let place = Place::new();
-    let file = place.directory.path().join("a/b/store.db");
+fn a_new_file_belongs_to_its_owner_alone() {
+    let fixture = Fixture::new();
+    let file = fixture.directory.path().join("a/b/store.db");
     run(async {
-        let store = Store::open(&StoreUrl::sqlite(&file), &hasty()).await.expect("it opens");
+        let store =
+            Store::open(&StoreUrl::sqlite(&file), &short_timeouts()).await.expect("it opens");
         write(&store, "x", b"1").await.expect("written");
         assert_eq!(mode(&file), 0o600);
         assert_eq!(mode(&file.with_file_name("store.db-wal")), 0o600);
         for directory in ["a", "a/b"] {
-            assert_eq!(mode(&place.directory.path().join(directory)), 0o700);
+            assert_eq!(mode(&fixture.directory.path().join(directory)), 0o700);
         }
         let mut other = raw(&file).await;
         let journal = sqlx::query_scalar::<_, String>("PRAGMA journal_mode");
-        assert_eq!(journal.fetch_one(&mut other).await.expect("told"), "wal");
+        assert_eq!(journal.fetch_one(&mut other).await.expect("read"), "wal");
     });
 }
 
 #[test]
-fn what_others_have_a_hand_in_is_refused() {
+fn a_file_that_others_can_change_is_refused() {
     run(async {
-        let expect_unsafe = async |place: &Place, reason: &str| {
-            let error = refused(&place.url()).await;
+        let expect_unsafe = async |fixture: &Fixture, reason: &str| {
+            let error = refused(&fixture.url()).await;
             assert!(matches!(error, Error::Unsafe { .. }), "{error:?}");
             assert_eq!(error.code(), ToolCode::OpenFailed);
             assert!(error.to_string().ends_with(reason), "{error}");
-            assert!(error.hint().is_some());
+            assert!(error.remedy().is_some());
         };
-        let place = Place::new();
-        let target = place.directory.path().join("target");
-        symlink(&target, place.file()).expect("a link");
-        expect_unsafe(&place, "it is a symbolic link").await;
+        let fixture = Fixture::new();
+        let target = fixture.directory.path().join("target");
+        symlink(&target, fixture.file()).expect("a link");
+        expect_unsafe(&fixture, "it is a symbolic link").await;
         assert!(!target.exists(), "nothing was made through it");
 
         for bits in [0o606, 0o660] {
-            let place = Place::new();
-            fs::write(place.file(), "").expect("written");
-            fs::set_permissions(place.file(), fs::Permissions::from_mode(bits)).expect("set");
-            expect_unsafe(&place, "others may write to it").await;
+            let fixture = Fixture::new();
+            fs::write(fixture.file(), "").expect("written");
+            fs::set_permissions(fixture.file(), fs::Permissions::from_mode(bits)).expect("set");
+            expect_unsafe(&fixture, "others may write to it").await;
         }
 
-        let place = Place::new();
-        symlink("/dev/null", place.directory.path().join("store.db-wal")).expect("a link");
-        expect_unsafe(&place, "it is a symbolic link").await;
+        let fixture = Fixture::new();
+        symlink("/dev/null", fixture.directory.path().join("store.db-wal")).expect("a link");
+        expect_unsafe(&fixture, "it is a symbolic link").await;
 
-        let place = Place::new();
-        fs::create_dir(place.file()).expect("made");
-        expect_unsafe(&place, "it is not a regular file").await;
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.file()).expect("made");
+        expect_unsafe(&fixture, "it is not a regular file").await;
 
-        let place = Place::new();
+        let fixture = Fixture::new();
         for bits in [0o777, 0o1777, 0o770, 0o1770] {
             let permissions = fs::Permissions::from_mode(bits);
-            fs::set_permissions(place.directory.path(), permissions).expect("set");
-            expect_unsafe(&place, "others may make files in its directory").await;
-            assert!(!place.file().exists(), "nothing was made in it");
+            fs::set_permissions(fixture.directory.path(), permissions).expect("set");
+            expect_unsafe(&fixture, "others may make files in its directory").await;
+            assert!(!fixture.file().exists(), "nothing was made in it");
         }
     });
 }
 
-/// Only root can give files away.
+/// Only root can change the owner of a file.
 #[test]
-fn what_belongs_to_another_is_refused() {
+fn a_file_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::new();
+    let fixture = Fixture::new();
     let give = |path: &Path, user| chown(path, Some(user), None).expect("given");
     let expect_unsafe = async |reason: &str| {
-        let error = refused(&place.url()).await;
+        let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::Unsafe { .. }), "{error:?}");
         assert!(error.to_string().ends_with(reason), "{error}");
     };
     run(async {
-        give(place.directory.path(), 65534);
+        give(fixture.directory.path(), 65534);
         expect_unsafe("its directory belongs to another user").await;
-        assert!(!place.file().exists(), "nothing was made in it");
-        give(place.directory.path(), 0);
-        Store::open(&place.url(), &hasty()).await.expect("it opens").close().await;
-        give(&place.file(), 65534);
+        assert!(!fixture.file().exists(), "nothing was made in it");
+        give(fixture.directory.path(), 0);
+        Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
+        give(&fixture.file(), 65534);
         expect_unsafe("it belongs to another user").await;
     });
 }
@@ -165,65 +166,65 @@ fn what_belongs_to_another_is_refused() {
 fn relative() {
     let url = StoreUrl::parse(&std::env::var(STORE).expect("a store")).expect("an address");
     run(async {
-        let store = Store::open(&url, &hasty()).await.expect("it opens");
+        let store = Store::open(&url, &short_timeouts()).await.expect("it opens");
         write(&store, "x", b"1").await.expect("written");
         store.close().await;
     });
 }
 
-/// To SQLite it would be a file `x` that is believed not to change.
+/// To SQLite this path would be the URI of a file `x` that never changes.
 #[test]
 fn a_path_is_no_uri() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "relative", "--ignored"])
         .env(STORE, "sqlite:file:x?immutable=1")
-        .current_dir(place.directory.path())
+        .current_dir(fixture.directory.path())
         .output()
         .expect("run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let made: Vec<_> = fs::read_dir(place.directory.path())
+    let made: Vec<_> = fs::read_dir(fixture.directory.path())
         .expect("listed")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     assert_eq!(made, ["file:x?immutable=1"]);
-    let url = StoreUrl::sqlite(place.directory.path().join(&made[0]));
+    let url = StoreUrl::sqlite(fixture.directory.path().join(&made[0]));
     run(async {
-        let store = Store::open(&url, &hasty()).await.expect("it opens");
+        let store = Store::open(&url, &short_timeouts()).await.expect("it opens");
         assert_eq!(store.read(&path("x")).await.expect("written there").content, b"1");
     });
 }
 
 #[test]
-fn what_is_no_store_is_left_alone() {
+fn a_file_that_is_no_store_is_left_alone() {
     run(async {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let text = "not a database, but long enough to have a header".repeat(100);
-        fs::write(place.file(), &text).expect("written");
-        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
-        let error = refused(&place.url()).await;
+        fs::write(fixture.file(), &text).expect("written");
+        fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
         assert_eq!(error.code(), ToolCode::OpenFailed);
-        assert_eq!(fs::read_to_string(place.file()).expect("read"), text);
+        assert_eq!(fs::read_to_string(fixture.file()).expect("read"), text);
 
-        let place = Place::new();
-        let mut other = raw(&place.file()).await;
+        let fixture = Fixture::new();
+        let mut other = raw(&fixture.file()).await;
         execute(&mut other, "CREATE TABLE recipes (name TEXT)").await;
         other.close().await.expect("closed");
-        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
-        let before = fs::read(place.file()).expect("read");
-        let error = refused(&place.url()).await;
+        fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        let before = fs::read(fixture.file()).expect("read");
+        let error = refused(&fixture.url()).await;
         assert!(error.to_string().ends_with("it holds the tables of another program"), "{error}");
-        assert!(fs::read(place.file()).expect("read") == before);
+        assert!(fs::read(fixture.file()).expect("read") == before);
     });
 }
 
 #[test]
 fn a_newer_store_is_left_alone() {
     run(async {
-        let place = Place::new();
-        Store::open(&place.url(), &hasty()).await.expect("it opens").close().await;
-        let mut other = raw(&place.file()).await;
+        let fixture = Fixture::new();
+        Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
+        let mut other = raw(&fixture.file()).await;
         execute(
             &mut other,
             "INSERT INTO ikigai_migrations (version, description, success, checksum, \
@@ -231,16 +232,16 @@ fn a_newer_store_is_left_alone() {
         )
         .await;
         other.close().await.expect("closed");
-        let before = fs::read(place.file()).expect("read");
-        let error = refused(&place.url()).await;
+        let before = fs::read(fixture.file()).expect("read");
+        let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::Newer { found: 7, known: 2, .. }), "{error:?}");
         assert_eq!(error.code(), ToolCode::OpenFailed);
-        assert!(fs::read(place.file()).expect("read") == before);
+        assert!(fs::read(fixture.file()).expect("read") == before);
     });
 }
 
-/// What is in a store of the first release: `x` with two versions behind the one that is
-/// there, `new` without any, `again` removed and written anew.
+/// The rows of a store of the first release: `x` with two older versions, `new` without any,
+/// `again` removed and written anew.
 const OF_FIRST_RELEASE: &str = "\
     INSERT INTO stored_assets (path, tokens, version, read_only, updated_at, content) VALUES \
         ('x', 1, 3, TRUE, 30, '3'), ('new', 1, 1, FALSE, 10, 'n'), \
@@ -260,10 +261,10 @@ async fn migrate_once(connection: &mut impl Migrate, tables: &'static str) {
     migrator.run_direct(None, connection, false).await.expect("made");
 }
 
-/// A store of the first release has all that it had, and says who wrote each version as far
-/// as that can be known.
+/// Checks that a store of the first release keeps its rows, and has the author of each version
+/// as far as it is known.
 async fn is_brought_up_to_date(url: &StoreUrl) {
-    let store = Store::open(url, &hasty()).await.expect("it opens");
+    let store = Store::open(url, &short_timeouts()).await.expect("it opens");
     let authors = async |name: &str| {
         let log = store.log(&path(name)).await.expect("a log");
         let of = |author: Author| format!("{} {}", author.cause.as_str(), author.agent);
@@ -289,26 +290,26 @@ async fn is_brought_up_to_date(url: &StoreUrl) {
 #[test]
 fn a_store_of_the_first_release_is_brought_up_to_date() {
     run(async {
-        let place = Place::new();
-        let mut connection = raw(&place.file()).await;
+        let fixture = Fixture::new();
+        let mut connection = raw(&fixture.file()).await;
         let tables = include_str!("../migrations/sqlite/1_documents.sql");
         migrate_once(&mut connection, tables).await;
         execute(&mut connection, OF_FIRST_RELEASE).await;
-        // Says whose tables they are: `ikig`.
+        // The application id: `ikig`.
         execute(&mut connection, "PRAGMA application_id = 0x696b6967").await;
         connection.close().await.expect("closed");
-        fs::set_permissions(place.file(), fs::Permissions::from_mode(0o600)).expect("set");
-        is_brought_up_to_date(&place.url()).await;
+        fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
+        is_brought_up_to_date(&fixture.url()).await;
     });
 }
 
 #[test]
-fn a_locked_store_is_waited_for_and_then_told() {
+fn a_locked_store_is_waited_for_and_then_refused() {
     run(async {
-        let place = Place::new();
-        let store = Store::open(&place.url(), &hasty()).await.expect("it opens");
+        let fixture = Fixture::new();
+        let store = Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens");
         write(&store, "x", b"1").await.expect("written");
-        let mut other = raw(&place.file()).await;
+        let mut other = raw(&fixture.file()).await;
         execute(&mut other, "BEGIN EXCLUSIVE").await;
         assert_eq!(store.read(&path("x")).await.expect("readers do not wait").content, b"1");
         let begun = Instant::now();
@@ -320,9 +321,9 @@ fn a_locked_store_is_waited_for_and_then_told() {
         execute(&mut other, "ROLLBACK").await;
         write(&store, "x", b"3").await.expect("it is free again");
         store.close().await;
-        // One who keeps the file for itself keeps readers out too.
+        // An exclusive lock keeps readers out too.
         execute(&mut other, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").await;
-        let error = refused(&place.url()).await;
+        let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::Locked { .. }), "{error:?}");
     });
 }
@@ -330,9 +331,9 @@ fn a_locked_store_is_waited_for_and_then_told() {
 #[test]
 fn a_full_store_keeps_what_it_has() {
     run(async {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let options = Options { sqlite_max_pages: Some(60), ..Options::default() };
-        let store = Store::open(&place.url(), &options).await.expect("it opens");
+        let store = Store::open(&fixture.url(), &options).await.expect("it opens");
         write(&store, "x", b"kept").await.expect("written");
         let error = write(&store, "x", &[b'y'; 300_000]).await.expect_err("full");
         assert!(matches!(error, Error::Full(_)), "{error:?}");
@@ -349,37 +350,37 @@ const STORE: &str = "IKIGAI_TEST_STORE";
 fn reader() {
     let url = StoreUrl::sqlite(std::env::var_os(STORE).expect("a store"));
     run(async {
-        let error = match Store::open(&url, &hasty()).await {
+        let error = match Store::open(&url, &short_timeouts()).await {
             Ok(store) => write(&store, "x", b"2").await.expect_err("nothing can be written"),
             Err(error) => error,
         };
-        let told = matches!(error, Error::StoreReadOnly(_) | Error::Unreachable { .. });
-        assert!(told && error.hint().is_some(), "{error:?}");
+        let is_known = matches!(error, Error::StoreReadOnly(_) | Error::Unreachable { .. });
+        assert!(is_known && error.remedy().is_some(), "{error:?}");
     });
 }
 
-/// Permissions bind no superuser; so the one who may only read is another.
+/// Permissions do not bind root, so another user reads.
 #[test]
 fn a_store_that_may_only_be_read() {
     use std::os::unix::process::CommandExt as _;
-    let place = Place::new();
+    let fixture = Fixture::new();
     run(async {
-        let store = Store::open(&place.url(), &hasty()).await.expect("it opens");
+        let store = Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens");
         write(&store, "x", b"1").await.expect("written");
         store.close().await;
     });
-    let program = place.directory.path().join("program");
+    let program = fixture.directory.path().join("program");
     fs::copy(std::env::current_exe().expect("this program"), &program).expect("copied");
     let set = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits));
-    set(&place.file(), 0o444).expect("set");
-    set(place.directory.path(), 0o555).expect("set");
+    set(&fixture.file(), 0o444).expect("set");
+    set(fixture.directory.path(), 0o555).expect("set");
     let mut command = Command::new(program);
-    command.args(["--exact", "reader", "--ignored"]).env(STORE, place.file());
+    command.args(["--exact", "reader", "--ignored"]).env(STORE, fixture.file());
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
     }
     let output = command.output().expect("run");
-    set(place.directory.path(), 0o755).expect("set");
+    set(fixture.directory.path(), 0o755).expect("set");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -390,7 +391,7 @@ fn a_server_that_is_not_there() {
     let text = format!("postgres://zed:s3cret@127.0.0.1:{port}/team?sslmode=disable");
     let url = StoreUrl::parse(&text).expect("an address");
     run(async {
-        // It takes connections, as far as the kernel goes, and says nothing.
+        // The kernel accepts connections, and nothing answers.
         let begun = Instant::now();
         let error = refused(&url).await;
         assert!(matches!(error, Error::Slow { .. }), "{error:?}");
@@ -405,7 +406,7 @@ fn a_server_that_is_not_there() {
     });
 }
 
-/// All that needs a server, in one test: starting it takes longer than most of this.
+/// Everything that needs a server is one test, since starting it takes longer than the rest.
 #[test]
 fn in_postgres() {
     let Some(server) = Server::start().expect("a server") else { return };
@@ -417,7 +418,7 @@ fn in_postgres() {
         prefixes_use_the_index(&server).await;
         hanging(&server).await;
         let url = database(&server, "ending");
-        let store = Store::open(&url, &hasty()).await.expect("it opens");
+        let store = Store::open(&url, &short_timeouts()).await.expect("it opens");
         drop(server);
         let error = write(&store, "x", b"").await.expect_err("gone");
         assert_eq!(error.code(), ToolCode::OpenFailed, "{error:?}");
@@ -439,7 +440,7 @@ async fn wrong_password(server: &Server) {
         let shown = format!("{error} {error:?} {:?}", url(user));
         assert!(!shown.contains("s3cret") && !shown.contains("guarded"), "{shown}");
     }
-    let store = Store::open(&url("guarded:right"), &hasty()).await.expect("it opens");
+    let store = Store::open(&url("guarded:right"), &short_timeouts()).await.expect("it opens");
     assert!(!format!("{store:?}").contains("right"));
     let error = refused(&StoreUrl::parse(&server.url("nowhere")).expect("an address")).await;
     assert!(error.to_string().contains("database \"nowhere\" does not exist"), "{error}");
@@ -451,9 +452,9 @@ async fn foreign_and_newer(server: &Server) {
     let error = refused(foreign).await;
     assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
     let tables = "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'";
-    assert_eq!(server.psql("alien", tables).expect("told"), "1", "nothing was made");
+    assert_eq!(server.psql("alien", tables).expect("read"), "1", "nothing was made");
 
-    Store::open(newer, &hasty()).await.expect("it opens").close().await;
+    Store::open(newer, &short_timeouts()).await.expect("it opens").close().await;
     let future = "INSERT INTO ikigai_migrations (version, description, success, checksum, \
         execution_time) VALUES (7, 'of the future', TRUE, '', 0)";
     server.psql("newer", future).expect("made");
@@ -472,15 +473,16 @@ async fn of_the_first_release(server: &Server) {
 
 async fn read_only_and_unprivileged(server: &Server) {
     let url = &database(server, "readonly");
-    Store::open(url, &hasty()).await.expect("it opens").close().await;
+    Store::open(url, &short_timeouts()).await.expect("it opens").close().await;
     let roles = "CREATE ROLE writer LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
         GRANT SELECT, INSERT, UPDATE, DELETE ON stored_assets, asset_versions, asset_pins \
         TO writer; GRANT SELECT ON ikigai_migrations TO writer; \
         CREATE ROLE stranger LOGIN";
     server.psql("readonly", roles).expect("made");
     let as_role = |role: &str| StoreUrl::parse(&server.url_of(role, "readonly")).expect("valid");
-    let store =
-        Store::open(&as_role("writer"), &hasty()).await.expect("one that may make no tables");
+    let store = Store::open(&as_role("writer"), &short_timeouts())
+        .await
+        .expect("one that may make no tables");
     write(&store, "x", b"1").await.expect("written");
     let error = refused(&as_role("stranger")).await;
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
@@ -488,17 +490,17 @@ async fn read_only_and_unprivileged(server: &Server) {
     server
         .psql("postgres", "ALTER DATABASE readonly SET default_transaction_read_only = on")
         .expect("set");
-    let store = Store::open(url, &hasty()).await.expect("it opens");
+    let store = Store::open(url, &short_timeouts()).await.expect("it opens");
     assert_eq!(store.read(&path("x")).await.expect("read").content, b"1");
     let error = write(&store, "x", b"2").await.expect_err("read-only");
     assert!(matches!(error, Error::StoreReadOnly(_)), "{error:?}");
     assert_eq!(error.code(), ToolCode::ReadOnly);
 }
 
-/// The listing's bounds are those of the index, in whatever locale the database is.
+/// Checks that listing by prefix uses the index, in any locale of the database.
 async fn prefixes_use_the_index(server: &Server) {
     let url = &database(server, "listed");
-    Store::open(url, &hasty()).await.expect("it opens").close().await;
+    Store::open(url, &short_timeouts()).await.expect("it opens").close().await;
     let plan = "SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN SELECT path FROM stored_assets \
         WHERE path >= 'a' AND path < 'b' ORDER BY path";
     let plan = server.psql("listed", plan).expect("a plan");
@@ -508,7 +510,7 @@ async fn prefixes_use_the_index(server: &Server) {
 
 async fn hanging(server: &Server) {
     let url = &database(server, "hanging");
-    let store = Store::open(url, &hasty()).await.expect("it opens");
+    let store = Store::open(url, &short_timeouts()).await.expect("it opens");
     let mut session = server
         .psql_command("hanging")
         .stdin(Stdio::piped())
@@ -516,7 +518,7 @@ async fn hanging(server: &Server) {
         .spawn()
         .expect("a session");
     let mut stdin = session.stdin.take().expect("stdin");
-    writeln!(stdin, "BEGIN; LOCK TABLE stored_assets; SELECT 'locked';").expect("told");
+    writeln!(stdin, "BEGIN; LOCK TABLE stored_assets; SELECT 'locked';").expect("read");
     let mut lines = BufReader::new(session.stdout.take().expect("stdout")).lines();
     assert!(lines.any(|line| line.expect("a line") == "locked"));
     let errors = [
@@ -535,9 +537,9 @@ async fn hanging(server: &Server) {
 #[test]
 fn prefixes_use_the_index_of_sqlite() {
     run(async {
-        let place = Place::new();
-        Store::open(&place.url(), &hasty()).await.expect("it opens").close().await;
-        let mut other = raw(&place.file()).await;
+        let fixture = Fixture::new();
+        Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
+        let mut other = raw(&fixture.file()).await;
         let plan = sqlx::query_as::<_, (i64, i64, i64, String)>(
             "EXPLAIN QUERY PLAN SELECT path, CAST(octet_length(content) AS BIGINT) \
              FROM stored_assets WHERE path >= $1 AND path < $2 ORDER BY path",

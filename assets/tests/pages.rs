@@ -1,20 +1,20 @@
-//! What of a file is read: whoever asks for no content pays for none.
+//! Operations that need no content read none from the file.
 
 use std::fs;
 use std::path::Path;
 
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
 
-/// Bytes of a page of SQLite.
+/// The bytes of a page of SQLite.
 const PAGE: usize = 4096;
 
-/// Cuts the chain of pages in which a long content lies, behind its first page. Whoever
-/// follows it from there is told that the file is damaged.
+/// Cuts the chain of pages of a long content after its first page, so that reading further
+/// fails, and returns the number of cuts.
 fn cut_chains(file: &Path) -> usize {
     let mut bytes = fs::read(file).expect("a file");
     let mut cut = 0;
     for page in bytes.chunks_exact_mut(PAGE) {
-        // Such a page is the number of the next one, then content, which is `x` here.
+        // Such a page has the number of the next one, then content, here `x`.
         if page[4..].iter().all(|byte| *byte == b'x') {
             page[..4].copy_from_slice(&[0xff; 4]);
             cut += 1;
@@ -25,9 +25,9 @@ fn cut_chains(file: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn only_content_is_paid_for() {
-    let place = tempfile::tempdir().expect("a directory");
-    let file = place.path().join("store.db");
+async fn metadata_is_read_without_content() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store.db");
     let path = AssetPath::parse("x").expect("a path");
     let agent = |name| Agent::new(name).expect("a name");
     let by = Author { agent: agent("ann@host"), cause: Cause::Write };

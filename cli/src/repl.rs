@@ -9,6 +9,7 @@
 
 mod command;
 mod confirm;
+mod hint;
 mod keyboard;
 mod out;
 mod show;
@@ -306,7 +307,9 @@ impl Repl {
             End::Exhausted { rounds } => {
                 format!("warning: after {rounds} requests the model still wanted to call tools")
             }
-            End::Failed(failure) => return self.out.error(failure, remedy::hint(failure)),
+            End::Failed(failure) => {
+                return self.out.error(failure, remedy::provider::hint(failure));
+            }
         };
         self.out.line(&text)
     }
@@ -345,10 +348,7 @@ impl Repl {
             Ok(text) => self.out.line(&text)?,
             Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
             Err(error) => {
-                let hint = match &error {
-                    CommandError::Provider(failure) => remedy::hint(failure),
-                    error => error.hint(),
-                };
+                let hint = hint::of_command(&error);
                 self.out.error(&error, hint)?;
             }
         }

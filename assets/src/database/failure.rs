@@ -1,5 +1,5 @@
-//! What a database's failure means for the caller. The one place that knows the codes of
-//! either.
+//! Translates the errors of a database into those of the store. The only module that knows the
+//! codes of either database.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,26 +10,27 @@ use super::Database;
 use crate::error::Error;
 use crate::store_url::StoreUrl;
 
-/// What was being done, where a failure says nothing better.
+/// The access that failed, for an error whose code says nothing more.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Doing {
+pub(crate) enum Access {
     Read,
     Write,
 }
 
-pub(super) fn translate(database: &Database, doing: Doing, error: sqlx::Error) -> Error {
+/// Translates the error of a statement.
+pub(super) fn translate(database: &Database, access: Access, error: sqlx::Error) -> Error {
     let store = database.url.clone();
-    let reason = told(&store, &error.to_string());
+    let reason = sanitize(&store, &error.to_string());
     match error {
         sqlx::Error::Database(error) => {
             let code = error.code().unwrap_or(Cow::Borrowed(""));
-            let reason = told(&store, error.message());
+            let reason = sanitize(&store, error.message());
             let known = if store.is_sqlite() {
                 sqlite(&store, database.busy_timeout, &code, &reason)
             } else {
                 postgres(&store, database.statement_timeout, &code, &reason)
             };
-            known.unwrap_or_else(|| doing.failed(store, reason))
+            known.unwrap_or_else(|| access.failed(store, reason))
         }
         sqlx::Error::PoolTimedOut if store.is_sqlite() => {
             Error::Locked { store, waited: database.busy_timeout }
@@ -47,41 +48,42 @@ pub(super) fn translate(database: &Database, doing: Doing, error: sqlx::Error) -
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
             Error::Damaged { store, reason }
         }
-        _ => doing.failed(store, reason),
+        _ => access.failed(store, reason),
     }
 }
 
-/// What it means that no connection to a server could be made.
+/// Translates the error of an attempt to connect to a server.
 pub(super) fn connecting(store: StoreUrl, error: sqlx::Error) -> Error {
     let (code, reason) = match &error {
         sqlx::Error::Database(error) => {
-            (error.code().map(Cow::into_owned), told(&store, error.message()))
+            (error.code().map(Cow::into_owned), sanitize(&store, error.message()))
         }
-        other => (None, told(&store, &other.to_string())),
+        other => (None, sanitize(&store, &other.to_string())),
     };
     let known = code.and_then(|code| postgres(&store, Duration::ZERO, &code, &reason));
     known.unwrap_or(Error::Unreachable { store, reason })
 }
 
-/// What a server said, as it may be shown: it can be anybody's. Without the password,
-/// which some repeat, without what would move a terminal's cursor, and no longer than a
-/// person reads.
-fn told(store: &StoreUrl, said: &str) -> String {
-    const LONGEST: usize = 300;
+/// Sanitizes the message of a server, which may be hostile: replaces passwords, which some
+/// servers repeat, and characters that move a terminal's cursor, and cuts the message to 300
+/// characters.
+fn sanitize(store: &StoreUrl, message: &str) -> String {
+    const MAX_CHARS: usize = 300;
     let from_environment = std::env::var("PGPASSWORD").ok().filter(|it| !it.is_empty());
-    let mut said = said.to_owned();
+    let mut message = message.to_owned();
     for password in store.passwords().into_iter().chain(from_environment) {
-        said = said.replace(&password, "***");
+        message = message.replace(&password, "***");
     }
     let visible = |c: char| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c };
-    let mut shown: String = said.chars().take(LONGEST).map(visible).collect();
-    if said.chars().nth(LONGEST).is_some() {
-        shown.push('…');
+    let mut sanitized: String = message.chars().take(MAX_CHARS).map(visible).collect();
+    if message.chars().nth(MAX_CHARS).is_some() {
+        sanitized.push('…');
     }
-    shown
+    sanitized
 }
 
-impl Doing {
+impl Access {
+    /// Returns the error without more detail.
     fn failed(self, store: StoreUrl, reason: String) -> Error {
         match self {
             Self::Read => Error::Read { store, reason },
@@ -90,8 +92,8 @@ impl Doing {
     }
 }
 
-/// Result codes of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is the
-/// class, the rest a detail.
+/// Translates a result code of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is
+/// the class, the rest a detail.
 fn sqlite(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Option<Error> {
     const BUSY: u32 = 5;
     const LOCKED: u32 = 6;
@@ -115,8 +117,8 @@ fn sqlite(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Optio
     })
 }
 
-/// SQLSTATE, <https://www.postgresql.org/docs/current/errcodes-appendix.html>: the first
-/// two characters are the class.
+/// Translates an SQLSTATE, <https://www.postgresql.org/docs/current/errcodes-appendix.html>:
+/// the first two characters are the class.
 fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Option<Error> {
     let store = store.clone();
     let reason = reason.to_owned();
@@ -144,18 +146,18 @@ fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Opt
 mod tests {
     use std::time::Duration;
 
-    use super::{postgres, told};
+    use super::{postgres, sanitize};
     use crate::error::Error;
     use crate::store_url::StoreUrl;
 
     #[test]
-    fn what_a_server_says_is_shown_with_care() {
+    fn the_message_of_a_server_is_sanitized() {
         let store = StoreUrl::parse("postgres://ann:s3%2Fcret@db.example/team").expect("valid");
-        let said = "no\u{1b}[2J\r\nhint: s3/cret, s3%2Fcret\u{202e}";
-        let shown = told(&store, said);
-        assert_eq!(shown, "no\u{fffd}[2J\u{fffd}\u{fffd}hint: ***, ***\u{fffd}");
-        assert_eq!(told(&store, &"x".repeat(1 << 20)).chars().count(), 301);
-        assert_eq!(told(&store, "plain"), "plain");
+        let message = "no\u{1b}[2J\r\nhint: s3/cret, s3%2Fcret\u{202e}";
+        let sanitized = sanitize(&store, message);
+        assert_eq!(sanitized, "no\u{fffd}[2J\u{fffd}\u{fffd}hint: ***, ***\u{fffd}");
+        assert_eq!(sanitize(&store, &"x".repeat(1 << 20)).chars().count(), 301);
+        assert_eq!(sanitize(&store, "plain"), "plain");
     }
 
     #[test]

@@ -1,44 +1,40 @@
-//! A store that is a database of a PostgreSQL server: how it is connected to, and how long
-//! it may take.
+//! A store that is a database of a PostgreSQL server: its connections and their timeouts.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use backon::Retryable as _;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _};
 use url::Url;
 
 use super::failure;
-use crate::backoff::Backoff;
+use crate::backoff::PAUSES;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{InvalidStoreUrl, Location, StoreUrl};
 
-/// Connections of a process to a server, whose own limit is 100 unless it is raised.
+/// The connections of a process to a server, whose own limit is 100 by default.
 const CONNECTIONS: u32 = 8;
 
-/// A connection that was used so short a time ago is taken to work.
-const TRUSTED: Duration = Duration::from_secs(2);
+/// The time for which an idle connection is used without a check.
+const FRESH: Duration = Duration::from_secs(2);
 
-/// A connection that is not used goes back to the server.
+/// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Connects once before there is a pool: a pool takes a server that refuses for one that is
-/// about to start, and says in the end only that it has waited.
+/// Makes a pool of connections.
+///
+/// Connects once before: a pool takes a server that refuses for one that is about to start,
+/// and reports a timeout only.
 pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
     let store = StoreUrl(Location::Postgres(address.clone()));
     let connection = connection(address, options)?;
     let probe = async {
-        let mut backoff = Backoff::new(u32::MAX);
-        loop {
-            match connection.connect().await {
-                // Others have what there is, or it is about to start: for a moment, as a rule.
-                Err(sqlx::Error::Database(error)) if is_passing(&*error) => backoff.pause().await,
-                connected => return connected?.close().await,
-            };
-        }
+        let connect = || connection.connect();
+        connect.retry(PAUSES).when(is_transient).await?.close().await
     };
     match tokio::time::timeout(options.connect_timeout, probe).await {
         Ok(Ok(())) => {}
@@ -49,11 +45,11 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .max_connections(CONNECTIONS)
         .acquire_timeout(options.connect_timeout)
         .idle_timeout(IDLE)
-        // Whether the server is still there is asked only where it may have gone meanwhile.
+        // A ping costs a round trip, so only a connection that was idle for some time has one.
         .test_before_acquire(false)
         .before_acquire(|connection, metadata| {
             Box::pin(async move {
-                if metadata.idle_for >= TRUSTED {
+                if metadata.idle_for >= FRESH {
                     connection.ping().await?;
                 }
                 Ok(true)
@@ -62,13 +58,15 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .connect_lazy_with(connection))
 }
 
-/// `too_many_connections` and `cannot_connect_now`.
-fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
-    matches!(error.code().as_deref(), Some("53300" | "57P03"))
+/// Returns whether a further attempt may succeed after a moment: other clients have all
+/// connections (`too_many_connections`), or the server is starting (`cannot_connect_now`).
+fn is_transient(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("53300" | "57P03"))
 }
 
 fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
-    // What exactly is left out, since it may be a part of the address.
+    // The error is left out, since it may contain a part of the address.
     let mut connection =
         PgConnectOptions::from_str(address.as_str()).map_err(|_| InvalidStoreUrl::Value)?;
     if !names_tls_mode(address) && is_remote(&connection) {
@@ -77,7 +75,7 @@ fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
     Ok(connection
         .options([
             ("statement_timeout", options.statement_timeout.as_millis().to_string()),
-            // A process that was stopped in the middle of a transaction holds its locks.
+            // A process that is stopped during a transaction holds its locks.
             (
                 "idle_in_transaction_session_timeout",
                 options.statement_timeout.as_millis().to_string(),
@@ -86,11 +84,13 @@ fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
         .disable_statement_logging())
 }
 
+/// Returns whether the address or the environment sets `sslmode`.
 fn names_tls_mode(address: &Url) -> bool {
     address.query_pairs().any(|(name, _)| name == "sslmode")
         || std::env::var_os("PGSSLMODE").is_some()
 }
 
+/// Returns whether the server is on another machine.
 fn is_remote(connection: &PgConnectOptions) -> bool {
     if connection.get_socket().is_some() {
         return false;
@@ -109,7 +109,7 @@ mod tests {
     use super::is_remote;
 
     #[test]
-    fn what_is_another_machine() {
+    fn addresses_of_other_machines() {
         let remote = |url: &str| is_remote(&PgConnectOptions::from_str(url).expect(url));
         for url in ["postgres://db.example/x", "postgres://10.0.0.1/x", "postgres://[2001:db8::1]"]
         {

@@ -1,4 +1,4 @@
-//! A row of either database, and the types that the store's columns have.
+//! A row of either database, read by the types of the store's columns.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteRow;
 
 type Column<T> = std::result::Result<T, sqlx::Error>;
 
-/// One row.
+/// A row of either database.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
@@ -58,19 +58,19 @@ impl Row {
         }
     }
 
-    /// What is never negative.
+    /// Reads a count, which is never negative.
     pub(crate) fn count(&self, column: &str) -> Column<u64> {
         u64::try_from(self.int(column)?).map_err(|error| undecodable(column, error))
     }
 
-    /// Microseconds since 1970.
+    /// Reads a time, stored as microseconds since 1970.
     pub(crate) fn time(&self, column: &str) -> Column<SystemTime> {
         let micros = Duration::from_micros(self.count(column)?);
         let time = UNIX_EPOCH.checked_add(micros);
-        time.ok_or_else(|| undecodable(column, std::io::Error::other("no time of this machine")))
+        time.ok_or_else(|| undecodable(column, std::io::Error::other("out of the range of times")))
     }
 
-    /// Text that has rules of its own.
+    /// Reads a text and parses it.
     pub(crate) fn parsed<T: FromStr>(&self, column: &str) -> Column<T>
     where
         T::Err: std::error::Error + Send + Sync + 'static,

@@ -1,20 +1,19 @@
-//! The tables: whether they are there, whether this build knows them, and how they are
-//! made and brought up to date, once, whoever comes first.
+//! The tables of a store. Recognizes their version, creates them, and brings them up to date,
+//! once, by the process that comes first.
 
 use sqlx::SqlStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
-use super::{Database, Doing, Inner, Lock, Row, Transaction, sqlite};
+use super::{Access, Database, Inner, Lock, Row, Transaction, sqlite};
 use crate::backoff::retried;
 use crate::error::{Error, Result};
 
-/// The table that says which migrations a store has. A name of its own: another program
-/// that uses the same library may share a database of PostgreSQL with ikigai.
+/// The table of the migrations that a store has. The name is not the library's default:
+/// another program that uses the library may share a database of PostgreSQL with ikigai.
 const APPLIED: &str = "ikigai_migrations";
 
-/// What each migration is about, and its statements for SQLite and for PostgreSQL. The
-/// number of a migration is its place, from 1. What has been released is never changed,
-/// only followed by another.
+/// The name of each migration, and its statements for SQLite and for PostgreSQL. The number
+/// of a migration is its position, from 1. A released one never changes.
 const MIGRATIONS: [(&str, &str, &str); 2] = [
     (
         "documents",
@@ -28,44 +27,43 @@ const MIGRATIONS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// How far the tables of a store are.
+/// The state of the tables of a store.
 enum State {
-    /// The store is empty.
-    New,
-    /// It has the tables of this version.
+    /// There are none.
+    Empty,
+    /// They have this version.
     At(u64),
-    /// It has other tables.
+    /// They belong to another program; the text gives the reason.
     Foreign(&'static str),
 }
 
-/// Sees to it that the tables are there. A store that is up to date is only asked so.
+/// Creates the tables or brings them up to date. A store that is up to date is only read.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
     let known = MIGRATIONS.len() as u64;
-    match judged(database, state(Asked::Store(database)).await?)? {
+    match checked(database, state(Reader::Store(database)).await?)? {
         State::At(version) if version == known => return Ok(()),
-        State::New => sqlite::enter_wal(database).await?,
+        State::Empty => sqlite::enter_wal(database).await?,
         _ => {}
     }
     retried(|| bring_up_to_date(database)).await
 }
 
-/// Several processes may get here at once; one of them passes, and those who come after it
-/// find nothing left to do. All migrations are one transaction, and so is the mark that they
-/// were made.
+/// Applies the migrations and sets the mark in one transaction. Of several processes at once,
+/// the first does so, and the others find the store up to date.
 async fn bring_up_to_date(database: &Database) -> Result<()> {
     let known = MIGRATIONS.len() as u64;
     let mut transaction = database.begin().await?;
     transaction.lock(&[Lock::Schema]).await?;
-    let state = state(Asked::Transaction(&mut transaction)).await?;
-    if matches!(judged(database, state)?, State::At(version) if version == known) {
+    let state = state(Reader::Transaction(&mut transaction)).await?;
+    if matches!(checked(database, state)?, State::At(version) if version == known) {
         return Ok(());
     }
     migrate(&mut transaction).await?;
     transaction.commit().await
 }
 
-/// Refuses what this build must leave alone.
-fn judged(database: &Database, state: State) -> Result<State> {
+/// Refuses tables that this build must not change.
+fn checked(database: &Database, state: State) -> Result<State> {
     let known = MIGRATIONS.len() as u64;
     match state {
         State::At(found) if found > known => {
@@ -84,17 +82,17 @@ async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());
     migrator.dangerous_set_table_name(APPLIED);
-    // The transaction around it has the lock, and gives it back even if this fails.
+    // The transaction has the lock, and releases it also if a migration fails.
     migrator.set_locking(false);
-    // What `Migrator::run` calls when it has its connection. That is generic over how it
-    // gets one, and so makes a future that the compiler does not see to be `Send`.
+    // `Migrator::run` calls this with its connection. It is generic over the connection, so
+    // that the compiler does not find its future to be `Send`.
     let done = match &mut transaction.inner {
         Inner::Sqlite(inner) => migrator.run_direct(None, &mut **inner, false).await,
         Inner::Postgres(inner) => migrator.run_direct(None, &mut **inner, false).await,
     };
     done.map_err(|error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            transaction.database.failed(Doing::Write)(error)
+            transaction.database.failed(Access::Write)(error)
         }
         other => {
             Error::Damaged { store: transaction.database.url.clone(), reason: other.to_string() }
@@ -116,13 +114,13 @@ const POSTGRES_STATE: &str = "SELECT \
 
 const VERSION: &str = "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
-/// What is asked: a store as it is, or as it is while a transaction holds it.
-enum Asked<'a, 't> {
+/// The access to a store whose tables are examined: with or without a transaction.
+enum Reader<'a, 't> {
     Store(&'a Database),
     Transaction(&'a mut Transaction<'t>),
 }
 
-impl Asked<'_, '_> {
+impl Reader<'_, '_> {
     async fn rows<T>(
         &mut self,
         statement: &'static str,
@@ -142,17 +140,18 @@ impl Asked<'_, '_> {
     }
 }
 
-async fn state(mut asked: Asked<'_, '_>) -> Result<State> {
-    let (statement, ours) = if asked.is_sqlite() {
+/// Reads the state of the tables.
+async fn state(mut reader: Reader<'_, '_>) -> Result<State> {
+    let (statement, expected) = if reader.is_sqlite() {
         (SQLITE_STATE, sqlite::APPLICATION_ID)
     } else {
         (POSTGRES_STATE, 1)
     };
-    let marks = asked.rows(statement, |row| Ok((row.int("mark")?, row.int("tables")?))).await?;
+    let marks = reader.rows(statement, |row| Ok((row.int("mark")?, row.int("tables")?))).await?;
     match marks[..] {
-        [(0, 0)] => Ok(State::New),
-        [(mark, _)] if mark == ours => {
-            let versions = asked.rows(VERSION, |row| row.count("version")).await?;
+        [(0, 0)] => Ok(State::Empty),
+        [(mark, _)] if mark == expected => {
+            let versions = reader.rows(VERSION, |row| row.count("version")).await?;
             Ok(State::At(versions.first().copied().unwrap_or(0)))
         }
         _ => Ok(State::Foreign("it holds the tables of another program")),

@@ -1,5 +1,5 @@
-//! A store that is a file of SQLite: made so that its owner alone can write to it, opened
-//! so that what is committed stays.
+//! A store that is a file of SQLite, or in memory. The file is created so that its owner
+//! alone can write to it, and opened so that commits survive a loss of power.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -7,29 +7,29 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use backon::Retryable as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 
 use super::{Database, Pool};
-use crate::backoff::Backoff;
+use crate::backoff::PAUSES;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
-/// What the header of a file says that is a store: `ikig`, at the place that SQLite keeps
-/// for the program a file belongs to.
+/// The application id in the header of a store's file: `ikig`.
 pub(super) const APPLICATION_ID: i64 = 0x696b_6967;
 
-/// Puts [`APPLICATION_ID`] there; a PRAGMA takes no parameters.
+/// Sets [`APPLICATION_ID`]. A PRAGMA takes no parameters.
 pub(super) const MARK: &str = "PRAGMA application_id = 0x696b6967";
 
-/// Connections of a process to a file. One writes at a time; the others read meanwhile.
+/// The connections of a process to a file. One writes at a time; the others read meanwhile.
 const CONNECTIONS: u32 = 4;
 
-/// The files that SQLite keeps beside a database, and believes as it believes the database.
+/// The suffixes of the files that SQLite keeps beside a database, and trusts like it.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// A store in memory is one connection: with another it would be another store.
+/// Makes a store in memory. It has one connection, since a second would be another store.
 pub(super) fn memory(options: &Options) -> SqlitePool {
     SqlitePoolOptions::new()
         .max_connections(1)
@@ -39,10 +39,11 @@ pub(super) fn memory(options: &Options) -> SqlitePool {
         .connect_lazy_with(connection(options))
 }
 
+/// Prepares the file, and makes a pool of connections to it.
 pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
-    // What is opened is what was prepared: a relative path that starts with `file:` would be
-    // a URI to SQLite, and connections are made after this returns, wherever the process
-    // is by then.
+    // Absolute, so that the prepared file is the one that is opened: SQLite takes a relative
+    // path that starts with `file:` for a URI, and the process may have changed its directory
+    // when the pool connects.
     let path = std::path::absolute(path).map_err(|error| unreachable(path, &error))?;
     prepare(&path)?;
     let connection = connection(options).filename(path);
@@ -55,26 +56,27 @@ pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
         .connect_lazy_with(connection))
 }
 
-/// Whether a connection of the pool can begin a transaction; one that cannot is closed, and
-/// another made.
+/// Returns whether a connection of the pool can begin a transaction. The pool replaces one that
+/// cannot.
 ///
-/// A full disk makes SQLite undo a transaction by itself. sqlx does not hear of it, counts
-/// the transaction as open for ever, and would refuse to begin another.
+/// SQLite rolls back a transaction itself when the disk is full. sqlx does not notice, counts
+/// the transaction as open for ever, and refuses to begin another.
 async fn is_free(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     if connection.is_in_transaction() {
-        // One that was dropped is being undone: this waits for it.
+        // A ping waits for the rollback of a transaction that was dropped.
         connection.ping().await?;
     }
     Ok(!connection.is_in_transaction())
 }
 
+/// Returns the options that every connection has.
 fn connection(options: &Options) -> SqliteConnectOptions {
     let connection = SqliteConnectOptions::new()
-        // The file is made by `prepare`, with the mode that it shall have.
+        // `prepare` creates the file, with the right mode.
         .create_if_missing(false)
         .busy_timeout(options.busy_timeout)
         .foreign_keys(true)
-        // In WAL mode NORMAL would lose the last commits with the power.
+        // With NORMAL, WAL mode loses the last commits when the power fails.
         .synchronous(SqliteSynchronous::Full)
         .disable_statement_logging();
     match options.sqlite_max_pages {
@@ -83,29 +85,27 @@ fn connection(options: &Options) -> SqliteConnectOptions {
     }
 }
 
-/// Puts a new file into WAL mode, in which readers and a writer do not wait for each
-/// other; the file remembers. That needs the file for itself for a moment, and SQLite does
-/// not wait for that moment, so it is waited for here.
+/// Puts a new file into WAL mode, in which readers and a writer do not wait for each other.
+/// The mode is kept in the file. The switch needs an exclusive lock, for which SQLite does not
+/// wait, so it is retried here.
 pub(super) async fn enter_wal(database: &Database) -> Result<()> {
     if matches!(database.pool, Pool::Postgres(_)) || database.url.0 == Location::Memory {
         return Ok(());
     }
     let deadline = Instant::now() + database.busy_timeout;
-    let mut backoff = Backoff::new(u32::MAX);
-    loop {
-        match database.rows("PRAGMA journal_mode = WAL", &[], |_| Ok(())).await {
-            Err(Error::Locked { .. }) if Instant::now() < deadline => backoff.pause().await,
-            done => return done.map(|_| ()),
-        };
-    }
+    let enter = || database.rows("PRAGMA journal_mode = WAL", &[], |_| Ok(()));
+    let may_retry =
+        |error: &Error| matches!(error, Error::Locked { .. }) && Instant::now() < deadline;
+    enter.retry(PAUSES).when(may_retry).await.map(|_| ())
 }
 
-/// Sees to the file and to its directory, and makes those that are missing: 0700 and 0600.
+/// Checks the file and its directory, and creates them if they are missing, with the modes
+/// 0600 and 0700.
 ///
-/// Between these checks and the opening nobody else can put another file into the place,
-/// and later nobody can put one beside it: only the user and root may write to the directory.
+/// Only the user and root may write to the directory, so nobody else can replace the file
+/// before it is opened, or add one beside it later.
 fn prepare(path: &Path) -> Result<()> {
-    // The root, which has no parent, is no file.
+    // The root has no parent, and is refused as no file.
     let directory = path.parent().unwrap_or(path);
     let unreachable = |error| unreachable(path, &error);
     if !directory.exists() {
@@ -122,19 +122,19 @@ fn prepare(path: &Path) -> Result<()> {
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
-        // Another process has made it meanwhile: then it is there, and as safe.
+        // Another process has created it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_file(path).map(|_| ()),
         Err(error) => Err(unreachable(error)),
     }
 }
 
-/// A sticky directory, such as `/tmp`, is refused too: nobody can take the file away there,
-/// but anyone can make a `-journal` or `-wal` that is missing, and SQLite would put what that
-/// says into the store.
+/// Refuses a directory to which others may write. That includes a sticky one, such as `/tmp`:
+/// others cannot replace the file there, but can create a missing `-journal` or `-wal`, which
+/// SQLite would apply to the store.
 fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
     let refused = |reason| Err(Error::Unsafe { path: path.to_owned(), reason });
     if !metadata.is_dir() {
-        return refused("its directory is none");
+        return refused("its parent is not a directory");
     }
     if metadata.mode() & 0o022 != 0 {
         return refused("others may make files in its directory");
@@ -145,13 +145,13 @@ fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Whether it belongs to the user or to root, who can do anything anyway. To root another
-/// user's is as foreign as to anyone: that user could have it write elsewhere.
+/// Returns whether the file belongs to the user or to root, which can do anything anyway. For
+/// root too, the file of another user is not trusted: that user could make it a link.
 fn is_trusted(metadata: &fs::Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
 }
 
-/// Whether the file is there; refused where others have a hand in it.
+/// Returns whether the file exists. Refuses one that others can change.
 fn check_file(path: &Path) -> Result<bool> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -174,6 +174,7 @@ fn check_file(path: &Path) -> Result<bool> {
     Ok(true)
 }
 
+/// Translates an error of the file system.
 fn unreachable(path: &Path, error: &io::Error) -> Error {
     let reason = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,8 +1,7 @@
-//! Everything that gives an asset another content: writing, editing, restoring, removing.
+//! The changes of an asset's content: writing, editing, restoring, removing.
 //!
-//! All of them are one transaction of the same shape. It locks the asset, looks at what
-//! is there, finds out what shall be there, checks the budgets, keeps what is replaced,
-//! writes, and forgets what is too old.
+//! Each is one transaction with the same steps: lock the asset, read it, compute the new
+//! content, check the budgets, keep the replaced version, write, and delete old versions.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,10 +16,10 @@ use crate::database::{Lock, Transaction, Value};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
-/// What shall become of an asset.
+/// A change of an asset.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    /// `read_only` is what becomes of the flag; without it, an asset that has it is refused.
+    /// `read_only` is the new value of the flag; if it is `None`, a read-only asset is refused.
     Write {
         content: &'a [u8],
         expected: Expected,
@@ -40,7 +39,7 @@ enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// What the flag shall be, where this says so.
+    /// Returns the new value of the flag, if the change sets it.
     fn read_only(self) -> Option<bool> {
         match self {
             Self::Write { read_only, .. } => read_only,
@@ -49,7 +48,7 @@ impl Change<'_> {
     }
 }
 
-/// What became of it.
+/// The outcome of a change.
 struct Changed {
     version: u64,
     tokens: u64,
@@ -57,13 +56,13 @@ struct Changed {
 }
 
 impl Store {
-    /// Writes a whole asset, a new one or one that is there. What it said stays in its
-    /// history.
+    /// Writes the whole content of a new or an existing asset. The replaced version stays in
+    /// the history.
     ///
     /// # Errors
     ///
     /// [`Error::BudgetExceeded`], [`Error::Overfull`], [`Error::ReadOnly`], [`Error::TooLarge`],
-    /// [`Error::Changed`] where it is not as `expected`, and those of the database.
+    /// [`Error::Changed`] if it is not as `expected`, and those of the database.
     pub async fn write(
         &self,
         path: &AssetPath,
@@ -76,10 +75,9 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Writes a whole asset as [`Store::write`] does, but also one that refuses changes;
-    /// from then on it refuses them or takes them, as `read_only` says. Both happen or
-    /// neither: a write that is refused leaves the flag as it was. For people; what protects
-    /// an asset from a tool is that a tool cannot do this.
+    /// Writes the whole content of an asset, even if it is read-only, and sets the flag to
+    /// `read_only`. Both happen or neither: a write that is refused leaves the flag as it was.
+    /// For people: the flag protects an asset from tools, which cannot call this.
     ///
     /// # Errors
     ///
@@ -97,14 +95,13 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Replaces the one occurrence of `old`, or `all` of them, with `new`. However many
-    /// edit the same asset at once, no edit is lost.
+    /// Replaces the only occurrence of `old`, or `all` of them, with `new`. Of any number of
+    /// edits at once, none is lost.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]; [`Error::StringNotFound`] where it does not occur and not all
-    /// are asked for; [`Error::StringNotUnique`] where it occurs more than once and not all
-    /// are; and those of [`Store::write`].
+    /// [`Error::NotFound`]; without `all`, [`Error::StringNotFound`] if `old` does not occur, and
+    /// [`Error::StringNotUnique`] if it occurs more than once; and those of [`Store::write`].
     pub async fn edit(
         &self,
         path: &AssetPath,
@@ -121,8 +118,8 @@ impl Store {
         Ok(Edited { replacements, version, tokens })
     }
 
-    /// Gives an asset, removed or not, the content of one of its versions. It becomes a
-    /// new version; those between stay in the history.
+    /// Writes the content of one of its versions to an asset, removed or not. That makes a new
+    /// version; those between stay in the history.
     ///
     /// # Errors
     ///
@@ -133,19 +130,19 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Removes an asset, and takes it out of the context of every agent. It can be
-    /// restored for as long as its versions are kept; it is not pinned then.
+    /// Removes an asset and its pins. It can be restored as long as its versions are kept, but
+    /// its pins cannot.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Changed`] where it is not as
+    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Changed`] if it is not as
     /// `expected`, and those of the database.
     pub async fn remove(&self, path: &AssetPath, agent: &Agent, expected: Expected) -> Result<()> {
         let author = Author { agent: agent.clone(), cause: Cause::Remove };
         self.change(path, &author, Change::Remove { expected }).await.map(|_| ())
     }
 
-    /// Makes an asset refuse changes, or take them again.
+    /// Sets whether an asset refuses changes.
     ///
     /// # Errors
     ///
@@ -182,7 +179,7 @@ impl Store {
         let mut transaction = self.database.begin().await?;
         transaction.lock(&[Lock::Asset(path.as_str())]).await?;
         let before = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
-        admissible(path, before.as_ref(), change)?;
+        check_admissible(path, before.as_ref(), change)?;
         let (content, replacements) = match change {
             Change::Write { content, .. } => (Cow::Borrowed(content), 0),
             Change::Restore { version } => {
@@ -227,8 +224,8 @@ impl Store {
         let path = &before.path;
         let tokens = self.admit(transaction, path, Some(before), author, content).await?;
         self.keep(transaction, before, author).await?;
-        // The version is compared although the asset is locked: whoever writes to the
-        // table without the locks, by hand or from another program, is noticed here.
+        // The version is compared although the asset is locked: this detects writes to the
+        // table without the locks, by hand or from another program.
         let statement = "UPDATE stored_assets \
             SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7, \
                 written_cause = $8, written_agent = $9 \
@@ -258,8 +255,8 @@ impl Store {
         read_only: bool,
     ) -> Result<Changed> {
         let tokens = self.admit(transaction, path, None, author, content).await?;
-        // Not a number that the history still has: a version that someone has read is not
-        // mistaken for another for as long as any of its asset is kept.
+        // Continues the numbers of the history, so that no version is mistaken for another as
+        // long as any of the asset is kept.
         let statement = "SELECT COALESCE(MAX(version), 0) AS version \
             FROM asset_versions WHERE path = $1";
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
@@ -287,7 +284,7 @@ impl Store {
         before: &Metadata,
         author: &Author,
     ) -> Result<Changed> {
-        // A result of a tool is removed to make room; there is no history of it to keep.
+        // A result of a tool is removed to make room, and its history with it.
         if before.path.is_output() {
             let statement = "DELETE FROM asset_versions WHERE path = $1";
             transaction.execute(statement, &[before.path.value()]).await?;
@@ -300,15 +297,15 @@ impl Store {
         Ok(Changed { version: before.version, tokens: 0, replacements: 0 })
     }
 
-    /// Puts what is about to be replaced into the history, and drops from there what is
-    /// too old or too much. The content does not leave the database for that.
+    /// Copies the current version to the history, and deletes from there the versions that are
+    /// too old or too many. The content does not leave the database.
     async fn keep(
         &self,
         transaction: &mut Transaction<'_>,
         before: &Metadata,
         author: &Author,
     ) -> Result<()> {
-        // One moment for both: what is replaced now is never too old already.
+        // One time for both statements: a version that is replaced now is never too old.
         let moment = SystemTime::now();
         let oldest = moment.checked_sub(self.retention.age).unwrap_or(UNIX_EPOCH);
         let statement = "INSERT INTO asset_versions \
@@ -325,7 +322,7 @@ impl Store {
             Value::Text(author.agent.as_str()),
         ];
         execute_on_one(transaction, statement, &values).await?;
-        // The numbers of an asset have no gaps.
+        // The numbers of the versions of an asset have no gaps.
         let statement = "DELETE FROM asset_versions \
             WHERE path = $1 AND (replaced_at < $2 OR version <= $3)";
         let values = [
@@ -337,8 +334,8 @@ impl Store {
     }
 }
 
-/// Whether what is there may be changed at all, and in this way.
-fn admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -> Result<()> {
+/// Checks that the asset may be changed in this way.
+fn check_admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -> Result<()> {
     let found = before.map(|before| before.version);
     match change {
         Change::Edit { .. } | Change::Remove { .. } if before.is_none() => {
@@ -362,7 +359,7 @@ fn admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -
     Ok(())
 }
 
-/// Runs a statement that must change one row, that of the version that was looked at.
+/// Runs a statement that must change one row, that of the version that was read.
 async fn execute_on_one(
     transaction: &mut Transaction<'_>,
     statement: &'static str,
@@ -374,13 +371,14 @@ async fn execute_on_one(
     }
 }
 
+/// Returns the current content of an asset.
 async fn content_now(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<Vec<u8>> {
     let statement = "SELECT content FROM stored_assets WHERE path = $1";
     let found = transaction.rows(statement, &[path.value()], |row| row.bytes("content")).await?;
     one(found).ok_or_else(|| transaction.contended())
 }
 
-/// The content of a version, kept or current.
+/// Returns the content of a version, kept or current.
 async fn content_of(
     transaction: &mut Transaction<'_>,
     path: &AssetPath,
@@ -393,7 +391,7 @@ async fn content_of(
     one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
 }
 
-/// `before` with `old` replaced, and how often.
+/// Returns `before` with `old` replaced, and the number of occurrences.
 fn replaced(
     path: &AssetPath,
     before: &[u8],
@@ -408,7 +406,7 @@ fn replaced(
         2.. if !all => return Err(Error::StringNotUnique(count as u64)),
         _ => {}
     }
-    // Known before memory is asked for: many short strings may become many long ones.
+    // Checked before the allocation: many short strings may become many long ones.
     let kept = before.len() - count * old.len();
     let size = (count as u64).saturating_mul(new.len() as u64).saturating_add(kept as u64);
     if size > MAX_ASSET_BYTES {

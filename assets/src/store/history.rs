@@ -1,4 +1,4 @@
-//! What assets said before, and how what is old goes away.
+//! The older versions of assets, and the removal of old versions and old outputs.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::database::{Lock, Row, Value};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 
-/// Assets that are pruned in one transaction. Each is a lock, and a server holds 64 a
-/// transaction unless it is told to hold more.
+/// The assets that are pruned in one transaction. Each takes a lock, and a server has room for
+/// 64 locks a transaction by default.
 const BATCH: i64 = 50;
 
 impl Store {
-    /// The versions of an asset, the newest first: what it says now, unless it is
-    /// removed, and what is kept.
+    /// Returns the versions of an asset, the newest first: the current one, unless the asset is
+    /// removed, and those that are kept.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] where there is none, and those of the database.
+    /// [`Error::NotFound`] if there is none, and those of the database.
     pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \
@@ -37,7 +37,7 @@ impl Store {
         Ok(versions)
     }
 
-    /// One version with its content, whether it is the current one or an older.
+    /// Returns a version with its content, the current or an older one.
     ///
     /// # Errors
     ///
@@ -57,23 +57,23 @@ impl Store {
         one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
     }
 
-    /// Removes the assets below `outputs/` that were last written longer ago than
-    /// `age`, with their histories; gives how many. Those that are read-only stay.
+    /// Removes the assets below `outputs/` that were last written longer ago than `age`, with
+    /// their histories, and returns their number. Read-only ones stay.
     ///
     /// # Errors
     ///
-    /// Those of the database. What was removed before stays so.
+    /// Those of the database. Some assets may have been removed.
     pub async fn prune_outputs(&self, age: Duration) -> Result<u64> {
         self.prune_outputs_before(before_now(age)).await
     }
 
-    /// Removes the oldest assets below `outputs/` as far as all of them, the newest
-    /// first, have more than `most` bytes together; gives how many. The newest stays, and
-    /// so do those that are read-only, which do not count.
+    /// Removes the oldest assets below `outputs/` until the rest has at most `most` bytes
+    /// together, and returns the number of those removed. The newest stays, and so do read-only
+    /// ones, which do not count.
     ///
     /// # Errors
     ///
-    /// Those of the database. What was removed before stays so.
+    /// Those of the database. Some assets may have been removed.
     pub async fn prune_outputs_beyond(&self, most: u64) -> Result<u64> {
         let above = successor(OUTPUTS).unwrap_or_default();
         let statement = "SELECT updated_at, CAST(octet_length(content) AS BIGINT) AS size \
@@ -88,8 +88,8 @@ impl Store {
         };
         let mut sizes = all.iter().map(|(_, size)| *size);
         match (sizes.position(is_beyond), all.first()) {
-            (Some(place), Some((newest, _))) => {
-                self.prune_outputs_before(newest.min(&(all[place].0 + 1)).to_owned()).await
+            (Some(first), Some((newest, _))) => {
+                self.prune_outputs_before(newest.min(&(all[first].0 + 1)).to_owned()).await
             }
             _ => Ok(0),
         }
@@ -116,7 +116,7 @@ impl Store {
         transaction.lock(&locks(paths)).await?;
         let mut removed = 0;
         for path in paths {
-            // Looked at again: it may have been written since.
+            // The time is compared again: the asset may have been written since.
             let statement = "DELETE FROM stored_assets \
                 WHERE path = $1 AND updated_at < $2 AND NOT read_only";
             if transaction.execute(statement, &[path.value(), oldest]).await? > 0 {
@@ -129,13 +129,13 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes the versions that were replaced longer ago than [`super::Retention::age`],
-    /// those of removed assets too; gives how many. A change does this for the asset
-    /// that it changes, and for no other.
+    /// Deletes the versions that were replaced longer ago than [`crate::Retention::age`], with
+    /// those of removed assets, and returns their number. A change does this only for the asset
+    /// that it changes.
     ///
     /// # Errors
     ///
-    /// Those of the database. What was removed before stays so.
+    /// Those of the database. Some versions may have been deleted.
     pub async fn prune_versions(&self) -> Result<u64> {
         let oldest = Value::Int(before_now(self.retention.age));
         let mut pruned = 0;

@@ -1,4 +1,4 @@
-//! What is in an agent's context.
+//! The pins of agents: the assets in the context of each.
 
 use super::sums::sum;
 use super::{METADATA, Store, now, one, rows};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
 impl Store {
-    /// Takes an asset into an agent's context, after those that are there.
+    /// Pins an asset for an agent, after the assets that it has pinned.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Store {
 
     async fn attempt_to_pin(&self, agent: &Agent, path: &AssetPath) -> Result<Pinned> {
         let mut transaction = self.database.begin().await?;
-        // The asset's: nobody makes it larger between the check and the commit.
+        // The asset is locked too, so that it does not grow between the check and the commit.
         let locks = [Lock::Asset(path.as_str()), Lock::Agent(agent.as_str())];
         transaction.lock(&locks).await?;
         let found = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
@@ -41,8 +41,8 @@ impl Store {
         self.budget
             .admits(Purpose::Pin, asset.tokens, None, &[sum])
             .map_err(Error::BudgetExceeded)?;
-        // Later than the last one even where clocks differ or go back, so that the order
-        // of the context is that of the pinning and never changes by itself.
+        // Later than the last pin even if clocks differ or go back, so that the order of the
+        // context is that of pinning, and does not change.
         let statement = "SELECT COALESCE(MAX(pinned_at), 0) AS pinned_at \
             FROM asset_pins WHERE agent = $1";
         let agent = Value::Text(agent.as_str());
@@ -54,8 +54,7 @@ impl Store {
         Ok(Pinned::Now)
     }
 
-    /// Takes an asset out of an agent's context; the asset stays. `false` where it
-    /// was not in it, or is not there at all.
+    /// Removes a pin, and returns whether there was one. The asset stays.
     ///
     /// # Errors
     ///
@@ -72,7 +71,7 @@ impl Store {
         .await
     }
 
-    /// What an agent has pinned, in the order in which it was, with its tokens.
+    /// Returns the pins of an agent, in the order of pinning.
     ///
     /// # Errors
     ///
@@ -83,7 +82,7 @@ impl Store {
         self.database.rows(statement, &[Value::Text(agent.as_str())], rows::pin).await
     }
 
-    /// The same assets, in the same order, with what they say: an agent's context.
+    /// Returns the pinned assets with their contents, in the order of pinning.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What the rows of the store's statements mean. The names of columns are those that the
-//! statements give them.
+//! Converts the rows of the store's statements into values. The names of columns are those in
+//! the statements.
 
 use sqlx::Error;
 
@@ -42,7 +42,7 @@ pub(super) fn version(row: &Row) -> Read<Version> {
         None => None,
         Some(name) => Some(Author { agent: named(&name)?, cause: row.parsed("written_cause")? }),
     };
-    // What an asset says now has no end.
+    // The current version has no end.
     let replaced = match row.optional_int("replaced_at")? {
         None => None,
         Some(_) => Some(Replaced {
@@ -61,7 +61,7 @@ pub(super) fn version(row: &Row) -> Read<Version> {
     })
 }
 
-/// When an asset was written, in microseconds since 1970, and its size in bytes.
+/// Reads the time at which an asset was written, in microseconds since 1970, and its bytes.
 pub(super) fn written(row: &Row) -> Read<(i64, u64)> {
     Ok((row.int("updated_at")?, row.count("size")?))
 }

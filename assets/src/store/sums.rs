@@ -1,24 +1,25 @@
-//! Whether an asset fits: its size, and the sums of all whose context it is in.
+//! Checks that a new content fits: its size, the budgets of the agents that have the asset
+//! pinned, and the capacity.
 //!
-//! The sums are taken here, under the locks that keep them true until the commit; the rule
-//! that they are held against is `budget`'s.
+//! Takes the sums under locks, so that they hold until the commit. The rules are in `budget`
+//! and `capacity`.
 
 use super::{Store, one, rows};
 use crate::agent::Agent;
 use crate::asset::{Author, MAX_ASSET_BYTES, Metadata};
 use crate::budget::{Purpose, Sum};
-use crate::capacity::EACH;
+use crate::capacity::OVERHEAD;
 use crate::database::{Lock, Row, Transaction, Value};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
-use crate::tokens::{BYTES_A_TOKEN, tokens};
+use crate::tokens::{BYTES_PER_TOKEN, tokens};
 
 impl Store {
-    /// Checks size and budgets; gives the tokens.
+    /// Checks the size, the budgets and the capacity, and returns the tokens.
     ///
-    /// The sums hold until the commit. The asset's lock keeps others from pinning it,
-    /// so the agents who have it pinned are all known; the locks of those agents keep what
-    /// else they have pinned from growing, and them from pinning more.
+    /// The sums hold until the commit. The lock of the asset keeps others from pinning it, so
+    /// that all agents who have it pinned are known. The locks of those agents keep their other
+    /// pins from growing, and from becoming more.
     pub(super) async fn admit(
         &self,
         transaction: &mut Transaction<'_>,
@@ -48,7 +49,7 @@ impl Store {
         }
         let before = before.map(|before| before.tokens);
         self.budget.admits(Purpose::Write, tokens, before, &sums).map_err(Error::BudgetExceeded)?;
-        // One that does not grow always passes, as with the budget.
+        // An asset that does not grow always passes, as with the budget.
         if before.is_none_or(|before| tokens > before) {
             transaction.lock(&[Lock::Total]).await?;
             let others = stored_beside(transaction, path).await?;
@@ -58,8 +59,8 @@ impl Store {
     }
 }
 
-/// Returns the sum of all assets but this one and the outputs, in bytes. Contents are counted by
-/// their tokens, which are found without them. The lock of the total must be held.
+/// Returns the bytes of all assets but this one and the outputs. The tokens stand in for the
+/// size, since they are read without the contents. The lock of the total must be held.
 async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<u64> {
     let statement = "SELECT COUNT(*) AS assets, \
         CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens FROM stored_assets \
@@ -69,10 +70,10 @@ async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> R
     let read = |row: &Row| Ok((row.count("assets")?, row.count("tokens")?));
     let found = one(transaction.rows(statement, &values, read).await?);
     let (assets, tokens) = found.unwrap_or((0, 0));
-    Ok(tokens.saturating_mul(BYTES_A_TOKEN).saturating_add(assets.saturating_mul(EACH)))
+    Ok(tokens.saturating_mul(BYTES_PER_TOKEN).saturating_add(assets.saturating_mul(OVERHEAD)))
 }
 
-/// What an agent has pinned. Its lock must be held.
+/// Returns the sum of an agent's pins. The lock of the agent must be held.
 pub(super) async fn sum(
     transaction: &mut Transaction<'_>,
     agent: Agent,

@@ -1,7 +1,7 @@
-//! A PostgreSQL server of a test's own: private, on a Unix socket only, and gone with the
-//! test, however the test ends.
+//! A private PostgreSQL server for a test, on a Unix socket only, which ends with the test,
+//! also if the test is killed.
 //!
-//! Knows nothing of ikigai's stores; a test opens what it likes at the address.
+//! Knows nothing of ikigai's stores.
 
 mod server;
 

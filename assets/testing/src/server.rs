@@ -1,4 +1,4 @@
-//! Starts the server, waits until it says that it is ready, and sees to its end.
+//! Starts the server, waits until it is ready, and ends it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,20 +12,20 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 
-/// Set to `1`, it makes the absence of PostgreSQL's programs a failure: for CI, where a
-/// suite that did not run would go unnoticed.
+/// The variable that, set to `1`, makes the absence of PostgreSQL's programs a failure: for CI,
+/// where tests that did not run would go unnoticed.
 pub const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_POSTGRES";
 
-/// The user that the server runs as if the test runs as root, which PostgreSQL refuses:
-/// `nobody`, who owns nothing.
+/// The user `nobody`, which the server runs as if the test runs as root. PostgreSQL refuses
+/// root.
 const NOBODY: u32 = 65534;
 
-/// What the server logs once it takes connections.
+/// The line that the server logs once it accepts connections.
 const READY: &str = "ready to accept connections";
 
-/// The parent of the server. It waits on a pipe that the test holds open, so that it
-/// hears of the test's end even if the test is killed, and then ends the server and
-/// removes its directory. QUIT ends every session at once.
+/// The script of the parent of the server. It waits on a pipe that the test holds open and that
+/// closes even if the test is killed, then ends the server and removes its directory. QUIT
+/// ends every session at once.
 const KEEPER: &str = r#"
     "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off \
         -c full_page_writes=off -c max_connections=120 -c shared_buffers=32MB <&- &
@@ -36,10 +36,10 @@ const KEEPER: &str = r#"
     rm -rf "$2/data" "$2"/.s.PGSQL.*
 "#;
 
-/// A running server. Dropped, it is stopped and its directory is removed.
+/// A running server. Dropping it stops the server and removes its directory.
 pub struct Server {
     programs: PathBuf,
-    // Closed first: that is what the keeper waits for.
+    // Closed first: the keeper waits for that.
     alive: Option<ChildStdin>,
     keeper: Child,
     log: Option<JoinHandle<()>>,
@@ -47,12 +47,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, if PostgreSQL's programs are there. If they are not, that is said on
-    /// stderr, for a test that passes without them has not tested anything.
+    /// Starts a server, if PostgreSQL's programs are installed. If not, prints that nothing was
+    /// tested.
     ///
     /// # Errors
     ///
-    /// If the server does not start, and without programs if [`REQUIRE_VARIABLE`] is `1`.
+    /// Fails if the server does not start, or if there are no programs and [`REQUIRE_VARIABLE`]
+    /// is `1`.
     pub fn start() -> anyhow::Result<Option<Self>> {
         let Some(programs) = programs() else {
             let missing = "PostgreSQL's programs (`initdb`, `postgres`, `psql`) are not installed";
@@ -72,7 +73,7 @@ impl Server {
         initialize(&programs, directory.path())?;
         let mut command = unprivileged("sh", directory.path());
         command.args(["-c", KEEPER, "keeper"]).arg(&programs).arg(directory.path());
-        // Outside the test's group: what ends that must not end the one who cleans up.
+        // Outside the test's group, so that a signal to the group does not end the cleanup.
         command.process_group(0);
         let mut keeper = command
             .stdin(Stdio::piped())
@@ -84,57 +85,57 @@ impl Server {
         let stderr = keeper.stderr.take().context("the server has no stderr")?;
         let mut server = Self { programs, alive, keeper, log: None, directory };
         let mut log = BufReader::new(stderr).lines();
-        let mut said = Vec::new();
+        let mut logged = Vec::new();
         loop {
             let Some(line) = log.next().transpose()? else {
-                bail!("the server ended before it was ready:\n{}", said.join("\n"));
+                bail!("the server ended before it was ready:\n{}", logged.join("\n"));
             };
             if line.contains(READY) {
                 break;
             }
-            said.push(line);
+            logged.push(line);
         }
-        // Read to the end, or the server would one day wait for somebody to do so.
+        // Read to the end, or the pipe would fill and the server block.
         server.log = Some(thread::spawn(move || log.map_while(Result::ok).for_each(drop)));
         Ok(Some(server))
     }
 
-    /// The directory of the server's socket, which occurs in the command line of each of
-    /// its processes.
+    /// Returns the directory of the server's socket, which is in the command line of each of its
+    /// processes.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The address of a database, for the superuser `owner`, who needs no password.
+    /// Returns the address of a database for the superuser `owner`, who needs no password.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         self.url_of("owner", database)
     }
 
-    /// The address of a database for a user, written as it stands in an address: with
-    /// `:PASSWORD` where one is needed. That is for `guarded` alone.
+    /// Returns the address of a database for `user`, which is `NAME` or `NAME:PASSWORD`. Only
+    /// `guarded` needs a password.
     #[must_use]
     pub fn url_of(&self, user: &str, database: &str) -> String {
         let socket = self.directory.path().to_string_lossy().replace('/', "%2F");
         format!("postgres://{user}@{socket}/{database}")
     }
 
-    /// Makes an empty database; gives its address.
+    /// Creates an empty database, and returns its address.
     ///
     /// # Errors
     ///
-    /// Where the server refuses.
+    /// Fails if the server refuses.
     pub fn create_database(&self, name: &str) -> anyhow::Result<String> {
         self.psql("postgres", &format!("CREATE DATABASE {name}"))?;
         Ok(self.url(name))
     }
 
-    /// Runs statements as `owner`; gives what they print, one row a line.
+    /// Runs statements as `owner`, and returns their output, one row a line.
     ///
     /// # Errors
     ///
-    /// Where one of them fails.
+    /// Fails if one of them fails.
     pub fn psql(&self, database: &str, statements: &str) -> anyhow::Result<String> {
         let output = self.psql_command(database).args(["-c", statements]).output()?;
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -142,7 +143,7 @@ impl Server {
         Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
     }
 
-    /// `psql` on a database, for a session that a test holds open.
+    /// Returns the command of `psql` on a database, for a session that a test holds open.
     #[must_use]
     pub fn psql_command(&self, database: &str) -> Command {
         let mut command = Command::new(self.programs.join("psql"));
@@ -155,7 +156,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // Nothing is left to be done about a failure here, and the test has its verdict.
+        // Nothing can be done about a failure here, and the test has its result.
         let _ = self.keeper.wait();
         if let Some(log) = self.log.take() {
             let _ = log.join();
@@ -166,8 +167,8 @@ impl Drop for Server {
 fn initialize(programs: &Path, directory: &Path) -> anyhow::Result<()> {
     let output = unprivileged(programs.join("initdb"), directory)
         .args(["--no-sync", "--auth=trust", "--username=owner", "--encoding=UTF8"])
-        // A locale whose order is not that of bytes would be better yet, but is not
-        // installed everywhere.
+        // A locale whose order is not that of bytes would test more, but is not installed
+        // everywhere.
         .args(["--locale=C.UTF-8", "--pgdata"])
         .arg(directory.join("data"))
         .stdin(Stdio::null())
@@ -193,7 +194,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where the programs are: on the PATH, or where Debian has them, the newest version.
+/// Returns the directory of the programs: on the PATH, or the newest version in Debian's place.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_complete = |directory: &PathBuf| {

@@ -1,5 +1,5 @@
-//! The server answers, and nothing of it is left: neither when it is dropped nor when the
-//! one who started it is killed.
+//! The server answers, and nothing of it is left when it is dropped, or when the process that
+//! started it is killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ikigai_assets_testing::Server;
 
-/// The processes that have the directory in their command line.
+/// Returns the processes that have the directory in their command line.
 fn processes(directory: &Path) -> Vec<String> {
     let directory = directory.to_str().expect("UTF-8");
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
@@ -29,7 +29,7 @@ fn a_server_answers_and_goes() {
 }
 
 #[test]
-fn a_server_outlives_no_one_who_is_killed() {
+fn a_server_ends_when_its_test_is_killed() {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "holder", "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
@@ -49,7 +49,7 @@ fn a_server_outlives_no_one_who_is_killed() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:#?}", processes(directory));
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The directory itself is left empty by the one who may not write to its parent.
+    // The keeper may not write to the parent, and leaves the directory empty.
     let _ = std::fs::remove_dir(directory);
 }
 
@@ -60,8 +60,8 @@ fn holder() {
     let directory =
         server.as_ref().map_or("none".into(), |server| server.directory().display().to_string());
     let mut stdout = std::io::stdout();
-    writeln!(stdout, "server in {directory}").expect("told");
-    stdout.flush().expect("told");
-    // Until it is killed; the pipe's other end is the test's.
+    writeln!(stdout, "server in {directory}").expect("written");
+    stdout.flush().expect("written");
+    // Waits to be killed; the test holds the other end of the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }

@@ -7,10 +7,10 @@ use std::task::Poll;
 use ikigai_assets::{Budget, Error, Expected, MAX_ASSET_BYTES, Options, PathError};
 use ikigai_protocol::ToolCode;
 
-use crate::{Place, agent, ann, path};
+use crate::{Fixture, agent, ann, path};
 
-pub(crate) async fn written_and_read(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn written_and_read(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("ikigai:///blocks/x.md");
     let written = store.write(&x, b"12345", &ann(), Expected::Any).await.expect("written");
     assert_eq!((written.version, written.tokens), (1, 2));
@@ -27,8 +27,8 @@ pub(crate) async fn written_and_read(place: &Place<'_>) {
     assert_eq!(store.read(&x).await.expect("read").content, b"");
 }
 
-pub(crate) async fn any_bytes(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn any_bytes(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let content: Vec<u8> = (0..=255).cycle().take(100_003).collect();
     let x = path("bytes");
     store.write(&x, &content, &ann(), Expected::Any).await.expect("written");
@@ -38,8 +38,8 @@ pub(crate) async fn any_bytes(place: &Place<'_>) {
     assert!(store.read(&x).await.expect("read").content != content);
 }
 
-pub(crate) async fn not_there(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn not_there(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
     let errors = [
@@ -65,8 +65,8 @@ pub(crate) async fn not_there(place: &Place<'_>) {
     assert!(!store.unpin(&by, &x).await.expect("nothing to do"));
 }
 
-pub(crate) async fn edits(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn edits(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     store.write(&x, b"one two two", &ann(), Expected::Any).await.expect("written");
     let error = store.edit(&x, b"three", b"", false, &ann()).await.expect_err("0 times");
@@ -90,8 +90,8 @@ pub(crate) async fn edits(place: &Place<'_>) {
     assert_eq!(store.read(&x).await.expect("read").content, b"1  ");
 }
 
-pub(crate) async fn expectations(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn expectations(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
     store.write(&x, b"1", &ann(), Expected::Absent).await.expect("it was absent");
@@ -109,8 +109,8 @@ pub(crate) async fn expectations(place: &Place<'_>) {
     store.remove(&x, &by, Expected::Version(2)).await.expect("it was at 2");
 }
 
-pub(crate) async fn read_only(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn read_only(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
     store.write(&x, b"a", &ann(), Expected::Any).await.expect("written");
@@ -132,9 +132,9 @@ pub(crate) async fn read_only(place: &Place<'_>) {
     store.write(&x, b"b", &ann(), Expected::Any).await.expect("written");
 }
 
-pub(crate) async fn put_decides_the_flag(place: &Place<'_>) {
+pub(crate) async fn put_decides_the_flag(fixture: &Fixture<'_>) {
     let budget = Budget(10);
-    let store = place.store_with(&Options { budget, ..Options::default() }).await;
+    let store = fixture.store_with(&Options { budget, ..Options::default() }).await;
     let x = path("x");
     let put = async |content: &[u8], expected, read_only| {
         let put = store.put(&x, content, &ann(), expected, read_only).await;
@@ -161,8 +161,8 @@ pub(crate) async fn put_decides_the_flag(place: &Place<'_>) {
     assert_eq!(store.log(&x).await.expect("a log").len(), 4, "each left a version");
 }
 
-pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn listing_by_prefix(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let paths = ["B", "a%", "a/b", "a/c", "a0", "a_", "ab", "b", "é/x", "\u{10ffff}/x", "日"];
     for name in paths {
         store.write(&path(name), b"12345", &ann(), Expected::Any).await.expect("written");
@@ -194,9 +194,9 @@ pub(crate) async fn listing_by_prefix(place: &Place<'_>) {
     assert_eq!(store.list("", Some(2)).await.expect("listed").len(), 2);
 }
 
-pub(crate) async fn paths_are_told_apart(place: &Place<'_>) {
-    let store = place.store().await;
-    // Equal to a database that normalizes or folds: composed and decomposed, two cases.
+pub(crate) async fn paths_are_distinguished(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
+    // A database that normalizes or folds would mix these up: composed and decomposed, two cases.
     let names = ["\u{e9}", "e\u{301}", "E\u{301}", "a b", "a  b", "a%20b", "a?b", "a#b"];
     for name in names {
         store.write(&path(name), name.as_bytes(), &ann(), Expected::Absent).await.expect(name);
@@ -211,8 +211,8 @@ pub(crate) async fn paths_are_told_apart(place: &Place<'_>) {
     assert_eq!(error.code(), ToolCode::InvalidArg);
 }
 
-pub(crate) async fn no_larger_than_the_largest(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn no_larger_than_the_largest(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("outputs/x");
     let size = usize::try_from(MAX_ASSET_BYTES).expect("fits") + 1;
     let content = vec![b'x'; size];
@@ -228,8 +228,8 @@ pub(crate) async fn no_larger_than_the_largest(place: &Place<'_>) {
     assert!(matches!(error, Error::TooLarge { size: 67_108_864_000, .. }), "{error:?}");
 }
 
-pub(crate) async fn scanning(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn scanning(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     for name in ["b", "a", "outputs/c", "é"] {
         store.write(&path(name), name.as_bytes(), &ann(), Expected::Any).await.expect("written");
     }
@@ -243,7 +243,7 @@ pub(crate) async fn scanning(place: &Place<'_>) {
     assert!(scan.next().await.expect("still at the end").is_none());
 }
 
-/// Polls `work` so many times, and drops it while it waits for the next; whether it ended.
+/// Polls `work` at most so many times, then drops it, and returns whether it ended.
 async fn ended_within<T>(polls: u32, work: impl Future<Output = T>) -> bool {
     let mut work = pin!(work);
     let mut left = polls;
@@ -258,8 +258,8 @@ async fn ended_within<T>(polls: u32, work: impl Future<Output = T>) -> bool {
     .await
 }
 
-pub(crate) async fn a_dropped_future_leaves_all_or_nothing(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn a_dropped_future_leaves_all_or_nothing(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     store.write(&x, b"0 end", &ann(), Expected::Any).await.expect("written");
     let by = ann();
@@ -272,7 +272,7 @@ pub(crate) async fn a_dropped_future_leaves_all_or_nothing(place: &Place<'_>) {
     assert!((1..150).contains(&dropped), "some were dropped and some were not: {dropped}");
     store.edit(&x, b"end", b"2", false, &ann()).await.expect("the store still works");
     let asset = store.read(&x).await.expect("read");
-    // Each edit that was made has left its version and its words, whoever waited for it.
+    // Each edit that was made has left its version and its words, dropped or not.
     let words = String::from_utf8(asset.content).expect("UTF-8");
     let ones = words.matches('1').count() as u64;
     assert_eq!(asset.metadata.version, ones + 2, "{words}");

@@ -1,13 +1,13 @@
-//! What assets said before.
+//! Older versions, and the removal of what is old.
 
 use std::time::Duration;
 
 use ikigai_assets::{Author, Cause, Error, Expected, Options, Retention};
 
-use crate::{Place, agent, ann, path};
+use crate::{Fixture, agent, ann, path};
 
-pub(crate) async fn what_replaced_what(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn each_version_has_its_author_and_its_end(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     let by = |name: &str, cause| Author { agent: agent(name), cause };
     store.write(&x, b"one", &by("a", Cause::Write), Expected::Any).await.expect("written");
@@ -18,7 +18,7 @@ pub(crate) async fn what_replaced_what(place: &Place<'_>) {
     assert_eq!(restored.version, 5);
     assert_eq!(store.read(&x).await.expect("read").content, b"one");
     let log = store.log(&x).await.expect("a log");
-    let told: Vec<_> = log
+    let found: Vec<_> = log
         .iter()
         .map(|version| {
             let end = version.replaced.as_ref();
@@ -35,7 +35,7 @@ pub(crate) async fn what_replaced_what(place: &Place<'_>) {
         (2, 7, ("b", "write"), Some(("c", "edit"))),
         (1, 3, ("a", "write"), Some(("b", "write"))),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     for pair in log.windows(2) {
         let end = pair[1].replaced.as_ref().expect("replaced").at;
         assert!(pair[1].written_at <= end && end <= pair[0].written_at, "{pair:#?}");
@@ -52,8 +52,8 @@ pub(crate) async fn what_replaced_what(place: &Place<'_>) {
     store.restore(&x, 5, &agent("e")).await.expect("the current one is a version too");
 }
 
-pub(crate) async fn a_removed_asset_comes_back(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn a_removed_asset_comes_back(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
     store.write(&x, b"one", &ann(), Expected::Any).await.expect("written");
@@ -72,9 +72,9 @@ pub(crate) async fn a_removed_asset_comes_back(place: &Place<'_>) {
     assert_eq!(store.log(&x).await.expect("a log").len(), 3);
 }
 
-pub(crate) async fn bounded_by_count(place: &Place<'_>) {
+pub(crate) async fn bounded_by_count(fixture: &Fixture<'_>) {
     let retention = Retention { count: 3, ..Retention::default() };
-    let store = place.store_with(&Options { retention, ..Options::default() }).await;
+    let store = fixture.store_with(&Options { retention, ..Options::default() }).await;
     for content in [b"1", b"2", b"3", b"4", b"5", b"6"] {
         for name in ["x", "y"] {
             store.write(&path(name), content, &ann(), Expected::Any).await.expect("written");
@@ -86,16 +86,16 @@ pub(crate) async fn bounded_by_count(place: &Place<'_>) {
     assert_eq!(store.prune_versions().await.expect("pruned"), 0, "none is old");
 }
 
-pub(crate) async fn bounded_by_age(place: &Place<'_>) {
+pub(crate) async fn bounded_by_age(fixture: &Fixture<'_>) {
     let retention = Retention { age: Duration::ZERO, ..Retention::default() };
-    let store = place.store_with(&Options { retention, ..Options::default() }).await;
+    let store = fixture.store_with(&Options { retention, ..Options::default() }).await;
     let (x, y) = (path("x"), path("y"));
     for asset in [&x, &y] {
         for content in [b"1", b"2", b"3"] {
             store.write(asset, content, &ann(), Expected::Any).await.expect("written");
         }
     }
-    // Each write drops what was replaced before it; what it replaced itself is not older.
+    // Each write deletes the versions that were replaced before it, and not its own.
     assert!(store.log(&x).await.expect("a log").len() <= 3);
     store.remove(&y, &agent("a"), Expected::Any).await.expect("removed");
     let pruned = store.prune_versions().await.expect("pruned");
@@ -107,8 +107,8 @@ pub(crate) async fn bounded_by_age(place: &Place<'_>) {
     assert_eq!(store.read(&x).await.expect("untouched").content, b"3");
 }
 
-pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn outputs_are_pruned_by_age(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     for number in 0..120 {
         let output = path(&format!("outputs/{number}"));
         store.write(&output, b"long", &ann(), Expected::Any).await.expect("written");
@@ -127,15 +127,15 @@ pub(crate) async fn outputs_are_pruned_by_age(place: &Place<'_>) {
     assert!(matches!(store.log(&path("outputs/0")).await, Err(Error::NotFound(_))));
 }
 
-pub(crate) async fn outputs_are_pruned_by_size(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn outputs_are_pruned_by_size(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let write = async |name: &str, size: usize| {
         let content = vec![b'x'; size];
         store.write(&path(name), &content, &ann(), Expected::Any).await.expect("written");
     };
     for name in ["outputs/locked", "outputs/a", "outputs/b", "blocks/large", "outputs/c"] {
         write(name, 1000).await;
-        // Two that were written at once are of one age.
+        // Assets that are written at once have the same age.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     store.set_read_only(&path("outputs/locked"), true).await.expect("set");

@@ -1,4 +1,4 @@
-//! Many small operations in an order of chance, beside a model that is a map.
+//! Random operations, compared with a model that is a map.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::{Place, agent, ann, path};
+use crate::{Fixture, agent, ann, path};
 
 const BUDGET: u64 = 40;
 
@@ -21,10 +21,10 @@ enum Step {
     Unpin(u8),
 }
 
-/// What should be there.
+/// The expected state of the store.
 #[derive(Default)]
 struct Model {
-    /// All that each asset ever said, by version from 1, and whether it is there.
+    /// The contents of each asset, by version from 1, and true if it exists.
     assets: BTreeMap<u8, (Vec<String>, bool)>,
     pins: Vec<u8>,
 }
@@ -41,7 +41,7 @@ impl Model {
         others + tokens(content.len()) <= BUDGET
     }
 
-    /// Whether an asset may say this now; and it does.
+    /// Writes a content if it fits, and returns whether it does.
     fn put(&mut self, name: u8, content: String) -> bool {
         let grows = self.now(name).is_none_or(|now| tokens(now.len()) < tokens(content.len()));
         if grows && !self.fits(name, &content) {
@@ -53,7 +53,7 @@ impl Model {
         true
     }
 
-    /// Whether the step is possible; and it is taken.
+    /// Takes a step if it is possible, and returns whether it is.
     fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Write(name, content) => self.put(*name, content.clone()),
@@ -129,13 +129,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-pub(crate) async fn random_operations_agree_with_a_model(place: &Place<'_>) {
+pub(crate) async fn random_operations_agree_with_a_model(fixture: &Fixture<'_>) {
     let options = Options { budget: Budget(BUDGET), ..Options::default() };
-    let store = place.store_with(&options).await;
+    let store = fixture.store_with(&options).await;
     let by = agent("ann@host");
     let mut model = Model::default();
-    // Always the same: what fails once fails again. The order of operations is what
-    // matters here, and 90 versions an asset stay below the hundred that are kept.
+    // Deterministic, so that a failure can be repeated. The steps make less than the hundred
+    // versions of an asset that are kept.
     let mut runner = TestRunner::deterministic();
     let steps = proptest::collection::vec(step(), 300).new_tree(&mut runner).expect("steps");
     let mut taken = 0;

@@ -1,9 +1,9 @@
-//! What is in whose context.
+//! Pins: their order, their agents, and their end.
 
 use ikigai_assets::{Error, Expected, Pinned, Store};
 use ikigai_protocol::ToolCode;
 
-use crate::{Place, agent, ann, path, text};
+use crate::{Fixture, agent, ann, path, text};
 
 async fn pinned(store: &Store, name: &str) -> Vec<String> {
     let pins = store.pins(&agent(name)).await.expect("pins");
@@ -16,8 +16,8 @@ async fn pinned(store: &Store, name: &str) -> Vec<String> {
     pins.iter().map(|pin| pin.metadata.path.to_string()).collect()
 }
 
-pub(crate) async fn keep_their_order(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn keep_their_order(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let ann_ = agent("ann@host");
     for name in ["c", "a", "d", "b"] {
         store.write(&path(name), name.as_bytes(), &ann(), Expected::Any).await.expect("written");
@@ -36,8 +36,8 @@ pub(crate) async fn keep_their_order(place: &Place<'_>) {
     assert_eq!((first.content, first.metadata.version), (b"new".to_vec(), 2), "as it is now");
 }
 
-pub(crate) async fn belong_to_an_agent(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn belong_to_an_agent(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     store.write(&path("x"), b"", &ann(), Expected::Any).await.expect("written");
     assert_eq!(pinned(&store, "ann@host").await, [""; 0], "nothing is pinned by itself");
     store.pin(&agent("a"), &path("x")).await.expect("pinned");
@@ -51,8 +51,8 @@ pub(crate) async fn belong_to_an_agent(place: &Place<'_>) {
     assert_eq!(error.code(), ToolCode::InvalidArg);
 }
 
-pub(crate) async fn go_with_the_asset(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn go_with_the_asset(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let x = path("x");
     store.write(&x, b"1", &ann(), Expected::Any).await.expect("written");
     for name in ["a", "b"] {
@@ -65,8 +65,8 @@ pub(crate) async fn go_with_the_asset(place: &Place<'_>) {
     }
 }
 
-pub(crate) async fn usage(place: &Place<'_>) {
-    let store = place.store().await;
+pub(crate) async fn usage(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
     let ann_ = agent("ann@host");
     let empty = store.usage(&ann_).await.expect("usage");
     assert_eq!((empty.pinned_assets, empty.pinned_tokens, empty.assets), (0, 0, 0));

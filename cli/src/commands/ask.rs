@@ -145,7 +145,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let error = CliError::failed(failure.clone());
-            let error = remedy::hint(failure).into_iter().fold(error, CliError::hint);
+            let error = remedy::provider::hint(failure).into_iter().fold(error, CliError::hint);
             if is_usage { error.into_usage() } else { error }
         }
         end => {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::error::CliError;
 use super::options::Options;
+use crate::remedy;
 use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
@@ -78,7 +79,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
-        let hint = error.hint();
+        let hint = remedy::asset::hint(&error);
         let is_usage = matches!(error, Error::Path(_) | Error::Agent(_) | Error::Url(_));
         let error = if is_usage { Self::usage(error) } else { Self::failed(error) };
         hint.into_iter().fold(error, Self::hint)

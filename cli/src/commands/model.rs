@@ -131,7 +131,7 @@ impl Chosen {
         let (provider, name) = self.complete(config, environment)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
-            let hint = remedy::hint(&failure);
+            let hint = remedy::provider::hint(&failure);
             hint.into_iter().fold(CliError::usage(failure), CliError::hint)
         })?;
         Ok(Model {

@@ -9,8 +9,7 @@ use crate::rig::{call, get, put, read, text, with_each_store};
 const LARGE: &str = "ikigai:///blocks/large-doc.md";
 const OLD: &str = "ikigai:///blocks/old-block.md";
 
-const REFUSED: &str = "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens. \
-                       Use /compact or /unpin to free space.";
+const REFUSED: &str = "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens.";
 
 /// 95,000 tokens are pinned, 25,000 of them in an asset that says little.
 fn prepare(host: &Host) {
@@ -35,7 +34,8 @@ fn a_model_makes_room_and_writes_again() {
             let flags = ["--backend", backend];
             let write = json!({ "file_path": LARGE, "content": text(80_000) });
             let refused = call(host, &flags, "file_write", &write);
-            assert_eq!(refused, json!({ "error": REFUSED, "error_code": "BUDGET_EXCEEDED" }));
+            let message = format!("{REFUSED} Use /compact or /unpin to free space.");
+            assert_eq!(refused, json!({ "error": message, "error_code": "BUDGET_EXCEEDED" }));
             // An edit comes past the same rule.
             let old = "a b\n".repeat(40_000);
             let edit = json!({
@@ -65,7 +65,9 @@ fn a_person_does_the_same_with_commands_alone() {
         prepare(host);
         let write = ["asset", "put", "blocks/large-doc.md"];
         let ran = host.run_with(write, text(80_000).as_bytes()).expect_code(1);
-        assert_eq!(ran.stderr(), format!("error: {REFUSED}\n"));
+        let hint = "free space with `ikigai asset unpin`, or in a conversation with `/compact` or \
+                    `/unpin`";
+        assert_eq!(ran.stderr(), format!("error: {REFUSED}\nhint: {hint}\n"));
         let shorter = compacted(&get(host, "old-block"));
         put(host, "blocks/old-block.md", shorter.as_bytes());
         host.run_with(write, text(80_000).as_bytes()).expect_code(0);

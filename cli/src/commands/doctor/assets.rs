@@ -3,6 +3,7 @@
 use super::Check;
 use crate::commands::error::CliError;
 use crate::commands::options::Options;
+use crate::remedy;
 
 const SECTION: &str = "assets";
 
@@ -35,7 +36,8 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
             vec![Check::new(SECTION, "store", assets), Check::new(SECTION, "pinned", pinned)]
         }
         Err(error) => {
-            let advice = error.hint().unwrap_or("see its address, or name another with --store");
+            let advice = remedy::asset::hint(&error);
+            let advice = advice.unwrap_or("check its address, or name another with --store");
             vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
         }
     })

@@ -1,0 +1,81 @@
+//! The remedies for errors, as a type. Commands, flags and the words for a person or a model
+//! belong to the callers.
+
+use super::Error;
+
+/// An action that may remove the cause of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remedy {
+    /// List the assets, to find the right path.
+    ListAssets,
+    /// List the versions of the asset that are kept.
+    ListVersions,
+    /// Read the asset again, and make the change for its current version.
+    ReadAgain,
+    /// Make the same call again.
+    TryAgain,
+    /// Write to another path, or allow changes of the asset.
+    AllowChanges,
+    /// Split the asset, or keep it as a file.
+    Split,
+    /// Give the user the permission to write to the file and to its directory.
+    AllowWriting,
+    /// Shorten or unpin pinned assets.
+    FreeBudget,
+    /// Remove assets, or raise the capacity.
+    FreeCapacity,
+    /// Free space on the device.
+    FreeDevice,
+    /// End the process that holds the store, or wait for it.
+    ReleaseStore,
+    /// Find out why the server is slow.
+    CheckServer,
+    /// Find out whether the store is there, or name another.
+    CheckAddress,
+    /// Correct the user and the password in the address.
+    CheckCredentials,
+    /// Take the write permission on the file or the directory from others, or move the store.
+    DenyOthers,
+    /// Name another store.
+    NameAnother,
+    /// Use the newer version of ikigai.
+    Upgrade,
+}
+
+impl Error {
+    /// Returns the action that may remove the cause, if the message does not imply it.
+    #[must_use]
+    pub fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::NotFound(_) => Remedy::ListAssets,
+            Self::NoVersion { .. } => Remedy::ListVersions,
+            Self::Changed { .. } => Remedy::ReadAgain,
+            Self::Contended(_) => Remedy::TryAgain,
+            Self::ReadOnly(_) => Remedy::AllowChanges,
+            Self::TooLarge { .. } => Remedy::Split,
+            Self::StoreReadOnly(_) => Remedy::AllowWriting,
+            Self::BudgetExceeded(_) => Remedy::FreeBudget,
+            Self::Overfull(_) => Remedy::FreeCapacity,
+            Self::Full(_) => Remedy::FreeDevice,
+            Self::Locked { .. } => Remedy::ReleaseStore,
+            Self::Slow { .. } => Remedy::CheckServer,
+            Self::Unreachable { .. } => Remedy::CheckAddress,
+            Self::Unauthenticated(_) => Remedy::CheckCredentials,
+            Self::Unsafe { .. } => Remedy::DenyOthers,
+            Self::NotAStore { .. } => Remedy::NameAnother,
+            Self::Newer { .. } => Remedy::Upgrade,
+            Self::Path(_)
+            | Self::Agent(_)
+            | Self::Url(_)
+            | Self::EmptyString
+            | Self::StringNotFound
+            | Self::StringNotUnique(_)
+            | Self::Unpinnable(_)
+            | Self::Denied { .. }
+            | Self::Damaged { .. }
+            | Self::OutOfMemory
+            | Self::Read { .. }
+            | Self::Write { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! The hints for errors of the asset store, with the commands and flags of this program. The
+//! store gives a remedy as a type only.
+
+use ikigai_assets::{Error, Remedy};
+
+/// Returns the hint for an error, without a full stop.
+pub(crate) fn hint(error: &Error) -> Option<&'static str> {
+    error.remedy().map(sentence)
+}
+
+fn sentence(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::ListAssets => "`ikigai asset list` shows the assets",
+        Remedy::ListVersions => "`ikigai asset log PATH` shows the versions",
+        Remedy::ReadAgain => "read it again and make the change anew",
+        Remedy::TryAgain => "try again",
+        Remedy::AllowChanges => {
+            "write to another path, or allow changes with `ikigai asset put --writable`"
+        }
+        Remedy::Split => "split it, or keep it as a file",
+        Remedy::AllowWriting => "check who may write to the file and to its directory",
+        Remedy::FreeBudget => {
+            "free space with `ikigai asset unpin`, or in a conversation with `/compact` or `/unpin`"
+        }
+        Remedy::FreeCapacity => "`ikigai asset rm` removes assets; `--capacity` allows more",
+        Remedy::FreeDevice => "free space on the device, or remove old outputs",
+        Remedy::ReleaseStore => "end the process that holds it, or try again later",
+        Remedy::CheckServer => "check the server and its load",
+        Remedy::CheckAddress => "check whether it is there; `--store` names another",
+        Remedy::CheckCredentials => "check the user and the password in its address",
+        Remedy::DenyOthers => "`chmod go-w` it if it is yours, or put the store elsewhere",
+        Remedy::NameAnother => "`--store` names another",
+        Remedy::Upgrade => "use the newer ikigai; nothing was changed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use ikigai_assets::{AssetPath, Budget, Capacity, Exceeded, Overfull, Purpose, StoreUrl};
+
+    use super::*;
+
+    fn path() -> AssetPath {
+        AssetPath::parse("x").expect("a path")
+    }
+
+    #[test]
+    fn an_error_has_the_hint_for_its_remedy() {
+        let shows = |error: Error, expected: &str| {
+            let hint = hint(&error).expect("a hint");
+            assert!(hint.contains(expected), "{error}: {hint}");
+        };
+        let store = StoreUrl::memory;
+        let waited = Duration::from_secs(1);
+        let exceeded = Exceeded {
+            purpose: Purpose::Write,
+            other: None,
+            pinned: 1,
+            budget: Budget(1),
+            wanted: 1,
+        };
+        let overfull = Overfull { others: 1, capacity: Capacity(1), wanted: 1 };
+        shows(Error::NotFound(path()), "`ikigai asset list`");
+        shows(Error::NoVersion { path: path(), version: 1 }, "`ikigai asset log PATH`");
+        shows(Error::Changed { path: path(), found: None }, "read it again");
+        shows(Error::ReadOnly(path()), "`ikigai asset put --writable`");
+        shows(Error::BudgetExceeded(exceeded), "`/compact` or `/unpin`");
+        shows(Error::Overfull(overfull), "`--capacity`");
+        shows(Error::Locked { store: store(), waited }, "end the process");
+        shows(Error::Unreachable { store: store(), reason: String::new() }, "`--store`");
+        assert_eq!(hint(&Error::EmptyString), None);
+    }
+
+    #[test]
+    fn no_two_remedies_have_one_hint() {
+        let all = [
+            Remedy::ListAssets,
+            Remedy::ListVersions,
+            Remedy::ReadAgain,
+            Remedy::TryAgain,
+            Remedy::AllowChanges,
+            Remedy::Split,
+            Remedy::AllowWriting,
+            Remedy::FreeBudget,
+            Remedy::FreeCapacity,
+            Remedy::FreeDevice,
+            Remedy::ReleaseStore,
+            Remedy::CheckServer,
+            Remedy::CheckAddress,
+            Remedy::CheckCredentials,
+            Remedy::DenyOthers,
+            Remedy::NameAnother,
+            Remedy::Upgrade,
+        ];
+        assert_eq!(all.map(sentence).into_iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+}

@@ -1,0 +1,121 @@
+//! What to do about a failed request to a model, in the words of this program: its flags, its
+//! commands, its configuration. The provider's library only knows the kind of remedy.
+
+use ikigai_provider::{Failure, Remedy};
+
+/// Returns what to do about the failure, as a sentence without a full stop.
+pub(crate) fn hint(failure: &Failure) -> Option<String> {
+    failure.remedy().map(sentence)
+}
+
+fn sentence(remedy: Remedy) -> String {
+    match remedy {
+        Remedy::SetKey(provider) => format!(
+            "set {}, or {} for a server that wants no key",
+            provider.key_variable(),
+            provider.base_url_variable()
+        ),
+        Remedy::CheckKey(provider) => {
+            format!("check {}: it may be of another provider or revoked", provider.key_variable())
+        }
+        Remedy::CheckPermissions => {
+            "check what the account may use, or choose another model with --model".to_owned()
+        }
+        Remedy::CheckBilling => {
+            "check the plan and the billing of the account; waiting does not help".to_owned()
+        }
+        Remedy::ChooseModel(provider) => format!(
+            "choose another with --model, and check {} if it is set",
+            provider.base_url_variable()
+        ),
+        Remedy::ShortenConversation => {
+            "free context with /compact or /unpin, or begin anew with /clear".to_owned()
+        }
+        Remedy::WaitFor(wait) => format!("try again in {} s", wait.as_secs().max(1)),
+        Remedy::WaitOrChooseModel => {
+            "try again later, or choose another model with --model".to_owned()
+        }
+        Remedy::TryAgain => "try again".to_owned(),
+        Remedy::CheckNetwork(provider) => {
+            format!("check the network, and {} if it is set", provider.base_url_variable())
+        }
+        Remedy::CheckRoute(provider) => format!(
+            "check the network, whether a proxy is needed, and {} if it is set",
+            provider.base_url_variable()
+        ),
+        Remedy::StartServer(provider) => {
+            format!(
+                "start the server, or check {}: its host and port",
+                provider.base_url_variable()
+            )
+        }
+        Remedy::TrustCertificate(provider) => format!(
+            "if a proxy of your company replaces certificates, name a file with its authority in \
+             SSL_CERT_FILE; without any certificates, install the package ca-certificates; for a \
+             server without TLS write http:// in {}",
+            provider.base_url_variable()
+        ),
+        Remedy::CheckProxy => {
+            "check HTTPS_PROXY and HTTP_PROXY, and name hosts without a proxy in NO_PROXY"
+                .to_owned()
+        }
+        Remedy::RaiseTimeout => "try again, or allow more time in the configuration".to_owned(),
+        Remedy::CheckAddress(provider) => format!(
+            "check {} if it is set: the provider's own is `{}`",
+            provider.base_url_variable(),
+            provider.own_base_url()
+        ),
+        Remedy::CorrectAddress(provider) => format!(
+            "write it as `{}`, in {} or the configuration",
+            provider.own_base_url(),
+            provider.base_url_variable()
+        ),
+        Remedy::FollowRedirect(provider) => format!(
+            "set {} to where it moved, if you trust that address",
+            provider.base_url_variable()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ikigai_provider::{FailureKind, Provider};
+
+    use super::*;
+
+    #[test]
+    fn every_remedy_as_it_is_shown() {
+        let provider = Provider::Anthropic;
+        let remedies = [
+            Remedy::SetKey(provider),
+            Remedy::CheckKey(provider),
+            Remedy::CheckPermissions,
+            Remedy::CheckBilling,
+            Remedy::ChooseModel(provider),
+            Remedy::ShortenConversation,
+            Remedy::WaitFor(Duration::from_millis(500)),
+            Remedy::WaitFor(Duration::from_secs(61)),
+            Remedy::WaitOrChooseModel,
+            Remedy::TryAgain,
+            Remedy::CheckNetwork(provider),
+            Remedy::CheckRoute(provider),
+            Remedy::StartServer(provider),
+            Remedy::TrustCertificate(provider),
+            Remedy::CheckProxy,
+            Remedy::RaiseTimeout,
+            Remedy::CheckAddress(provider),
+            Remedy::CorrectAddress(provider),
+            Remedy::FollowRedirect(provider),
+        ];
+        insta::assert_snapshot!(remedies.map(sentence).join("\n"));
+    }
+
+    #[test]
+    fn a_failure_without_a_remedy_has_no_hint() {
+        let failure = |status| Failure::new(Provider::Google, FailureKind::Refused { status });
+        assert_eq!(hint(&failure(400)), None);
+        assert!(hint(&failure(308)).is_some_and(|hint| hint.contains("GEMINI_BASE_URL")));
+    }
+}
