@@ -16,7 +16,7 @@ use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
     Options, Store, StoreUrl,
 };
-use ikigai_protocol::{DocumentError, ToolCode};
+use ikigai_protocol::{AssetError, ToolCode};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -116,7 +116,7 @@ impl AssetStore {
         agent: &Agent,
         id: &str,
         text: &str,
-    ) -> Result<AssetPath, DocumentError> {
+    ) -> Result<AssetPath, AssetError> {
         // Ids are the provider's: anything.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
@@ -227,7 +227,7 @@ impl Documents for AssetStore {
         });
         Box::pin(async {
             list.await.map_err(|error| match error.code {
-                ToolCode::ReadFailed => DocumentError { code: ToolCode::ReadError, ..error },
+                ToolCode::ReadFailed => AssetError { code: ToolCode::ReadError, ..error },
                 _ => error,
             })
         })
@@ -250,7 +250,7 @@ fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
 async fn answered<T>(
     uri: &str,
     work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, DocumentError> {
+) -> Result<T, AssetError> {
     work.await.map_err(|error| {
         let message = match (&error, fault(&error)) {
             (Error::NotFound(_), _) => format!("File not found: {uri}"),
@@ -268,7 +268,7 @@ async fn answered<T>(
             Error::Url(_) => ToolCode::OpenFailed,
             _ => error.code(),
         };
-        DocumentError::new(code, message)
+        AssetError::new(code, message)
     })
 }
 

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use ikigai_protocol::DocumentError;
+use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -62,7 +62,7 @@ pub(super) async fn shown(envelope: &Envelope, id: &str, documents: Option<&Docu
         Some(documents) => {
             let Documents { store, agent, .. } = documents;
             let kept = store.keep_output(agent, id, &kept).await;
-            kept.map(|path| path.to_uri()).map_err(|DocumentError { message, .. }| message)
+            kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
         }
     };
     Shown { text: long.text(&place, is_broken), characters: whole.characters }

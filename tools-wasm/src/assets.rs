@@ -1,30 +1,30 @@
-//! The document port over the import `ikigai:tool/assets`.
+//! The asset port over the import `ikigai:tool/assets`.
 
 use ikigai_protocol::ToolCode;
-use ikigai_tools::ports::{DocumentError, Documents, Lines};
+use ikigai_tools::ports::{AssetError, Assets, Lines};
 
 use crate::bindings::ikigai::tool::assets::{self, Error, ErrorCode};
 
-/// The documents of the host that runs this component.
+/// The assets of the host that runs this component.
 #[derive(Clone, Copy, Debug)]
-pub struct WitDocuments;
+pub struct WitAssets;
 
-impl Documents for WitDocuments {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, DocumentError> {
+impl Assets for WitAssets {
+    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
         assets::read(uri, offset, lines.limit).map_err(said)
     }
 
-    fn write(&self, uri: &str, content: &str) -> Result<(), DocumentError> {
+    fn write(&self, uri: &str, content: &str) -> Result<(), AssetError> {
         assets::write(uri, content).map_err(said)
     }
 
-    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, DocumentError> {
+    fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
         assets::edit(uri, old, new, all).map_err(said)
     }
 }
 
-fn said(error: Error) -> DocumentError {
+fn said(error: Error) -> AssetError {
     let code = match error.code {
         ErrorCode::FileNotFound => ToolCode::FileNotFound,
         ErrorCode::PermissionDenied => ToolCode::PermissionDenied,
@@ -44,5 +44,5 @@ fn said(error: Error) -> DocumentError {
         ErrorCode::BudgetExceeded => ToolCode::BudgetExceeded,
         ErrorCode::ReadOnly => ToolCode::ReadOnly,
     };
-    DocumentError::new(code, error.message)
+    AssetError::new(code, error.message)
 }

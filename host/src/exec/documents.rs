@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use super::{Call, Denied};
 use crate::policy::Assets;
 
-pub use ikigai_protocol::DocumentError;
+pub use ikigai_protocol::AssetError;
 pub use ikigai_protocol::host_socket::{Entry, Listing};
 
 /// The most entries of one listing.
@@ -34,7 +34,7 @@ const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 const NAME_KEPT: usize = 200;
 
 /// What an operation comes to.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DocumentError>> + Send + 'a>>;
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
 
 /// A store of documents.
 ///
@@ -142,7 +142,7 @@ impl Desk {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, DocumentError> {
+    pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, AssetError> {
         let shelf = self.admit(Assets::Read, "read", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
@@ -154,12 +154,12 @@ impl Desk {
                 "Failed to read document: {name} (too large for one answer; use offset and limit \
                  to read a part of it)"
             );
-            return Err(DocumentError::new(ToolCode::ReadFailed, message));
+            return Err(AssetError::new(ToolCode::ReadFailed, message));
         }
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
-    pub(super) async fn write(&self, uri: String, content: String) -> Result<(), DocumentError> {
+    pub(super) async fn write(&self, uri: String, content: String) -> Result<(), AssetError> {
         let shelf = self.admit(Assets::Write, "write", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
@@ -175,13 +175,13 @@ impl Desk {
         old: String,
         new: String,
         all: bool,
-    ) -> Result<u64, DocumentError> {
+    ) -> Result<u64, AssetError> {
         let shelf = self.admit(Assets::Write, "write", &uri)?;
         check_scheme(&uri)?;
         check_uri(&uri)?;
         check_content("the text to replace", &old)?;
         check_content("the new text", &new)?;
-        let senseless = |message: &str| DocumentError::new(ToolCode::InvalidArg, message);
+        let senseless = |message: &str| AssetError::new(ToolCode::InvalidArg, message);
         if old.is_empty() {
             return Err(senseless("the text to replace is empty"));
         }
@@ -193,7 +193,7 @@ impl Desk {
         self.perform(&name, edit).await
     }
 
-    pub(super) async fn list(&self, prefix: String) -> Result<Listing, DocumentError> {
+    pub(super) async fn list(&self, prefix: String) -> Result<Listing, AssetError> {
         let name = format!("ikigai:///{prefix}");
         let shelf = self.admit(Assets::Read, "list", &name)?;
         check_uri(&name)?;
@@ -206,41 +206,41 @@ impl Desk {
 
     /// The store, if the call may do this much with it. No operation gets at it in
     /// another way.
-    fn admit(&self, needed: Assets, what: &str, name: &str) -> Result<Shelf, DocumentError> {
+    fn admit(&self, needed: Assets, what: &str, name: &str) -> Result<Shelf, AssetError> {
         if self.access < needed {
             let shown: String = name.escape_debug().take(NAME_KEPT).collect();
             let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
             denied.note(format!("assets {what} {shown}"));
             return Err(match self.access {
-                Assets::None => DocumentError::not_granted(&clipped(name)),
+                Assets::None => AssetError::not_granted(&clipped(name)),
                 Assets::Read | Assets::Write => {
                     let name = clipped(name);
                     let message = format!(
                         "Permission denied: {name} (documents are granted to this tool for reading \
                          only)"
                     );
-                    DocumentError::new(ToolCode::PermissionDenied, message)
+                    AssetError::new(ToolCode::PermissionDenied, message)
                 }
             });
         }
         self.shelf.clone().ok_or_else(|| {
             let name = clipped(name);
             let message = format!("Cannot open document: {name} (this host keeps no documents)");
-            DocumentError::new(ToolCode::OpenFailed, message)
+            AssetError::new(ToolCode::OpenFailed, message)
         })
     }
 
     async fn perform<T: Send + 'static>(
         &self,
         name: &str,
-        work: impl Future<Output = Result<T, DocumentError>> + Send + 'static,
-    ) -> Result<T, DocumentError> {
+        work: impl Future<Output = Result<T, AssetError>> + Send + 'static,
+    ) -> Result<T, AssetError> {
         let task = self.runtime.spawn(work);
         let _ends_with_this = EndsWithThis(task.abort_handle());
         task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "an operation on a document broke off");
             let message = format!("Cannot open document: {name} (the store failed)");
-            Err(DocumentError::new(ToolCode::OpenFailed, message))
+            Err(AssetError::new(ToolCode::OpenFailed, message))
         })
     }
 }
@@ -260,28 +260,28 @@ fn clipped(name: &str) -> String {
 }
 
 /// What is no URI of a document is not taken for a path of one.
-fn check_scheme(uri: &str) -> Result<(), DocumentError> {
+fn check_scheme(uri: &str) -> Result<(), AssetError> {
     if uri.starts_with(SCHEME) {
         return Ok(());
     }
     let message = format!("`{}` is not named as a document is: ikigai:///PATH", clipped(uri));
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
-fn check_uri(uri: &str) -> Result<(), DocumentError> {
+fn check_uri(uri: &str) -> Result<(), AssetError> {
     if uri.len() <= MAX_URI {
         return Ok(());
     }
     let message = "the name of a document has at most 1,024 bytes";
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
-fn check_content(what: &str, text: &str) -> Result<(), DocumentError> {
+fn check_content(what: &str, text: &str) -> Result<(), AssetError> {
     if text.len() <= MAX_CONTENT {
         return Ok(());
     }
     let message = format!("{what} has {} bytes, and a document at most {MAX_CONTENT}", text.len());
-    Err(DocumentError::new(ToolCode::InvalidArg, message))
+    Err(AssetError::new(ToolCode::InvalidArg, message))
 }
 
 #[cfg(test)]

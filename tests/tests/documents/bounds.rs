@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Assets, Sandbox};
 use ikigai_protocol::host_socket::MAX_CONTENT;
-use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
+use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 
 use crate::rig::{Build, Rig, Silent, Store, printed};
 
@@ -48,13 +48,13 @@ fn a_call_that_waits_for_the_store_can_be_cancelled() {
 
 #[test]
 fn a_document_has_a_size_that_every_port_holds_it_to() {
-    let large = MemoryDocument {
+    let large = MemoryAsset {
         content: [b"first\n".repeat(1 << 20), vec![b'x']].concat(),
         read_only: false,
     };
     for build in [Build::Component, Build::Native(Sandbox::Require)] {
         let documents = BTreeMap::from([("large.md".to_owned(), large.clone())]);
-        let store = Store::holding(MemoryDocuments::new(documents, u64::MAX >> 1));
+        let store = Store::holding(MemoryAssets::new(documents, u64::MAX >> 1));
         let rig = Rig::new(Some(store.clone()));
         let call = |tool: &str, input: String| {
             printed(&rig.call(build, tool, Assets::Write, &input, |_| {}))

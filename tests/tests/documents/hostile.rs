@@ -6,7 +6,7 @@ use std::time::Duration;
 use ikigai_host::exec::{Exit, Stdin};
 use ikigai_host::policy::{Assets, Sandbox};
 use ikigai_protocol::host_socket::MAX_LINE;
-use ikigai_tools::ports::Documents as _;
+use ikigai_tools::ports::Assets as _;
 
 use crate::rig::{Rig, Store, printed};
 

@@ -7,7 +7,7 @@ use ikigai_agent::assets::AssetStore;
 use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
 use ikigai_host::policy::Assets;
 use ikigai_tools::fake::{MemoryFiles, Tree};
-use ikigai_tools::ports::{NoDocuments, Storage};
+use ikigai_tools::ports::{NoAssets, Storage};
 
 use crate::rig::{Build, Rig, Store, documents, printed};
 
@@ -54,7 +54,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ),
 ];
 
-const NOT_GRANTED: &str = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (no documents are granted to this tool)","error_code":"PERMISSION_DENIED"}"#;
+const NOT_GRANTED: &str = r#"{"error":"Permission denied: ikigai:///blocks/decisions.md (no assets are granted to this tool)","error_code":"PERMISSION_DENIED"}"#;
 
 fn files() -> MemoryFiles {
     MemoryFiles::new(b"/w", Tree::default())
@@ -62,13 +62,13 @@ fn files() -> MemoryFiles {
 
 #[test]
 fn documents_are_answered_for_alike_in_memory() {
-    let storage = Storage { files: files(), documents: documents() };
+    let storage = Storage { files: files(), assets: documents() };
     for (tool, input, expected) in CALLS {
         let answer =
             ikigai_tools::answer(tool, &storage, input.as_bytes()).expect("a tool of files");
         assert_eq!(String::from_utf8_lossy(&answer), *expected, "{tool} {input}");
     }
-    let storage = Storage { files: files(), documents: NoDocuments };
+    let storage = Storage { files: files(), assets: NoAssets };
     for (tool, input) in WITHOUT {
         let answer =
             ikigai_tools::answer(tool, &storage, input.as_bytes()).expect("a tool of files");

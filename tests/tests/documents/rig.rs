@@ -19,8 +19,8 @@ use ikigai_host::limits::Limits;
 use ikigai_host::policy::{Assets, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
-use ikigai_tools::fake::{MemoryDocument, MemoryDocuments};
-use ikigai_tools::ports::{Documents as _, Lines};
+use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
+use ikigai_tools::ports::{Assets as _, Lines};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -29,9 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is in a store when a case begins, in memory and beneath the host alike.
-pub(crate) fn documents() -> MemoryDocuments {
-    let document =
-        |content: &[u8], read_only| MemoryDocument { content: content.to_vec(), read_only };
+pub(crate) fn documents() -> MemoryAssets {
+    let document = |content: &[u8], read_only| MemoryAsset { content: content.to_vec(), read_only };
     let documents = [
         ("blocks/decisions.md", document(b"one\ntwo\n\ntwo", false)),
         ("blocks/empty.md", document(b"", false)),
@@ -40,12 +39,12 @@ pub(crate) fn documents() -> MemoryDocuments {
     ];
     let documents: BTreeMap<_, _> =
         documents.into_iter().map(|(path, it)| (path.to_owned(), it)).collect();
-    MemoryDocuments::new(documents, 1000)
+    MemoryAssets::new(documents, 1000)
 }
 
 /// A store in memory that remembers who asked.
 pub(crate) struct Store {
-    pub(crate) documents: MemoryDocuments,
+    pub(crate) documents: MemoryAssets,
     pub(crate) callers: Mutex<Vec<Caller>>,
 }
 
@@ -54,7 +53,7 @@ impl Store {
         Self::holding(documents())
     }
 
-    pub(crate) fn holding(documents: MemoryDocuments) -> Arc<Self> {
+    pub(crate) fn holding(documents: MemoryAssets) -> Arc<Self> {
         Arc::new(Self { documents, callers: Mutex::default() })
     }
 
@@ -102,7 +101,7 @@ impl Documents for Store {
 
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         self.note(caller);
-        let entry = |(path, it): (String, MemoryDocument)| Entry {
+        let entry = |(path, it): (String, MemoryAsset)| Entry {
             path,
             tokens: it.content.len().div_ceil(4) as u64,
             read_only: it.read_only,

@@ -20,7 +20,7 @@ use tokio::net::unix::OwnedReadHalf;
 
 use super::streams::Signals;
 use crate::exec::Call;
-use crate::exec::documents::{Desk, DocumentError, Window};
+use crate::exec::documents::{Desk, AssetError, Window};
 use crate::policy::Assets;
 
 /// Read at a time, in bytes.
@@ -119,7 +119,7 @@ async fn answer(desk: &Desk, line: &[u8]) -> serde_json::Result<Vec<u8>> {
     }
 }
 
-fn told<T: Serialize>(id: &Id, outcome: Result<T, DocumentError>) -> serde_json::Result<Vec<u8>> {
+fn told<T: Serialize>(id: &Id, outcome: Result<T, AssetError>) -> serde_json::Result<Vec<u8>> {
     match outcome {
         Ok(result) => encode_result(id, &result),
         Err(error) => encode_failure(id, &error),

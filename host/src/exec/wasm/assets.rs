@@ -9,7 +9,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 use self::bindings::ikigai::tool::assets::{Entry, Error, ErrorCode, Host, Listing};
 use super::state::State;
-use crate::exec::documents::{DocumentError, Window};
+use crate::exec::documents::{AssetError, Window};
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -59,7 +59,7 @@ impl Host for State {
     }
 }
 
-fn error(error: DocumentError) -> Error {
+fn error(error: AssetError) -> Error {
     let code = match error.code {
         ToolCode::FileNotFound => ErrorCode::FileNotFound,
         ToolCode::PermissionDenied => ErrorCode::PermissionDenied,
