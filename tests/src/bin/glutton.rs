@@ -288,7 +288,7 @@ fn file() -> io::Result<()> {
     file.write_all(&[1; MIB])
 }
 
-/// Takes from another process the resources that it needs to observe this one.
+/// Lowers another process's limit of descriptors, so that it cannot observe this one.
 fn blind(pid: &str) -> io::Result<()> {
     let pid: libc::pid_t = pid.parse().map_err(io::Error::other)?;
     let none = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
