@@ -90,8 +90,8 @@ fn complaint(error: &Error, command: &str) -> String {
     })
 }
 
-/// Runs the commands that `exec` redirected to, with the shell's state at the end of its script,
-/// and returns their output.
+/// Runs a command that `exec` redirected to, with the shell's state at the end of its script, and
+/// returns its output.
 async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed) -> Vec<u8> {
     let input = ended.fs().read_file(Path::new(&fed.file)).await.unwrap_or_default();
     let mut shell = new_shell(world);
