@@ -1,12 +1,12 @@
-//! How much memory the shell starts with: what a short script does not outgrow, for
-//! the reason that `tools-wasm/build.rs` gives.
+//! The amount of memory that the shell starts with: enough for a short script, for the reason that
+//! `tools-wasm/build.rs` gives.
 
 const MIB: u32 = 1 << 20;
 
-/// Its interpreter calls itself for each level of a script.
+/// The size of the stack. The interpreter calls itself for each level of a script.
 const STACK: u32 = 8 * MIB;
 
-/// The stack, 2 MiB of tables, and the heap of a short script.
+/// The memory at the start: the stack, 2 MiB of tables, and the heap of a short script.
 const MEMORY: u32 = STACK + 4 * MIB;
 
 fn main() {

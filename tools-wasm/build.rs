@@ -1,8 +1,7 @@
-//! How much memory each component starts with.
+//! The amount of memory that each component starts with.
 //!
-//! Memory that a small call does not outgrow: growing it is a system call, and giving
-//! it back before the next call another, each of which stops the host's other threads.
-//! What is not touched takes no memory.
+//! It is enough for a small call: growing memory is a system call, and returning it before the next
+//! call is another, each of which stops the host's other threads. Untouched memory costs nothing.
 
 const MIB: u32 = 1 << 20;
 

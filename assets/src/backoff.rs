@@ -23,11 +23,13 @@ pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
 
 /// Makes attempts at a transaction until one is not [`Error::Contended`], or too many were.
 /// Each must begin anew: what one has read is no longer true for the next.
-pub(crate) async fn retried<T, F>(attempt: impl FnMut() -> F) -> Result<T>
+pub(crate) async fn retried<T, F>(mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
     let is_contended = |error: &Error| matches!(error, Error::Contended(_));
+    // Boxed: within the types of a retry those of a transaction would be too deep for the compiler.
+    let attempt = || Box::pin(attempt());
     attempt.retry(PAUSES.with_max_times(RETRIES)).when(is_contended).await
 }
 

@@ -1,6 +1,6 @@
-//! A component run by wasmtime itself, without the host: in the caller's thread,
-//! with or without the limits. What the limits cost is the difference between the
-//! two, what the host costs is the difference to it.
+//! A component run by wasmtime itself, without the host: in the caller's thread, with or without
+//! the limits. The difference between the two is the cost of the limits, the difference to the host
+//! is the cost of the host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-/// Whether fuel, epochs and a memory limiter are on.
+/// The limits of a run: with or without fuel, epochs and a memory limiter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum With {
     Limits,
     NoLimits,
 }
 
-/// Room for what a call prints.
+/// The capacity for the output of a call.
 const OUTPUT: usize = 16 << 20;
 
 /// The host's epoch.
@@ -69,7 +69,7 @@ impl Bare {
         Ok(Self { component, with, stop })
     }
 
-    /// One call in a fresh store; what it printed.
+    /// Makes one call in a fresh store, and returns its output.
     pub(crate) async fn call(&self, workspace: &Path, input: &Bytes) -> anyhow::Result<Bytes> {
         let stdout = MemoryOutputPipe::new(OUTPUT);
         let mut wasi = WasiCtxBuilder::new();
@@ -114,7 +114,7 @@ impl Drop for Bare {
     }
 }
 
-/// The settings are those of the host's engine, which are its own affair.
+/// Creates an engine with the settings of the host's engine, which are not public.
 fn engine(with: With) -> anyhow::Result<Engine> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(16)

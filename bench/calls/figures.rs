@@ -1,6 +1,6 @@
 //! The figures that `cargo xtask bench` cannot take from outside a process.
 //!
-//! Prints one JSON object: the samples of each figure by what was measured, in
+//! The program prints one JSON object: the samples of each figure by the measured thing, in
 //! microseconds unless the figure's name says otherwise.
 
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 use crate::bare::{Bare, With};
 use crate::rig::{self, Rig, SMALL_FILE};
 use crate::samples::{Samples, in_turn};
-use crate::{documents, searches, size};
+use crate::{assets, searches, size};
 
-/// Calls of each kind in one sample: a component's take a fraction of a process's.
+/// The calls of each kind in one sample: a component's take a fraction of a process's.
 const CALLS: u32 = 40;
 const SPAWNS: u32 = 4;
 
@@ -34,36 +34,36 @@ type Figures = BTreeMap<String, Samples>;
 
 pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     let mut figures = Figures::new();
-    // First of all: what is resident is seen best in a process that has done little.
-    say("calls in flight");
+    // First of all: resident memory is seen best in a process that has done little.
+    announce("calls in flight");
     figures.insert("in_flight_bytes".into(), in_flight(rig)?);
-    say("calls");
+    announce("calls");
     calls(rig, &mut figures)?;
     figures.insert("limits_search".into(), limits_in_a_search(rig)?);
-    say("throughput");
+    announce("throughput");
     figures.insert("throughput".into(), throughput(rig)?);
-    say("native calls");
+    announce("native calls");
     native(rig, &mut figures)?;
-    say("the shell");
+    announce("the shell");
     figures.insert("shell".into(), shell(rig)?);
-    say("documents");
-    let [document, list, write] = documents::measure(rig)?;
-    figures.insert("document".into(), document);
+    announce("assets");
+    let [asset, list, write] = assets::measure(rig)?;
+    figures.insert("document".into(), asset);
     figures.insert("assets_list".into(), list);
     figures.insert("assets_write".into(), write);
-    say("compiling and loading");
+    announce("compiling and loading");
     loading(rig, &mut figures)?;
-    say("large arguments");
+    announce("large arguments");
     large(rig, &mut figures)?;
-    say("fuel");
+    announce("fuel");
     figures.insert("fuel_per_second".into(), fuel(rig)?);
     let idle = vec![size::idle_peak()?];
     figures.insert("idle_bytes".into(), Samples::from([("host".into(), idle)]));
-    say("small files");
+    announce("small files");
     let [walk, read] = searches::small_files(rig)?;
     figures.insert("walk".into(), walk);
     figures.insert("read".into(), read);
-    say("searches");
+    announce("searches");
     for (name, samples) in searches::patterns(rig)? {
         figures.insert(format!("grep_wasm {name}"), samples);
     }
@@ -71,7 +71,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn say(what: &str) {
+fn announce(what: &str) {
     eprintln!("    {what}");
 }
 
@@ -79,7 +79,7 @@ fn one(name: &str, value: f64) -> Samples {
     Samples::from([(name.to_owned(), vec![value])])
 }
 
-/// One warm call of a small tool, on every level, and of the same natively.
+/// Measures one warm call of a small tool, on every level, and the same natively.
 fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -97,7 +97,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         let program = rig.compile(&component, rig::GUESTS)?;
         let mut bare = || runtime.block_on(bare.call(&tree, &input)).map(drop);
         let mut limited = || runtime.block_on(limited.call(&tree, &input)).map(drop);
-        let mut lane =
+        let mut executor =
             || runtime.block_on(rig::run(&program, rig::call(&tree, &[], &input))).map(drop);
         let mut spawn = || rig::spawn(&native, &tree, &input).map(drop);
         let mut whole = || {
@@ -111,7 +111,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         let mut subjects: Vec<crate::samples::Subject<'_>> = vec![
             ("bare", CALLS, &mut bare),
             ("limited", CALLS, &mut limited),
-            ("lane", CALLS, &mut lane),
+            ("lane", CALLS, &mut executor),
             ("spawn", SPAWNS, &mut spawn),
         ];
         if tool.is_some() {
@@ -126,7 +126,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What fuel and epochs cost code that computes: a search through small files.
+/// Measures the cost of fuel and epochs for code that computes: a search through small files.
 fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -142,7 +142,7 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// Calls and spawns by two callers at once; microseconds a call.
+/// Measures calls and spawns by two callers at once, in microseconds a call.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
@@ -182,7 +182,7 @@ fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Memory of each of many guests that are asleep.
+/// Measures the memory of each of many sleeping guests.
 fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     const MANY: u32 = 1000;
     let program = rig.compile(&rig.guest("guest.wasm"), MANY + 8)?;
@@ -213,8 +213,8 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     })
 }
 
-/// A native call through the host and its supervisor, without a sandbox and in one, and
-/// a plain spawn; then the same from a host that is large.
+/// Measures a native call through the host and its supervisor, without a sandbox and in one, and a
+/// plain spawn; then the same from a host that is large.
 fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LARGE: usize = 512 << 20;
     let tree = rig.small_tree();
@@ -246,7 +246,7 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One warm call of the shell that is a component, and of the machine's own shell.
+/// Measures one warm call of the shell that is a component, and of the machine's own shell.
 fn shell(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -264,8 +264,8 @@ fn shell(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// The first compilation, loading what was compiled, and how much of that is the
-/// check that the file is what was written.
+/// Measures the first compilation, the loading of compiled code, and the part of the loading that
+/// checks that the file is unchanged.
 fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let bytes = rig::read(&rig.tool("file-read.wasm"))?;
     let digest = Digest::of(&bytes);
@@ -303,7 +303,7 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The compiled components in a cache.
+/// Returns the compiled components in a cache.
 fn compiled(cache: &std::path::Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for engine in std::fs::read_dir(cache.join("components"))? {
@@ -314,8 +314,8 @@ fn compiled(cache: &std::path::Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// 50 MB of JSON in and out: through the whole host, which collects the answer,
-/// and from stream to stream.
+/// Measures 50 MB of JSON in and out: through the whole host, which collects the answer, and from
+/// stream to stream.
 fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LENGTH: usize = 50 << 20;
     let limits = Limits { output: 2 * LENGTH as u64, ..Limits::default() };
@@ -355,8 +355,8 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fuel burnt in a second of one core by a loop of arithmetic, by ordinary code
-/// and by a search.
+/// Measures the fuel that a second of one core burns in a loop of arithmetic, in ordinary code and
+/// in a search.
 fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
     let runtime = rig::runtime()?;
     let guest = rig.compile(&rig.guest("guest.wasm"), 4)?;

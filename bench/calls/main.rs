@@ -1,8 +1,8 @@
-//! What calls cost inside one process.
+//! The cost of calls inside one process.
 //!
-//! `cargo bench` runs Criterion's groups, for a person who changes something;
-//! `--figures` prints the samples that `cargo xtask bench` makes its table of.
-//! Both need what that command lays out in `target/bench`.
+//! `cargo bench` runs Criterion's groups, for a person who changes something; `--figures` prints
+//! the samples from which `cargo xtask bench` makes its table. Both need the layout of that command
+//! in `target/bench`.
 
 #![allow(
     clippy::print_stdout,
@@ -11,8 +11,8 @@
     reason = "a benchmark: it prints, and spawns what it compares with"
 )]
 
+mod assets;
 mod bare;
-mod documents;
 mod figures;
 mod groups;
 mod rig;

@@ -1,5 +1,5 @@
-//! What is called, and from where: the layout that `cargo xtask bench` makes, and
-//! hosts, components and plain processes over it.
+//! The called programs: the layout that `cargo xtask bench` makes, and hosts, components and plain
+//! processes over it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ use ikigai_host::{Host, HostBuilder};
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use tokio_util::sync::CancellationToken;
 
-/// Where the layout is; set by `cargo xtask bench`.
+/// The variable with the directory of the layout, set by `cargo xtask bench`.
 const ROOT: &str = "IKIGAI_BENCH";
 
-/// Set for a run of fewer rounds.
+/// The variable that is set for a run of fewer rounds.
 const QUICK: &str = "IKIGAI_BENCH_QUICK";
 
-/// Calls at once that the hosts here have room for: enough that there is a pool.
+/// The number of simultaneous calls that the hosts here allow: enough that there is a pool.
 pub(crate) const GUESTS: u32 = 64;
 
-/// A file of the small tree, from its root.
+/// A file of the small tree, relative to its root.
 pub(crate) const SMALL_FILE: &str = "d000/f0000.rs";
 
 /// The layout of one run.
@@ -52,7 +52,7 @@ impl Rig {
         Ok(Self { root, quick: std::env::var_os(QUICK).is_some() })
     }
 
-    /// How often something that takes `millis` at a time is measured.
+    /// Returns the number of rounds for something that takes `millis` at a time.
     pub(crate) fn rounds(&self, millis: u32) -> usize {
         let full: usize = match millis {
             0..=5 => 60,
@@ -62,7 +62,7 @@ impl Rig {
         if self.quick { full.div_ceil(4).max(3) } else { full }
     }
 
-    /// The release build of the host.
+    /// Returns the release build of the host.
     pub(crate) fn host_program(&self) -> PathBuf {
         self.root.join("prefix/bin/ikigai")
     }
@@ -71,28 +71,28 @@ impl Rig {
         Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")))
     }
 
-    /// A tool of the installation: `file-read` or `file-read.wasm`.
+    /// Returns a tool of the installation: `file-read` or `file-read.wasm`.
     pub(crate) fn tool(&self, name: &str) -> PathBuf {
         self.root.join("prefix/libexec/ikigai").join(name)
     }
 
-    /// The guest of this benchmark: `guest` or `guest.wasm`.
+    /// Returns the guest of this benchmark: `guest` or `guest.wasm`.
     pub(crate) fn guest(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Many small files.
+    /// Returns the tree of many small files.
     pub(crate) fn small_tree(&self) -> PathBuf {
         self.root.join("small")
     }
 
-    /// The files that are searched.
+    /// Returns the directory of the files that are searched.
     pub(crate) fn corpus(&self) -> PathBuf {
         self.root.join("corpus")
     }
 
-    /// What is searched for in the corpus, by the name of its row: the same that
-    /// `cargo xtask bench` compares with ripgrep.
+    /// Returns the searched patterns, by the name of the row: the same that `cargo xtask bench`
+    /// compares with ripgrep.
     pub(crate) fn patterns(&self) -> anyhow::Result<Vec<(String, String)>> {
         Ok(serde_json::from_slice(&read(&self.root.join("patterns.json"))?)?)
     }
@@ -102,7 +102,7 @@ impl Rig {
         let paths = Paths {
             user_tools: Some(self.root.join("user-tools")),
             cache: Some(self.root.join("cache")),
-            // Calls are recorded, as they are for every other front end.
+            // Calls are recorded, as by every other front end.
             state: Some(self.root.join("state")),
             policy: None,
             home: None,
@@ -111,7 +111,7 @@ impl Rig {
         Host::builder(workspace).paths(paths).components(GUESTS, u64::MAX)
     }
 
-    /// A component, compiled here and kept nowhere.
+    /// Compiles a component, without any cache.
     pub(crate) fn compile(&self, path: &Path, guests: u32) -> anyhow::Result<GuestProgram> {
         let bytes = read(path)?;
         let runtime = Runtime::new(guests, u64::MAX).map_err(anyhow::Error::msg)?;
@@ -123,7 +123,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
-/// A call with the grant of the file tools that only read.
+/// Creates a call with the grant of the file tools that only read.
 pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
     let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
     Call {
@@ -134,33 +134,33 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
         assets: None,
         workspace: workspace.into(),
-        // A slow disk is not what is measured.
+        // A slow disk must not end a call.
         limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },
         cancel: CancellationToken::new(),
     }
 }
 
-/// The environment that the host gives a file tool that only reads.
+/// Returns the environment that the host gives a file tool that only reads.
 fn environment(workspace: &Path) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let dirs = [GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
     let mut env: Vec<_> = ["PATH", "HOME", "LANG"]
         .into_iter()
         .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
         .collect();
-    // The paths here hold no newline, so they can be granted.
+    // The paths here contain no newline, so they can be granted.
     env.extend(encode_dirs(&dirs).ok().map(|list| (DIRS_VARIABLE.into(), list)));
     env
 }
 
-/// Runs a call to its end, which must be a success, and returns what was printed.
+/// Runs a call to its end, which must be a success, and returns its outcome.
 pub(crate) async fn run(program: &GuestProgram, call: Call) -> anyhow::Result<Outcome> {
     let outcome = program.run(call).await;
     ensure!(outcome.exit == Exit::Code(0), "a call failed: {outcome:?}");
     Ok(outcome)
 }
 
-/// What every other way of running a tool is measured against: a process with
-/// pipes, from the standard library, without limits or anybody who watches it.
+/// Runs a process with pipes, from the standard library, without limits or supervision: the
+/// baseline of every other way of running a tool.
 pub(crate) fn spawn(program: &Path, workspace: &Path, input: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut child = Command::new(program)
         .current_dir(workspace)
@@ -181,7 +181,7 @@ pub(crate) fn spawn(program: &Path, workspace: &Path, input: &[u8]) -> anyhow::R
     Ok(output.stdout)
 }
 
-/// A runtime as the command line has it.
+/// Creates a runtime like that of the command line.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,5 +1,4 @@
-//! Walking, opening and searching files: components against the native builds on
-//! one processor.
+//! Walking, opening and searching files: components against the native builds on one processor.
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::rig::{self, Rig};
 use crate::samples::{Samples, in_turn};
 
-/// Walking a tree of small files, and reading all of them.
+/// Measures walking a tree of small files, and reading all of them.
 pub(crate) fn small_files(rig: &Rig) -> anyhow::Result<[Samples; 2]> {
     let tree = rig.small_tree();
     let walk = compare(rig, "glob", &tree, r#"{"pattern":"**"}"#)?;
@@ -18,7 +17,7 @@ pub(crate) fn small_files(rig: &Rig) -> anyhow::Result<[Samples; 2]> {
     Ok([walk, read])
 }
 
-/// Searching the corpus for each pattern.
+/// Measures searching the corpus for each pattern.
 pub(crate) fn patterns(rig: &Rig) -> anyhow::Result<Vec<(String, Samples)>> {
     let corpus = rig.corpus();
     let measured = |(name, pattern): (String, String)| {
@@ -31,7 +30,7 @@ pub(crate) fn grep(pattern: &str) -> String {
     format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#)
 }
 
-/// One call by the component and by the native build, which must answer the same.
+/// Measures one call by the component and by the native build, which must answer the same.
 fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Result<Samples> {
     let runtime = rig::runtime()?;
     let component = rig.compile(&rig.tool(&format!("{tool}.wasm")), 4)?;
@@ -40,7 +39,7 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
     let _one_processor = Pinned::new()?;
     let wasm = || runtime.block_on(rig::run(&component, rig::call(tree, &[], &input)));
     let spawn = || rig::spawn(&native, tree, &input);
-    // The native build first: it also brings the files into memory, however long that takes.
+    // The native build is first: it also brings the files into memory, however long that takes.
     let (theirs, ours) = (spawn()?, wasm()?.stdout.bytes);
     ensure!(ours == theirs, "`{tool}` {arguments} answers otherwise as a component");
     in_turn(
@@ -49,8 +48,8 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
     )
 }
 
-/// This thread, and the processes that it starts, run on one processor: a native
-/// build uses as many threads as there are processors for it.
+/// A binding of this thread, and the processes that it starts, to one processor: a native build
+/// uses as many threads as there are processors for it.
 struct Pinned(CpuSet);
 
 impl Pinned {

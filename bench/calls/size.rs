@@ -1,4 +1,4 @@
-//! How much memory this process takes, and how much a host that does nothing.
+//! The memory of this process, and of a host that does nothing.
 
 use std::process::Command;
 
@@ -6,12 +6,12 @@ use anyhow::Context as _;
 
 use crate::rig::{self, Rig};
 
-/// Bytes of memory of this process now.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident() -> anyhow::Result<u64> {
     status("VmRSS:")
 }
 
-/// The most bytes that were ever resident, since [`forget_peak`].
+/// Returns the peak of resident memory since [`forget_peak`], in bytes.
 pub(crate) fn peak() -> anyhow::Result<u64> {
     status("VmHWM:")
 }
@@ -28,8 +28,7 @@ fn status(field: &str) -> anyhow::Result<u64> {
     Ok(kib.parse::<u64>()? * 1024)
 }
 
-/// Prints the peak of a process that found the six tools and made each of them
-/// ready to be called.
+/// Prints the peak of a process that found the six tools and made each of them ready to be called.
 pub(crate) fn print_idle(rig: &Rig) -> anyhow::Result<()> {
     rig::runtime()?.block_on(async {
         let host = rig.host(&rig.small_tree()).build()?;
@@ -38,13 +37,13 @@ pub(crate) fn print_idle(rig: &Rig) -> anyhow::Result<()> {
             tool.build.program().await?;
         }
         println!("{} {} {}", peak()?, resident()?, snapshot.tools().len());
-        // What is given back at the end is not of interest.
+        // Dropping the host would take time and change nothing here.
         std::mem::forget(host);
         Ok(())
     })
 }
 
-/// The peak of such a process, in bytes.
+/// Returns the peak of such a process, in bytes.
 pub(crate) fn idle_peak() -> anyhow::Result<f64> {
     let output = Command::new(std::env::current_exe()?).arg("--idle").output()?;
     let text = String::from_utf8(output.stdout)?;

@@ -1,5 +1,5 @@
-//! Memory that a small call does not outgrow, as the tools have it. The guest is built
-//! as a native program too, whose linker has no such option.
+//! The amount of memory that the guest starts with: enough for a small call, as for the tools. The
+//! guest is built as a native program too, whose linker has no such option.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use ikigai_terminal::harmless;
+use ikigai_terminal::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -245,7 +245,7 @@ const INTERRUPTED: u8 = 130;
 /// Writes what is for people to stdout, without anything that a terminal would obey: others
 /// have put it into names, descriptions and paths, and a pipe often leads to a terminal.
 fn print(text: &str) -> Result<(), CliError> {
-    print_raw(harmless(text).as_bytes())
+    print_raw(sanitize(text).as_bytes())
 }
 
 /// Writes what is somebody's own text, or for a program, to stdout: as it is, but for a terminal.
@@ -273,7 +273,7 @@ fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
 /// waits for a reader nor for a thread that does and holds the standard library's
 /// lock. Nothing that a terminal would obey is written, as in [`print`].
 fn say(text: &str) {
-    let text = harmless(text);
+    let text = sanitize(text);
     /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
     const READY: usize = 512;
     let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -323,7 +323,7 @@ impl std::io::Write for LogWriter {
         if self.has_colours {
             stderr.write_all(line)?;
         } else {
-            stderr.write_all(harmless(&String::from_utf8_lossy(line)).as_bytes())?;
+            stderr.write_all(sanitize(&String::from_utf8_lossy(line)).as_bytes())?;
         }
         Ok(line.len())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryAssets, MemoryDocument, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryAsset, MemoryAssets, MemoryFiles, Node, Tree};
 use ikigai_tools::ports::Storage;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"]
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else { return };
     let tool = TOOLS[usize::from(*choice) % TOOLS.len()];
-    let storage = Storage { files: files(), documents: documents() };
+    let storage = Storage { files: files(), assets: documents() };
     let answered = answer(tool, &storage, input).expect("a tool that works on files");
     let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
     assert!(value.is_object(), "{tool}: {value}");
@@ -25,8 +25,8 @@ pub(crate) fn run(data: &[u8]) {
 
 /// One that can be changed, and one that cannot and is not UTF-8.
 fn documents() -> MemoryAssets {
-    let open = MemoryDocument { content: b"one\ntwo\n".to_vec(), read_only: false };
-    let closed = MemoryDocument { content: b"\xff\n".to_vec(), read_only: true };
+    let open = MemoryAsset { content: b"one\ntwo\n".to_vec(), read_only: false };
+    let closed = MemoryAsset { content: b"\xff\n".to_vec(), read_only: true };
     let documents = BTreeMap::from([("a.md".to_owned(), open), ("b/c.md".to_owned(), closed)]);
     MemoryAssets::new(documents, 100)
 }

@@ -7,7 +7,7 @@ use std::ptr;
 
 use ikigai_tools::answer;
 use ikigai_tools::fake::{MemoryFiles, Node, Tree};
-use ikigai_tools::ports::{NoDocuments, Storage};
+use ikigai_tools::ports::{NoAssets, Storage};
 use serde_json::{Value, json};
 
 /// A longer pattern may take the C library minutes.
@@ -49,7 +49,7 @@ fn ours(pattern: &str, line: &str) -> Result<bool, String> {
     tree.nodes.insert(b"f".to_vec(), Node::File(0));
     tree.contents.insert(0, [line.as_bytes(), b"\n"].concat());
     let input = json!({ "pattern": pattern, "path": ".", "glob": "f" }).to_string();
-    let storage = Storage { files: MemoryFiles::new(b"/w", tree), documents: NoDocuments };
+    let storage = Storage { files: MemoryFiles::new(b"/w", tree), assets: NoAssets };
     let answered = answer("grep", &storage, input.as_bytes()).expect("a tool that works on files");
     let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
     match value.get("error") {

@@ -1,34 +1,34 @@
-//! Why an operation on a document failed, as both sides of every boundary say it.
+//! The error of an operation on an asset, in the form that both sides of every boundary use.
 //!
-//! The codes are those of the tools' own JSON; the message is a sentence for whoever
-//! reads that JSON. Which operations there are is said where they cross: in
-//! `wit/tool.wit` for components, in [`crate::host_socket`] for native tools.
+//! The codes are those of the tools' own JSON; the message is a sentence for the reader of that
+//! JSON. `wit/tool.wit` lists the operations for components, [`crate::host_socket`] those for
+//! native tools.
 
 use thiserror::Error;
 
 use crate::ToolCode;
 
-/// What an operation on a document came to, where it failed.
+/// The error of a failed operation on an asset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct AssetError {
-    /// `error_code` in the tool's JSON.
+    /// The value of `error_code` in the tool's JSON.
     pub code: ToolCode,
-    /// `error` in the tool's JSON.
+    /// The value of `error` in the tool's JSON.
     pub message: String,
 }
 
 impl AssetError {
-    /// A failure with the text `message`.
+    /// Creates an error with the text `message`.
     #[must_use]
     pub fn new(code: ToolCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// A document that a tool without any grant asked for: `uri`, as it was named.
+    /// Creates the error for a tool without any grant of assets that asked for `uri`.
     #[must_use]
     pub fn not_granted(uri: &str) -> Self {
-        let message = format!("Permission denied: {uri} (no documents are granted to this tool)");
+        let message = format!("Permission denied: {uri} (no assets are granted to this tool)");
         Self::new(ToolCode::PermissionDenied, message)
     }
 }

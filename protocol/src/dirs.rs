@@ -1,8 +1,7 @@
-//! `IKIGAI_DIRS`: how a native tool learns which directories it was granted.
+//! `IKIGAI_DIRS`: the variable that lists the directories granted to a native tool.
 //!
-//! One directory a line, `ro:` or `rw:` and an absolute path, no newline after
-//! the last. A path that holds a newline or a NUL cannot be written this way, so
-//! it cannot be granted.
+//! One directory a line, `ro:` or `rw:` and an absolute path, without a newline after the last. A
+//! path that contains a newline or a NUL cannot be written this way, so it cannot be granted.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,17 +11,17 @@ use thiserror::Error;
 /// The name of the variable.
 pub const DIRS_VARIABLE: &str = "IKIGAI_DIRS";
 
-/// What may be done beneath a granted directory.
+/// The kind of access to a granted directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// List and read.
+    /// Listing and reading.
     ReadOnly,
-    /// Also create, change and remove.
+    /// Also creating, changing and removing.
     ReadWrite,
 }
 
 impl Access {
-    /// `ro` or `rw`, as policy files and `IKIGAI_DIRS` write it.
+    /// Returns `ro` or `rw`, as policy files and `IKIGAI_DIRS` write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,43 +31,43 @@ impl Access {
     }
 }
 
-/// A directory and what may be done beneath it.
+/// A granted directory and the access to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedDir {
-    /// Read-only or read-write.
+    /// The access, read-only or read-write.
     pub access: Access,
-    /// Absolute, and as the tool is to see it.
+    /// The absolute path, as the tool sees it.
     pub path: PathBuf,
 }
 
-/// Why a list of directories cannot be written or read.
+/// The reason why a list of directories cannot be encoded or decoded.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DirsError {
-    /// Neither `ro:` nor `rw:` begins the line.
+    /// A line begins with neither `ro:` nor `rw:`.
     #[error("line {line} of {DIRS_VARIABLE} begins with neither `ro:` nor `rw:`")]
     Access {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
     /// The path is relative or empty.
     #[error("`{}` is not an absolute path", path.display())]
     Relative {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
     },
-    /// The path holds a newline or a NUL.
+    /// The path contains a newline or a NUL.
     #[error("`{}` holds a newline or a NUL and cannot be granted", path.display())]
-    Unspeakable {
-        /// As it was given.
+    Unrepresentable {
+        /// The path as it was given.
         path: PathBuf,
     },
 }
 
-/// Writes the value of `IKIGAI_DIRS`.
+/// Encodes the value of `IKIGAI_DIRS`.
 ///
 /// # Errors
 ///
-/// A path is relative, or holds a newline or a NUL.
+/// Returns an error if a path is relative, or contains a newline or a NUL.
 pub fn encode_dirs(dirs: &[GrantedDir]) -> Result<OsString, DirsError> {
     let mut value = OsString::new();
     for dir in dirs {
@@ -83,11 +82,11 @@ pub fn encode_dirs(dirs: &[GrantedDir]) -> Result<OsString, DirsError> {
     Ok(value)
 }
 
-/// Reads the value of `IKIGAI_DIRS`; an empty value is an empty list.
+/// Decodes the value of `IKIGAI_DIRS`; an empty value is an empty list.
 ///
 /// # Errors
 ///
-/// A line has no access mode, or its path is not absolute.
+/// Returns an error if a line has no access mode, or its path is not absolute.
 pub fn decode_dirs(value: &OsStr) -> Result<Vec<GrantedDir>, DirsError> {
     if value.is_empty() {
         return Ok(Vec::new());
@@ -120,7 +119,7 @@ fn path_from_bytes(bytes: &[u8]) -> PathBuf {
 
 fn check(path: &Path) -> Result<(), DirsError> {
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'\n' | 0)) {
-        return Err(DirsError::Unspeakable { path: path.to_owned() });
+        return Err(DirsError::Unrepresentable { path: path.to_owned() });
     }
     if !path.has_root() {
         return Err(DirsError::Relative { path: path.to_owned() });
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn a_path_that_could_forge_a_line_is_refused() {
         let forged = [dir(Access::ReadOnly, "/a\nrw:/")];
-        assert!(matches!(encode_dirs(&forged), Err(DirsError::Unspeakable { .. })));
+        assert!(matches!(encode_dirs(&forged), Err(DirsError::Unrepresentable { .. })));
         assert!(matches!(
             encode_dirs(&[dir(Access::ReadOnly, "a")]),
             Err(DirsError::Relative { .. })

@@ -3,8 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call did not produce a tool's answer: `error_code` beside
-/// `"tool_success": false`.
+/// The code of a call without an answer of the tool: `error_code` beside `"tool_success": false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EnvelopeCode {
@@ -23,7 +22,7 @@ pub enum EnvelopeCode {
 }
 
 impl EnvelopeCode {
-    /// The code as it stands in the envelope.
+    /// Returns the code as the envelope contains it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,12 +36,12 @@ impl EnvelopeCode {
     }
 }
 
-/// Why an operation of a standard tool failed: `error_code` in the tool's own
-/// JSON, which the host passes on as a success.
+/// The code of a failed operation of a standard tool: `error_code` in the tool's own JSON, which
+/// the host passes on as a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ToolCode {
-    /// The file or document does not exist.
+    /// The file or asset does not exist.
     FileNotFound,
     /// The operating system or the grant refuses access.
     PermissionDenied,
@@ -60,7 +59,7 @@ pub enum ToolCode {
     NoSpace,
     /// The regular expression or the glob does not parse.
     InvalidPattern,
-    /// Memory could not be had.
+    /// There was not enough memory.
     OutOfMemory,
     /// A directory could not be read.
     ReadError,
@@ -70,10 +69,10 @@ pub enum ToolCode {
     NotUnique,
     /// An argument has the right type and a value that makes no sense.
     InvalidArg,
-    /// The document would take more of an agent's token budget than is left.
+    /// The asset would take more of an agent's token budget than is left.
     BudgetExceeded,
-    /// The document, or the store that it is in, may be read and not changed.
+    /// The asset, or the store that contains it, is read-only.
     ReadOnly,
-    /// The arguments are no JSON object, or one is missing or of the wrong type.
+    /// The arguments are not a JSON object, or one is missing or of the wrong type.
     InvalidParams,
 }

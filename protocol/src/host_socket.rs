@@ -1,11 +1,12 @@
-//! The host socket: what a native tool that is granted documents may ask, and what it
-//! is answered. JSON-RPC 2.0, one message a line.
+//! The host socket: the requests that a native tool with a grant of assets may send, and the
+//! answers of the host. JSON-RPC 2.0, one message a line.
 //!
 //! A tool finds the number of the descriptor in [`HOST_FD_VARIABLE`]. Each request has
 //! an id and is answered by one line, in the order of the requests. There are no
 //! batches and no notifications: a request without an id is refused and not acted on.
 //!
-//! Shapes and their rules only. Who may ask, and what comes of it, is the host's.
+//! This module owns the messages and their rules. The host decides about grants and acts on
+//! requests.
 
 use std::fmt;
 
@@ -18,35 +19,35 @@ use crate::{AssetError, ToolCode};
 /// The name of the variable that holds the descriptor's number.
 pub const HOST_FD_VARIABLE: &str = "IKIGAI_HOST_FD";
 
-/// The most that a document's text has on its way through any port, in bytes: ten
-/// times what fits into the budget of pinned documents.
+/// The largest text of an asset that any port transfers, in bytes: ten times what fits into the
+/// budget of pinned assets.
 pub const MAX_CONTENT: usize = 4 << 20;
 
-/// The longest line that the host reads, in bytes, its newline left out. A document of
-/// [`MAX_CONTENT`] fits in any spelling: JSON needs six bytes for one at most. An edit's
-/// two texts share it.
+/// The longest line that the host reads, in bytes, without its newline. A text of
+/// [`MAX_CONTENT`] always fits, however it is escaped: JSON needs at most six bytes for one. The
+/// two texts of an edit share the limit.
 pub const MAX_LINE: usize = 6 * MAX_CONTENT + (64 << 10);
 
-/// The longest id that is a string, in bytes.
+/// The longest string that is accepted as an id, in bytes.
 pub const MAX_ID: usize = 128;
 
-/// The longest reason of a refusal, in characters.
+/// The longest message of a refusal, in characters.
 const MAX_REASON: usize = 500;
 
-/// The code of a failed operation; `data.error_code` says which failure.
+/// The JSON-RPC code of a failed operation; `data.error_code` has the [`ToolCode`].
 pub const OPERATION_FAILED: i32 = -32000;
 
-/// What is asked, by its method and parameters.
+/// A requested operation, by its method and parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "method", content = "params", rename_all = "snake_case")]
 pub enum Operation {
-    /// Lines of a document.
+    /// Reads lines of an asset.
     Read(Read),
-    /// A document's whole text anew.
+    /// Replaces the whole text of an asset, or creates it.
     Write(Write),
-    /// One text in the place of another.
+    /// Replaces one text in an asset by another.
     Edit(Edit),
-    /// Which documents there are.
+    /// Lists the assets.
     List(List),
 }
 
@@ -54,12 +55,12 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Read {
-    /// The document.
+    /// The URI of the asset.
     pub uri: String,
     /// The first line, counted from 1; 0 is the first as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// How many lines.
+    /// The number of lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
@@ -68,9 +69,9 @@ pub struct Read {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// The document, which need not be there.
+    /// The URI of the asset, which need not exist.
     pub uri: String,
-    /// Its whole text.
+    /// The new text.
     pub content: String,
 }
 
@@ -78,13 +79,13 @@ pub struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// The document.
+    /// The URI of the asset.
     pub uri: String,
-    /// What is replaced.
+    /// The text to replace.
     pub old: String,
-    /// What takes its place.
+    /// The text that replaces it.
     pub new: String,
-    /// Everywhere; otherwise it must stand there once.
+    /// Replaces every occurrence; otherwise `old` must occur exactly once.
     #[serde(default)]
     pub all: bool,
 }
@@ -93,7 +94,7 @@ pub struct Edit {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// What the paths begin with; all, if it is empty.
+    /// The beginning of the paths to list; empty for all.
     #[serde(default)]
     pub prefix: String,
 }
@@ -101,49 +102,49 @@ pub struct List {
 /// The result of `read`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The lines that were asked for, with their newlines.
+    /// The requested lines, with their newlines.
     pub content: String,
 }
 
 /// The result of `write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// The size of the text, in bytes.
+    /// The size of the new text, in bytes.
     pub bytes: u64,
 }
 
 /// The result of `edit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// How often the text was replaced.
+    /// The number of replacements.
     pub replacements: u64,
 }
 
 /// The result of `list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
-    /// In the order of their paths.
+    /// The assets, in the order of their paths.
     pub entries: Vec<Entry>,
-    /// Whether there are more than a listing holds.
+    /// `true` if there are more assets than a listing holds.
     pub more: bool,
 }
 
-/// One document of a listing.
+/// One asset of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its path: its URI without `ikigai:///`.
+    /// The path: the URI without `ikigai:///`.
     pub path: String,
-    /// Its size in tokens, as the budget counts them.
+    /// The size in tokens, as the budget counts them.
     pub tokens: u64,
-    /// Whether nobody may change it.
+    /// `true` if nobody may change the asset.
     pub read_only: bool,
 }
 
-/// What tells the answer to one request from that to another, and comes back as it was.
+/// The id of a request, which its answer repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Id {
-    /// Of an answer to what had no id that could be read.
+    /// The id of an answer to a request whose id could not be read.
     Null,
     /// A whole number.
     Number(i64),
@@ -173,47 +174,47 @@ impl<'de> Deserialize<'de> for Id {
 #[derive(Debug, Serialize)]
 pub struct Request {
     jsonrpc: &'static str,
-    /// Comes back with the answer.
+    /// The id, which the answer repeats.
     pub id: Id,
-    /// What is asked.
+    /// The requested operation.
     #[serde(flatten)]
     pub operation: Operation,
 }
 
 impl Request {
-    /// The request for `operation`.
+    /// Creates the request for `operation`.
     #[must_use]
     pub fn new(id: i64, operation: Operation) -> Self {
         Self { jsonrpc: "2.0", id: Id::Number(id), operation }
     }
 }
 
-/// Why a line was refused before anything was done; one of JSON-RPC's own errors.
+/// The reason why a line was refused before anything was done; one of JSON-RPC's own errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The request's, where it could be read.
+    /// The id of the request, where it could be read.
     pub id: Id,
-    /// What is wrong.
+    /// The kind of error.
     pub fault: Fault,
-    /// The same for a person.
+    /// The error in words.
     pub message: String,
 }
 
-/// What is wrong with a line.
+/// The kind of error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is no JSON.
+    /// The line is not JSON.
     Parse,
-    /// It is JSON and no request.
+    /// The line is JSON, but not a request.
     Request,
-    /// There is no such method.
+    /// The method does not exist.
     Method,
-    /// The parameters are not the method's.
+    /// The parameters do not fit the method.
     Params,
 }
 
 impl Fault {
-    /// The code of JSON-RPC 2.0, section 5.1.
+    /// Returns the code of JSON-RPC 2.0, section 5.1.
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
@@ -225,7 +226,7 @@ impl Fault {
     }
 }
 
-/// A request as it is read.
+/// A request before its members are checked.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     jsonrpc: &'a RawValue,
@@ -235,13 +236,13 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Reads one line, without its newline.
+/// Decodes one line, without its newline.
 ///
 /// # Errors
 ///
-/// The line is no request, and what to answer.
+/// Returns the refusal to answer with if the line is not a valid request.
 pub fn decode(line: &[u8]) -> Result<(Id, Operation), Refusal> {
-    // What the messages quote is as long as whoever sent it likes.
+    // The messages quote the line, which may be as long as the limit allows.
     let refuse = |id: &Id, fault, message: String| Refusal {
         id: id.clone(),
         fault,
@@ -283,7 +284,7 @@ pub fn decode(line: &[u8]) -> Result<(Id, Operation), Refusal> {
         .map_err(|message| refuse(&id, Fault::Params, message))
 }
 
-/// Parameters by name; a list of values could be read as well, and is not.
+/// Decodes parameters given by name. JSON-RPC also allows a list of values, which is refused.
 fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     if !text.starts_with('{') {
         return Err("`params` must be an object".to_owned());
@@ -291,11 +292,11 @@ fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// The answer to a request that was served, as one line with its newline.
+/// Encodes the answer to a successful request as one line with its newline.
 ///
 /// # Errors
 ///
-/// None that a result of this module can have; serializing may fail in principle.
+/// Serializing may fail in principle; for the results of this module it does not.
 pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Answer<'a, R> {
@@ -306,7 +307,7 @@ pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec
     line(&Answer { jsonrpc: "2.0", id, result })
 }
 
-/// The answer to a request whose operation failed.
+/// Encodes the answer to a request whose operation failed.
 ///
 /// # Errors
 ///
@@ -316,7 +317,7 @@ pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>
     encode_error(id, OPERATION_FAILED, &error.message, data)
 }
 
-/// The answer to what was refused.
+/// Encodes the answer to a refused line.
 ///
 /// # Errors
 ///
@@ -335,16 +336,16 @@ fn encode_error(
     struct Answer<'a> {
         jsonrpc: &'static str,
         id: &'a Id,
-        error: Said<'a>,
+        error: ErrorObject<'a>,
     }
     #[derive(Serialize)]
-    struct Said<'a> {
+    struct ErrorObject<'a> {
         code: i32,
         message: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         data: Option<Data>,
     }
-    line(&Answer { jsonrpc: "2.0", id, error: Said { code, message, data } })
+    line(&Answer { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
 }
 
 fn line(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
@@ -358,44 +359,48 @@ struct Data {
     error_code: ToolCode,
 }
 
-/// Why an answer of the host is none.
+/// The error of [`decode_answer`] for a line that is not an answer to a valid request.
 #[derive(Debug)]
-pub struct NoAnswer(String);
+pub struct InvalidAnswer(String);
 
-impl fmt::Display for NoAnswer {
+impl fmt::Display for InvalidAnswer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "the host's answer cannot be read: {}", self.0)
     }
 }
 
-impl std::error::Error for NoAnswer {}
+impl std::error::Error for InvalidAnswer {}
 
-/// Reads the host's answer to a request: its result, or how the operation failed.
+/// Decodes the host's answer to a request: the result, or the error of the operation.
 ///
 /// # Errors
 ///
-/// It is no answer, or says that the request was none.
-pub fn decode_answer<T: DeserializeOwned>(line: &[u8]) -> Result<Result<T, AssetError>, NoAnswer> {
+/// Returns [`InvalidAnswer`] if the line is not an answer, or says that the request was refused.
+pub fn decode_answer<T: DeserializeOwned>(
+    line: &[u8],
+) -> Result<Result<T, AssetError>, InvalidAnswer> {
     #[derive(Deserialize)]
     struct Answer<T> {
         result: Option<T>,
-        error: Option<Said>,
+        error: Option<ErrorObject>,
     }
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorObject {
         message: String,
         data: Option<Data>,
     }
     let answer: Answer<T> =
-        serde_json::from_slice(line).map_err(|error| NoAnswer(error.to_string()))?;
+        serde_json::from_slice(line).map_err(|error| InvalidAnswer(error.to_string()))?;
     match answer {
         Answer { result: Some(result), error: None } => Ok(Ok(result)),
-        Answer { error: Some(Said { message, data: Some(data) }), .. } => {
+        Answer { error: Some(ErrorObject { message, data: Some(data) }), .. } => {
             Ok(Err(AssetError::new(data.error_code, message)))
         }
-        Answer { error: Some(Said { message, data: None }), .. } => Err(NoAnswer(message)),
+        Answer { error: Some(ErrorObject { message, data: None }), .. } => {
+            Err(InvalidAnswer(message))
+        }
         Answer { result: None, error: None } => {
-            Err(NoAnswer("neither a result nor an error".to_owned()))
+            Err(InvalidAnswer("neither a result nor an error".to_owned()))
         }
     }
 }
@@ -410,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_arrives_as_it_was_sent() {
+    fn a_request_is_decoded_as_it_was_encoded() {
         let edit =
             Edit { uri: "ikigai:///a".into(), old: "\0\"".into(), new: "é\n".into(), all: true };
         let read = Read { uri: "ikigai:///a".into(), offset: None, limit: Some(u64::MAX) };
@@ -429,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_by_its_number() {
+    fn a_line_that_is_not_a_request_is_refused_with_its_code_and_id() {
         let seven = Id::Number(7);
         for (line, code, id) in [
             ("", -32700, Id::Null),
@@ -463,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back_as_they_were_given() {
+    fn answers_are_decoded_as_they_were_encoded() {
         let id = Id::String("a".into());
         let line = encode_result(&id, &Replaced { replacements: 2 }).expect("JSON");
         assert_eq!(line, b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{\"replacements\":2}}\n");
@@ -487,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn any_document_fits_into_a_line() {
+    fn any_asset_fits_into_a_line() {
         let write = Write { uri: "ikigai:///a".into(), content: "\u{1}".repeat(MAX_CONTENT) };
         let line = serde_json::to_vec(&Request::new(1, Operation::Write(write))).expect("JSON");
         assert!(line.len() > MAX_LINE - (64 << 10) && line.len() <= MAX_LINE, "{}", line.len());

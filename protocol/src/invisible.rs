@@ -1,14 +1,14 @@
-//! Characters that show a text otherwise than it is. Names, errors and documents cross the
-//! boundary in both directions, and whoever shows one to a person asks here.
+//! Characters that make a text look different from what it is. Names, errors and assets cross the
+//! boundary in both directions, and every program that shows them to a person asks here.
 //!
-//! Says which characters these are, not what is shown in their place.
+//! This module classifies characters. It does not decide what is shown instead.
 
-/// Whether `c` is obeyed instead of shown: a control character, or one that turns the
-/// direction of writing (`Bidi_Control` of
-/// <https://www.unicode.org/Public/UCD/latest/ucd/PropList.txt>), by which a line reads
-/// otherwise than it is (<https://trojansource.codes>).
+/// Returns `true` if a terminal obeys `c` instead of showing it: a control character, or one that
+/// changes the direction of writing (`Bidi_Control` of
+/// <https://www.unicode.org/Public/UCD/latest/ucd/PropList.txt>), which makes a line read
+/// differently from what it contains (<https://trojansource.codes>).
 ///
-/// Line feeds and tabs are among them.
+/// Line feeds and tabs are included.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     c.is_control()
@@ -22,14 +22,15 @@ pub fn is_deceptive(c: char) -> bool {
         )
 }
 
-/// Whether `c` leaves no mark of its own on a screen: [`is_deceptive`], a separator of lines
-/// or paragraphs, an interlinear annotation, or `Default_Ignorable_Code_Point` of
-/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>, which has what is
+/// Returns `true` if `c` leaves no mark of its own on a screen: one that [`is_deceptive`], a
+/// separator of lines or paragraphs, an interlinear annotation, or a
+/// `Default_Ignorable_Code_Point` of
+/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>, such as characters
 /// of no width, variation selectors and tags.
 ///
 /// Some of them belong to ordinary text: emoji are joined by one.
 #[must_use]
-pub fn is_unseen(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     is_deceptive(c)
         || matches!(
             c,
@@ -58,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_turns_a_text_is_deceptive_and_what_is_of_no_width_is_unseen() {
-        let kinds = |c| (is_deceptive(c), is_unseen(c));
+    fn characters_that_turn_a_text_are_deceptive_and_those_without_width_are_invisible() {
+        let kinds = |c| (is_deceptive(c), is_invisible(c));
         for c in ['\n', '\r', '\x1b', '\u{9b}', '\u{61c}', '\u{200e}', '\u{202e}', '\u{2069}'] {
             assert_eq!(kinds(c), (true, true), "{c:?}");
         }

@@ -1,11 +1,36 @@
-//! What crosses the boundary between the host and a tool: the schema a tool
-//! answers with, the error codes both sides speak, and the list of granted
-//! directories that a native tool is handed, what it may say on the host socket, which
-//! characters of a text from the other side must not be shown as they are, and which variables
-//! of the environment hold keys that no tool gets unasked.
+//! The messages and rules that both sides of the boundary between the host and a tool share.
 //!
-//! Shapes and their rules only. Nothing here reads a file, starts a process or
-//! knows WebAssembly.
+//! A tool that is written for ikigai meets them in this order:
+//!
+//! 1. [`ToolSchema`]: the schema that a tool prints for `--schema`, and the checks it has to pass.
+//! 2. [`Access`] and [`GrantedDir`]: the granted directories, which a native tool receives in the
+//!    variable [`DIRS_VARIABLE`].
+//! 3. [`EnvelopeCode`] and [`ToolCode`]: the error codes that the host writes, and those that the
+//!    standard tools write.
+//! 4. [`host_socket`] and [`AssetError`]: the requests of a native tool for assets.
+//!
+//! [`is_deceptive`] and [`is_invisible`] name the characters of a foreign text that nobody should
+//! show as they are, [`shell`] the places of the machine's shell, and [`ProviderKey`] the variables
+//! with keys of model providers, which no tool gets unasked.
+//!
+//! This crate owns shapes and their rules only. It reads no file, starts no process and knows
+//! nothing of WebAssembly.
+//!
+//! ```
+//! use ikigai_protocol::ToolSchema;
+//!
+//! let printed = br#"{
+//!     "name": "word-count",
+//!     "description": "Counts the words of a text",
+//!     "parameters": {"text": {"type": "string", "required": true}}
+//! }"#;
+//! let schema = ToolSchema::parse(printed)?;
+//! assert_eq!(schema.name, "word_count");
+//! assert_eq!(schema.parameters["required"][0], "text");
+//! # Ok::<(), ikigai_protocol::SchemaError>(())
+//! ```
+
+#![deny(missing_docs)]
 
 mod assets;
 mod dirs;
@@ -19,6 +44,6 @@ pub mod shell;
 pub use assets::AssetError;
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};
-pub use invisible::{is_deceptive, is_unseen};
+pub use invisible::{is_deceptive, is_invisible};
 pub use provider_key::ProviderKey;
 pub use schema::{MAX_SCHEMA_BYTES, RESERVED_NAMES, SchemaError, ToolSchema, is_tool_name};

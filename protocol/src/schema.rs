@@ -1,19 +1,19 @@
-//! The schema a tool prints for `--schema`: its checks, and the shorthand that
-//! the discovery specification shows, brought into JSON Schema's form.
+//! The schema that a tool prints for `--schema`: its checks, and the conversion of the
+//! specification's shorthand into JSON Schema.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// The largest schema that is read, in bytes.
+/// The largest accepted schema, in bytes.
 pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
-/// Names a tool cannot take because the host itself answers to them.
+/// The names that belong to the host and that no tool can have.
 pub const RESERVED_NAMES: &[&str] = &["slash_command"];
 
-/// The longest name, in bytes: what all three model providers accept.
+/// The longest name, in bytes: the limit that all model providers accept.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Keywords that give a property its meaning where `type` is absent.
+/// The keywords that give a property its meaning where `type` is absent.
 const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
 
 /// The primitive types of JSON Schema.
@@ -22,9 +22,9 @@ const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "objec
 /// A checked schema. `parameters` is always `type: "object"` with `properties`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSchema {
-    /// Matches `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
+    /// The name, which matches `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
     pub name: String,
-    /// For the model.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema of the arguments.
     pub parameters: Value,
@@ -32,50 +32,50 @@ pub struct ToolSchema {
     pub returns: Option<Value>,
 }
 
-/// Why a schema is refused.
+/// The reason why a schema is refused.
 #[derive(Debug, Error)]
 pub enum SchemaError {
-    /// Over [`MAX_SCHEMA_BYTES`].
+    /// The schema is larger than [`MAX_SCHEMA_BYTES`].
     #[error("schema is {bytes} bytes, over the limit of {MAX_SCHEMA_BYTES}")]
     TooLarge {
-        /// How many were read.
+        /// The number of bytes that were read.
         bytes: usize,
     },
-    /// Nothing was printed.
+    /// The tool printed nothing.
     #[error("schema is empty")]
     Empty,
-    /// Not JSON.
+    /// The output is not JSON.
     #[error("schema is not valid JSON: {0}")]
     Json(String),
-    /// JSON, but not an object.
+    /// The output is JSON, but not an object.
     #[error("schema is {found}, not an object")]
     NotAnObject {
-        /// The JSON type that was found.
+        /// The JSON type of the output.
         found: &'static str,
     },
     /// A member is missing or of the wrong type.
     #[error("`{member}` must be {expected}")]
     Member {
-        /// Path from the root, such as `parameters.properties.path`.
+        /// The path of the member from the root, such as `parameters.properties.path`.
         member: String,
-        /// What belongs there.
+        /// The expected value.
         expected: &'static str,
     },
-    /// The name has a shape that a provider refuses.
+    /// The name does not have the form that all providers accept.
     #[error("name `{name}` does not match ^[a-zA-Z_][a-zA-Z0-9_]{{0,63}}$")]
     Name {
-        /// As the tool gave it, hyphens already replaced.
+        /// The name, with hyphens already replaced.
         name: String,
     },
     /// The name belongs to the host.
     #[error("name `{name}` is reserved for the host")]
     Reserved {
-        /// One of [`RESERVED_NAMES`].
+        /// The name, one of [`RESERVED_NAMES`].
         name: String,
     },
 }
 
-/// Whether `name` may be offered to a model.
+/// Returns `true` if `name` may be offered to a model.
 #[must_use]
 pub fn is_tool_name(name: &str) -> bool {
     let mut bytes = name.bytes();
@@ -85,15 +85,14 @@ pub fn is_tool_name(name: &str) -> bool {
 }
 
 impl ToolSchema {
-    /// Reads what a tool printed.
+    /// Parses the output of a tool for `--schema`.
     ///
-    /// Hyphens in the name become underscores; the shorthand form of
-    /// `parameters` is brought into JSON Schema's. Whether the result compiles
-    /// as JSON Schema is the host's to check.
+    /// Hyphens in the name become underscores, and the shorthand of `parameters` becomes JSON
+    /// Schema. The host checks afterwards that the result compiles as JSON Schema.
     ///
     /// # Errors
     ///
-    /// See [`SchemaError`].
+    /// Returns a [`SchemaError`] for the first rule that the schema breaks.
     pub fn parse(text: &[u8]) -> Result<Self, SchemaError> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLarge { bytes: text.len() });
@@ -127,8 +126,8 @@ impl ToolSchema {
         Ok(Self { name, description, parameters: Value::Object(parameters), returns })
     }
 
-    /// The canonical form: name, description, parameters and, where given,
-    /// `returns` wrapped as the envelope will carry it.
+    /// Returns the canonical form: name, description, parameters and, where the tool has them,
+    /// `returns` wrapped as the envelope carries it.
     #[must_use]
     pub fn canonical(&self) -> Value {
         let mut form = Map::new();
@@ -141,7 +140,7 @@ impl ToolSchema {
         Value::Object(form)
     }
 
-    /// The schema in the form tools print, from which [`Self::parse`] makes it again.
+    /// Returns the form that tools print, which [`Self::parse`] reads back.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut form = Map::new();
@@ -155,9 +154,11 @@ impl ToolSchema {
     }
 }
 
-/// The shorthand is taken exactly where JSON Schema's own form is impossible:
-/// where `type` is not the string `object`. A tool with a *parameter* called
-/// `type` gives it an object, so the two cannot be confused.
+/// Returns `true` if `parameters` is the shorthand.
+///
+/// It is exactly where JSON Schema's own form is impossible: where `type` is not the string
+/// `object`. A tool with a *parameter* called `type` gives it an object, so the two cannot be
+/// confused.
 fn is_shorthand(parameters: &Map<String, Value>) -> bool {
     parameters.get("type").and_then(Value::as_str) != Some("object")
 }
@@ -170,9 +171,9 @@ fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>
         let Value::Object(mut property) = property else {
             return Err(member(&place(), "an object"));
         };
-        // In JSON Schema's own form a property may accept anything. Here a member without a
-        // meaning is a sign that the whole is meant otherwise: `{"properties": {…}}` without
-        // `type` is no tool with a parameter called `properties`.
+        // In JSON Schema's own form a property may accept anything. In the shorthand, a member
+        // without a meaning shows that the whole was not meant as shorthand: `{"properties": {…}}`
+        // without `type` is not a tool with a parameter called `properties`.
         if !has_meaning(&property) {
             return Err(member(&place(), PROPERTY));
         }
@@ -195,7 +196,7 @@ fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>
     Ok(expanded)
 }
 
-/// A property is any JSON Schema: also one that accepts anything, `{}` or `true`.
+/// Checks that each property is a JSON Schema; `{}` and `true` accept anything and are valid.
 fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> {
     let Some(Value::Object(properties)) = parameters.get("properties") else {
         return Err(member("parameters.properties", "an object"));
@@ -212,7 +213,7 @@ fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> 
     Ok(())
 }
 
-/// What is expected of a property that is refused.
+/// The expectation that the message about a refused property names.
 const PROPERTY: &str =
     "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
 
@@ -342,7 +343,7 @@ mod tests {
                 with(json!({"type": "object", "properties": {"p": "string"}})),
                 "`parameters.properties.p` must be an object or a boolean",
             ),
-            // The forms of JSON Schema without `type: "object"`, which are no shorthand.
+            // Forms of JSON Schema without `type: "object"`, which are not shorthand either.
             (
                 with(json!({"properties": {"p": {"type": "string"}}})),
                 "`parameters.properties` must be",

@@ -1,6 +1,6 @@
-//! The shell of this machine, which the native build of `bash` runs and the host tells a model
-//! of.
+//! The shell of the machine, which the native build of `bash` runs and which the host describes
+//! to a model.
 
-/// Where a shell is looked for, the best first: GNU bash where it usually is, and the shell
-/// that POSIX promises.
+/// The paths at which a shell is looked for, the best first: GNU bash where it usually is, then
+/// the shell that POSIX promises.
 pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"];

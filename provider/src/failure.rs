@@ -5,7 +5,7 @@ mod remedy;
 use std::fmt;
 use std::time::Duration;
 
-use ikigai_protocol::is_unseen;
+use ikigai_protocol::is_invisible;
 use thiserror::Error;
 
 use crate::Provider;
@@ -51,7 +51,7 @@ impl Failure {
             self.said = self.said.replace(secret, "…");
         }
         let mut said = String::new();
-        for word in self.said.split(|c: char| c.is_whitespace() || is_unseen(c)) {
+        for word in self.said.split(|c: char| c.is_whitespace() || is_invisible(c)) {
             if !said.is_empty() && !word.is_empty() {
                 said.push(' ');
             }

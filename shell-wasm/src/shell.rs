@@ -1,9 +1,8 @@
 //! The shell port: an interpreter inside the component, over the granted directories.
 //!
-//! WASI has no processes, so the commands of a script are the interpreter's own. It
-//! is `bashkit`'s; this module gives it a file tree, an environment and commands of
-//! which none pretends to something that is not so, and takes its limits away: what
-//! bounds a call is the host.
+//! WASI has no processes, so the commands of a script are the interpreter's own. The interpreter is
+//! `bashkit`; this module gives it a file tree, an environment and commands that invent nothing,
+//! and removes its limits: the host bounds a call.
 
 mod commands;
 mod errno;
@@ -26,19 +25,19 @@ use wasip2::filesystem::preopens::get_directories;
 use substitution::Fed;
 use world::World;
 
-/// What the shell calls itself in its messages, as `sh -c` and `bash -c` do.
+/// The name of the shell in its messages, as for `sh -c` and `bash -c`.
 const NAME: &str = "bash";
 
-/// The interpreter fails where a limit of its own is reached that cannot be raised.
+/// The exit code where the interpreter reaches a limit of its own that cannot be raised.
 const EXIT_LIMIT: i32 = 2;
 
 const PATH: &str = "/usr/bin:/bin";
 
-/// The name of a user or a host that the component is not told.
+/// The name of a user or a host that the component does not know.
 const UNKNOWN: &str = "?";
 
-/// Variables that the interpreter makes up, about a user and a machine that the
-/// component knows nothing of.
+/// The variables that the interpreter invents, about a user and a machine that the component does
+/// not know.
 const INVENTED: [&str; 8] =
     ["HOME", "USER", "UID", "EUID", "PPID", "OSTYPE", "HOSTTYPE", "MACHTYPE"];
 
@@ -63,8 +62,8 @@ async fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String
     let sink = Arc::clone(&pending);
     let emit = move |stdout: &StreamData, stderr: &StreamData| {
         let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
-        // Both are whole here. A program's own output comes last, because it gathers
-        // what it writes to a pipe, and its complaints do not wait.
+        // Both streams are complete here. A program's own output comes last, because it is
+        // buffered where it goes to a pipe, and error messages are not.
         pending.extend_from_slice(stderr.as_bytes());
         pending.extend_from_slice(stdout.as_bytes());
     };
@@ -91,8 +90,8 @@ fn complaint(error: &Error, command: &str) -> String {
     })
 }
 
-/// Runs what `exec` redirected to, as the shell was when its script ended, and returns
-/// what it wrote.
+/// Runs a command that `exec` redirected to, with the shell's state at the end of its script, and
+/// returns its output.
 async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed) -> Vec<u8> {
     let input = ended.fs().read_file(Path::new(&fed.file)).await.unwrap_or_default();
     let mut shell = new_shell(world);
@@ -114,7 +113,7 @@ fn new_shell(world: &Arc<World>) -> Bash {
     shell
 }
 
-/// A shell for a child of a command: its environment and its directory, and no more.
+/// Creates a shell for a child of a command, with its environment and its directory only.
 fn child(world: &Arc<World>, context: &CommandContext<'_>, limit: Option<Duration>) -> Bash {
     let mut limits = limits::execution();
     limits.timeout = limit.unwrap_or(limits.timeout);
@@ -143,7 +142,7 @@ fn builder(world: &Arc<World>, fs: Arc<dyn FileSystem>, limits: ExecutionLimits)
     commands::add_own(builder, world)
 }
 
-/// The variables that a shell sets itself, and the environment that was granted.
+/// Sets the variables that a shell sets itself, and the granted environment.
 fn correct_variables(state: &mut ShellState, workspace: &str) {
     for name in INVENTED {
         state.variables.remove(name);

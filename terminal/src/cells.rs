@@ -1,16 +1,16 @@
-//! How many cells of a screen a text takes.
+//! The number of screen cells that a text takes.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The cells that `text` takes on any terminal: some draw joined emoji as one, some
-/// as their parts, and the larger number is the one that always fits.
+/// Returns the number of cells that `text` takes on any terminal: some draw joined emoji as one,
+/// some as their parts, and the larger number always fits.
 pub(crate) fn width(text: &str) -> usize {
     let parts = text.chars().filter_map(|c| c.width()).sum();
     text.width().max(parts)
 }
 
-/// `text`, or as much of its beginning as fits `room` cells together with `…`.
+/// Returns `text`, or as much of its beginning as fits `room` cells together with `…`.
 pub(crate) fn truncated(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -19,7 +19,8 @@ pub(crate) fn truncated(text: &str, room: usize) -> String {
     for grapheme in text.graphemes(true) {
         let end = kept.len();
         kept.push_str(grapheme);
-        // Of the whole: what joins with its neighbour may take more than both alone.
+        // Measured as a whole: a character that joins its neighbour may take more cells than both
+        // alone.
         if width(&kept) + 1 > room {
             kept.truncate(end);
             break;

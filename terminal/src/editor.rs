@@ -1,8 +1,8 @@
-//! Reading what a person types: history, several lines, menus, printing above the
-//! prompt meanwhile.
+//! A line editor: history, several lines, menus, and printing above the prompt while a person
+//! types.
 //!
-//! Editing is reedline's; where a terminal cannot move its cursor, lines are read as
-//! they come. Blocks the thread that reads: an editor belongs on a thread of its own.
+//! The editing is reedline's; on a terminal that cannot move its cursor, lines are read as they
+//! come. [`Editor::read`] blocks its thread: an editor belongs on a thread of its own.
 
 mod continued;
 mod history;
@@ -22,73 +22,73 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use reedline::ExternalPrinter;
 
 pub use self::history::{History, HistoryError};
-use self::live::{Help, Live};
+use self::live::{LineOptions, Live};
 pub use self::modes::Modes;
 use self::plain::{Asked, Plain};
 use crate::finder::Finder;
 use crate::fold::folded;
-use crate::harmless;
 use crate::look::{Look, Size};
+use crate::sanitize;
 use crate::screen::Screen;
 
-/// What was typed.
+/// An event of the editor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Input {
-    /// A line, or several; blank only where it answers a question.
+    /// A line, or several; blank only as the answer to a question.
     Line(String),
-    /// Ctrl-C, where there was nothing to clear.
+    /// Ctrl-C with nothing to clear.
     Interrupted,
     /// Ctrl-D on an empty line, the end of the input, or [`Stopper::stop`].
     End,
 }
 
-/// What an editor is made of.
+/// The settings of an [`Editor`].
 pub struct Setup {
-    /// Stands before what is typed; may contain wide characters, but no line break.
+    /// The prompt, which may contain wide characters, but no line break.
     pub prompt: String,
-    /// What the terminal can do.
+    /// The capabilities of the terminal.
     pub look: Look,
-    /// Where the program writes otherwise.
+    /// The screen that the program writes to between lines.
     pub screen: Screen,
-    /// Earlier lines, and where further ones are kept.
+    /// The earlier lines, and the file for further ones.
     pub history: Option<History>,
-    /// Lines that begin so are not kept in the history, because of what they may contain.
+    /// The prefix of lines that are not kept in the history, because they may contain secrets.
     pub unsaved: Option<String>,
-    /// What the menus offer.
+    /// The source of the menus' suggestions.
     pub finder: Finder,
 }
 
-/// An editor of lines. As long as it lives, what is typed while it does not read is neither
-/// shown nor lost.
+/// A line editor on the terminal of this process. As long as it lives, keys that are typed
+/// between two reads are neither shown nor lost.
 pub struct Editor {
-    how: How,
+    backend: Backend,
     screen: Screen,
     printer: Printer,
     stopper: Stopper,
 }
 
-enum How {
+enum Backend {
     Live(Box<Live>),
     Plain(Plain),
 }
 
-/// Prints lines above the prompt of an editor, from any thread.
+/// A handle that prints lines above the prompt of an editor, from any thread.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    to: To,
+    to: Destination,
     screen: Screen,
 }
 
-/// Where a printer prints.
+/// The place that a printer prints to.
 #[derive(Clone, Debug)]
-enum To {
-    /// Above the prompt, by whoever draws it.
+enum Destination {
+    /// Above the prompt, by the thread that draws it.
     Above(SyncSender<String>),
-    /// Below the prompt, which is written once more.
+    /// Below the prompt, which is then written again.
     Around(Asked),
 }
 
-/// Ends the reading of an editor, from any thread.
+/// A handle that ends the reading of an editor, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -96,36 +96,37 @@ pub struct Stopper {
 }
 
 impl Editor {
-    /// An editor on the terminal of this process.
+    /// Creates an editor on the terminal of this process.
     ///
     /// # Errors
     ///
-    /// If the terminal refuses to be set.
+    /// Returns an error if the terminal refuses to be set.
     pub fn new(setup: Setup) -> io::Result<Self> {
         let Setup { prompt, look, screen, history, unsaved, finder } = setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)), is_live: look.live };
         if !look.live {
             let plain = Plain::new(&prompt);
-            let printer = Printer { to: To::Around(plain.asked()), screen: screen.clone() };
-            return Ok(Self { how: How::Plain(plain), screen, printer, stopper });
+            let printer =
+                Printer { to: Destination::Around(plain.asked()), screen: screen.clone() };
+            return Ok(Self { backend: Backend::Plain(plain), screen, printer, stopper });
         }
         let above = ExternalPrinter::new(WAITING);
-        let printer = Printer { to: To::Above(above.sender()), screen: screen.clone() };
-        let help = Help { history, unsaved, finder, above };
-        let live = Live::new(&prompt, look.coloured, help, &stopper.stop)?;
-        Ok(Self { how: How::Live(Box::new(live)), screen, printer, stopper })
+        let printer = Printer { to: Destination::Above(above.sender()), screen: screen.clone() };
+        let options = LineOptions { history, unsaved, finder, above };
+        let live = Live::new(&prompt, look.coloured, options, &stopper.stop)?;
+        Ok(Self { backend: Backend::Live(Box::new(live)), screen, printer, stopper })
     }
 
-    /// Reads the next line, and blocks until there is one. A blank line is asked for again.
+    /// Reads the next line and blocks until there is one. A blank line is asked for again.
     ///
     /// # Errors
     ///
-    /// If the terminal cannot be read from or written to.
+    /// Returns an error if the terminal cannot be read from or written to.
     pub fn read(&mut self) -> io::Result<Input> {
         loop {
-            let input = match &mut self.how {
-                How::Live(live) => live.read(&self.screen)?,
-                How::Plain(plain) => Some(plain.read(&self.screen)?),
+            let input = match &mut self.backend {
+                Backend::Live(live) => live.read(&self.screen)?,
+                Backend::Plain(plain) => Some(plain.read(&self.screen)?),
             };
             match input {
                 Some(Input::Line(line)) if line.trim().is_empty() => {}
@@ -135,69 +136,69 @@ impl Editor {
         }
     }
 
-    /// Asks `question`, which stands before the answer, and blocks until there is one.
+    /// Asks `question` as the prompt of one answer, and blocks until there is one.
     ///
-    /// What was typed before is no answer: whoever typed it had not seen what is asked. It is
-    /// forgotten. The answer may be blank, is not kept in the history, and nothing is offered
-    /// for it; what is [printed](Self::printer) meanwhile waits for the next line.
+    /// Keys that were typed before the question was shown are discarded. The answer may be blank,
+    /// is not kept in the history, and has no suggestions; lines that are
+    /// [printed](Self::printer) meanwhile wait for the next prompt.
     ///
     /// # Errors
     ///
-    /// If the terminal cannot be read from or written to.
+    /// Returns an error if the terminal cannot be read from or written to.
     pub fn read_answer(&mut self, question: &str) -> io::Result<Input> {
-        match &mut self.how {
-            How::Live(live) => live.read_answer(question, &self.screen),
-            How::Plain(plain) => plain.read_answer(question, &self.screen),
+        match &mut self.backend {
+            Backend::Live(live) => live.read_answer(question, &self.screen),
+            Backend::Plain(plain) => plain.read_answer(question, &self.screen),
         }
     }
 
-    /// Changes what stands before the lines to come.
+    /// Changes the prompt of the lines to come.
     pub fn set_prompt(&mut self, prompt: &str) {
-        match &mut self.how {
-            How::Live(live) => live.set_prompt(prompt),
-            How::Plain(plain) => plain.set_prompt(prompt),
+        match &mut self.backend {
+            Backend::Live(live) => live.set_prompt(prompt),
+            Backend::Plain(plain) => plain.set_prompt(prompt),
         }
     }
 
-    /// The modes of the terminal, for who hears that the program continues after it was
-    /// stopped. Ctrl-Z while the editor reads is taken care of here.
+    /// Returns a handle to the modes of the terminal, for the program's handler of `SIGCONT`. The
+    /// editor itself handles Ctrl-Z while it reads.
     #[must_use]
     pub fn modes(&self) -> Modes {
-        match &self.how {
-            How::Live(live) => live.modes(),
-            How::Plain(_) => Modes::default(),
+        match &self.backend {
+            Backend::Live(live) => live.modes(),
+            Backend::Plain(_) => Modes::default(),
         }
     }
 
-    /// What prints above the prompt.
+    /// Returns a handle that prints above the prompt.
     #[must_use]
     pub fn printer(&self) -> Printer {
         self.printer.clone()
     }
 
-    /// What ends the reading.
+    /// Returns a handle that ends the reading.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 }
 
-/// How many messages may wait for the prompt that they stand above.
+/// The number of messages that may wait for the next prompt.
 const WAITING: usize = 1024;
 
 impl Printer {
-    /// Prints `text`, of one line or more, above the prompt: while somebody types at
-    /// once, otherwise before the next prompt.
+    /// Prints `text`, of one line or more, above the prompt: at once while somebody types,
+    /// otherwise before the next prompt.
     ///
     /// # Errors
     ///
-    /// If 1,024 messages wait already, or the terminal is gone.
+    /// Returns an error if 1,024 messages wait already, or the terminal is closed.
     pub fn print(&self, text: &str) -> io::Result<()> {
         let above = match &self.to {
-            To::Above(above) => above,
-            To::Around(asked) => return asked.print(text, &self.screen),
+            Destination::Above(above) => above,
+            Destination::Around(asked) => return asked.print(text, &self.screen),
         };
-        above.try_send(folded(&harmless(text), Size::now().columns)).map_err(|error| match error {
+        above.try_send(folded(&sanitize(text), Size::now().columns)).map_err(|error| match error {
             TrySendError::Full(_) => io::Error::other("too many messages wait for the prompt"),
             TrySendError::Disconnected(_) => io::Error::from(io::ErrorKind::BrokenPipe),
         })
@@ -205,9 +206,9 @@ impl Printer {
 }
 
 impl Stopper {
-    /// Makes [`Editor::read`] answer [`Input::End`], within a tenth of a second on a
-    /// terminal that can move its cursor and answers. Elsewhere only the next line ends it,
-    /// and this returns false.
+    /// Makes [`Editor::read`] return [`Input::End`], within a tenth of a second on a terminal that
+    /// can move its cursor and answers. Elsewhere only the next line ends it, and this returns
+    /// `false`.
     pub fn stop(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         self.is_live
@@ -216,7 +217,7 @@ impl Stopper {
 
 impl fmt::Debug for Editor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_live = matches!(self.how, How::Live(_));
+        let is_live = matches!(self.backend, Backend::Live(_));
         f.debug_struct("Editor").field("is_live", &is_live).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
-//! What can be completed at the cursor: commands, files of the workspace, documents.
+//! Completion at the cursor: commands, files of the workspace, assets.
 //!
-//! `/` at the start of the input begins a command; `@` at the start of a word a file,
-//! `@@` a document. Knows what a name looks like in the input, not what it leads to.
+//! `/` at the start of the input begins a command; `@` at the start of a word begins a file,
+//! `@@` an asset. The finder completes names and does not open what they name.
 
 mod files;
 mod ranking;
@@ -18,38 +18,38 @@ use self::files::Files;
 use self::ranking::{Name, Ranking};
 use self::word::{Wanted, Word};
 
-/// Names that are asked for each time a finder opens.
+/// A source of names, called each time a finder opens.
 pub type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// A command that is typed after `/`.
 #[derive(Clone)]
 pub struct Command {
-    /// Its name, without `/`.
+    /// The name, without `/`.
     pub name: String,
-    /// What it does, in a few words.
+    /// The effect, in a few words.
     pub help: String,
-    /// What may stand after it, if that can be listed.
+    /// The possible arguments, if they can be listed.
     pub arguments: Option<Names>,
 }
 
-/// How many names are offered.
+/// The most suggestions at a time.
 const OFFERED: usize = 50;
 
-/// Finds what may be meant.
+/// The completer of an editor.
 pub struct Finder {
     commands: Vec<Command>,
-    documents: Names,
+    assets: Names,
     files: Files,
     ranking: Ranking,
-    /// What the list of files was when it was last looked at, while somebody looks.
+    /// The generation of the file list at the last look, while a file is completed.
     seen: Option<u64>,
-    /// Where the mention of a file begins that is being typed.
+    /// The byte at which the mention begins that is being typed.
     mention: Option<usize>,
     unasked: Unasked,
 }
 
-/// Whether what was offered last is for a word of a command of which nothing is typed yet: its
-/// Enter is for the line, unless something was chosen.
+/// A flag that is set while the suggestions are for a word of a command of which nothing is typed
+/// yet. Enter then ends the line, unless the user selected a suggestion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unasked(Arc<AtomicBool>);
 
@@ -64,14 +64,14 @@ impl Unasked {
 }
 
 impl Finder {
-    /// A finder of files below `workspace`, of `commands`, and of what `documents` says
-    /// that there is. Nothing is walked before the first `@`.
+    /// Creates a finder of files below `workspace`, of `commands`, and of the names that `assets`
+    /// returns. The workspace is walked at the first `@`.
     #[must_use]
-    pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, documents: Names) -> Self {
+    pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, assets: Names) -> Self {
         let files = Files::new(workspace.into(), files::MOST);
         let ranking = Ranking::default();
         let unasked = Unasked::default();
-        Self { commands, documents, files, ranking, seen: None, mention: None, unasked }
+        Self { commands, assets, files, ranking, seen: None, mention: None, unasked }
     }
 
     pub(crate) fn unasked(&self) -> Unasked {
@@ -79,7 +79,7 @@ impl Finder {
     }
 
     fn files(&mut self, word: &Word<'_>) -> CompletionResult {
-        // Keys come in bursts, and then the first that is seen of a mention is not its `@`.
+        // Keys come in bursts, and then the first seen character of a mention is not its `@`.
         if word.text.is_empty() || self.mention.replace(word.start) != Some(word.start) {
             self.files.refresh();
         }
@@ -114,13 +114,13 @@ impl Finder {
         CompletionResult::fresh(self.suggestions(names.iter(), word, ""))
     }
 
-    fn documents(&mut self, word: &Word<'_>) -> CompletionResult {
-        let names: Vec<Name> = (self.documents)().into_iter().filter_map(Name::new).collect();
+    fn assets(&mut self, word: &Word<'_>) -> CompletionResult {
+        let names: Vec<Name> = (self.assets)().into_iter().filter_map(Name::new).collect();
         CompletionResult::fresh(self.suggestions(names.iter(), word, "@@"))
     }
 
-    /// The best of `names`. None if the word is exactly one of them: then the next Enter is
-    /// meant for the line.
+    /// Returns the best of `names`, or nothing if the word is exactly one of them: then the next
+    /// Enter ends the line.
     fn suggestions<'a>(
         &mut self,
         names: impl Iterator<Item = &'a Name>,
@@ -157,12 +157,12 @@ impl Completer for Finder {
             Wanted::Command => self.commands(&word),
             Wanted::Argument(command) => self.arguments(command, &word),
             Wanted::File => self.files(&word),
-            Wanted::Document => self.documents(&word),
+            Wanted::Asset => self.assets(&word),
         }
     }
 
     fn poll_completion(&mut self) -> CompletionStatus {
-        // Asked first: the end of the walk changes the list, which is seen then.
+        // Read first: the end of the walk changes the list, and the next line sees that.
         let is_walking = self.files.is_walking();
         match self.seen {
             None => CompletionStatus::Idle,

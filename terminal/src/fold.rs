@@ -1,15 +1,16 @@
-//! Lines of the program's own, broken between words where they are wider than the terminal.
+//! Line breaking between words for the program's own lines, where they are wider than the
+//! terminal.
 
 use crate::cells;
 
-/// `text` with lines of at most `columns` cells. What goes on below a line stands where its
-/// last column begins, as in a list of commands and what they do; or where the line does. A
-/// word that is wider is left to the terminal, so that it can be copied.
+/// Returns `text` with lines of at most `columns` cells. A continuation is indented to the last
+/// column of its line, as in a list of commands with their descriptions, or to the line's own
+/// indentation. A wider word is left to the terminal to wrap, so that it can be copied.
 pub(crate) fn folded(text: &str, columns: usize) -> String {
     let mut folded = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let content = line.trim_end_matches('\n');
-        // Nobody knows how wide a tab is.
+        // The width of a tab is unknown.
         if cells::width(content) <= columns || content.contains('\t') {
             folded.push_str(line);
         } else {
@@ -30,7 +31,7 @@ fn fold(folded: &mut String, line: &str, columns: usize) {
             continue;
         }
         let width = cells::width(word);
-        // Further down there is no more room than behind the margin.
+        // A new line has no more room than the space behind the margin.
         if column > 0 && column + spaces > indent && column + spaces + width > columns {
             folded.push('\n');
             spaces = indent;
@@ -43,7 +44,7 @@ fn fold(folded: &mut String, line: &str, columns: usize) {
     }
 }
 
-/// The cells before what a line goes on with.
+/// Returns the cells before the continuation of a line.
 fn indent(line: &str, columns: usize) -> usize {
     let start = line.len() - line.trim_start_matches(' ').len();
     let gap = line[start..].rfind("  ").map(|gap| start + gap + "  ".len());

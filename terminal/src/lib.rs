@@ -1,12 +1,31 @@
-//! What a person sees and types in a terminal: Markdown that is rendered as it
-//! streams, lines for running calls, an editor with fuzzy finders.
+//! The terminal of a program that talks with a person: streamed Markdown, lines for running calls,
+//! and a line editor with fuzzy finders.
 //!
-//! Knows no tool, model or store: text, names, sizes and durations are handed in.
-//! Nothing here prints by itself; a [`Screen`] writes to what it was given.
+//! A program needs the parts in this order:
 //!
-//! Text from elsewhere (a model, a tool) passes [`harmless`] on its way to the
-//! screen: no answer can move the cursor, set the window's title or write the
-//! clipboard.
+//! 1. [`Look`] and [`Size`]: the capabilities of the output, and its size.
+//! 2. [`Screen`]: the one owner of the output. It renders streamed text with [`Markdown`] and shows
+//!    a line for each call.
+//! 3. [`Editor`]: reads lines below the output, with a [history](editor::History) and the
+//!    suggestions of a [finder](finder::Finder).
+//! 4. [`sanitize`] and [`one_line`]: for text that is written past a screen.
+//!
+//! This crate knows no tool, model or store: text, names, sizes and durations are handed in. It
+//! writes only to the output that a [`Screen`] was given.
+//!
+//! Foreign text (of a model, a tool) is [sanitized](sanitize) on its way to the screen: no answer
+//! can move the cursor, set the window's title or write the clipboard.
+//!
+//! ```
+//! use ikigai_terminal::{Look, Screen};
+//!
+//! let screen = Screen::new(std::io::stdout(), Look::of(&std::io::stdout()));
+//! screen.text("Some **bold** text")?;
+//! screen.end_text()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+#![deny(missing_docs)]
 
 mod cells;
 pub mod editor;
@@ -20,5 +39,5 @@ mod screen;
 pub use editor::{Editor, Input};
 pub use look::{Look, Size};
 pub use markdown::Markdown;
-pub use sanitize::{harmless, one_line};
+pub use sanitize::{one_line, sanitize};
 pub use screen::{Busy, Ended, Screen};

@@ -1,29 +1,29 @@
-//! What the terminal of this process can show, and how large it is.
+//! The capabilities and the size of this process's terminal.
 //!
-//! Read once, at the start; only the size is asked again.
+//! The capabilities are read once, at the start; only the size is read again.
 
 use std::io::IsTerminal;
 
 use anstyle::Style;
 
-/// What can be shown.
+/// The capabilities of an output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Look {
-    /// Lines can be replaced and text has styles: Markdown is rendered, spinners turn, menus
-    /// open. Otherwise text comes as it came.
+    /// `true` if lines can be replaced and text has styles: Markdown is rendered, spinners turn,
+    /// menus open. Otherwise text is written as it comes.
     pub live: bool,
-    /// Styles have colours.
+    /// `true` if styles have colours.
     pub coloured: bool,
 }
 
 impl Look {
-    /// For a file, a pipe or a terminal that cannot move its cursor.
+    /// The capabilities of a file, a pipe or a terminal that cannot move its cursor.
     pub const PLAIN: Self = Self { live: false, coloured: false };
-    /// For a terminal that can do everything.
+    /// The capabilities of a terminal that can do everything.
     pub const FULL: Self = Self { live: true, coloured: true };
 
-    /// What `stream` can show, with regard to `TERM` and `NO_COLOR` of this process
-    /// (<https://no-color.org>: set, and not empty; it takes colours away and nothing else).
+    /// Returns the capabilities of `stream`, with regard to `TERM` and `NO_COLOR` of this process
+    /// (<https://no-color.org>: set, and not empty; it removes colours and nothing else).
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -40,7 +40,7 @@ impl Look {
         Self { live, coloured: live && !is_colourless }
     }
 
-    /// `style`, as far as it can be shown.
+    /// Returns `style`, as far as it can be shown.
     pub(crate) fn style(self, style: Style) -> Style {
         match self {
             Self { live: false, .. } => Style::new(),
@@ -52,21 +52,21 @@ impl Look {
     }
 }
 
-/// Columns and rows of a terminal, both at least 1.
+/// The columns and rows of a terminal, both at least 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Size {
-    /// Cells in a row.
+    /// The number of cells in a row.
     pub columns: usize,
-    /// Rows on the screen.
+    /// The number of rows on the screen.
     pub rows: usize,
 }
 
 impl Size {
-    /// What is assumed of a terminal that does not say.
+    /// The size that is assumed of a terminal that reports none.
     pub const USUAL: Self = Self { columns: 80, rows: 24 };
 
-    /// The size of this process's terminal now. A serial line says that it has no
-    /// columns; it gets the usual ones.
+    /// Returns the current size of this process's terminal. A serial line reports zero columns; it
+    /// gets the usual size.
     #[must_use]
     pub fn now() -> Self {
         match crossterm::terminal::size() {

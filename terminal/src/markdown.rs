@@ -1,14 +1,13 @@
 //! Markdown that arrives in arbitrary pieces, rendered for a terminal as it arrives.
 //!
-//! What has been written is never taken back: output is only ever appended, so that
-//! scrollback stays whole and a resize cannot disturb it. Each character is looked at
-//! once, in order, so that the same text gives the same bytes however it was cut.
-//! What is not yet decided is held: a word until it ends, emphasis until it is closed
-//! or hopeless, a line of a table until the table ends. How far a line may stay undecided
-//! and how deep blocks may nest is bounded, since both cost time with every character.
+//! Output is only ever appended, so that scrollback stays whole and a resize cannot disturb it.
+//! Each character is read once, in order, so that the same text gives the same bytes however it
+//! was cut. Undecided text is held: a word until it ends, emphasis until it is closed or cannot
+//! be closed, a line of a table until the table ends. The length of an undecided line and the
+//! depth of nested blocks are bounded, since both cost time with every character.
 //!
-//! A line break of the source is a line break on the screen. Blocks are recognised
-//! here line by line; the inlines of what is complete are `pulldown-cmark`'s.
+//! A line break of the source is a line break on the screen. Blocks are recognised here line by
+//! line; `pulldown-cmark` parses the inlines of what is complete.
 
 mod block;
 mod inline;
@@ -19,15 +18,15 @@ use anstyle::{AnsiColor, Style};
 
 use self::block::{Fence, Start};
 use self::wrap::{Token, Wrap};
-use crate::sanitize::harmless;
+use crate::sanitize::sanitize;
 
 const HEADING: Style = Style::new().bold();
 const TITLE: Style = HEADING.underline();
 const CODE: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-/// Lists in lists: deeper ones are shown as these. No person reads that many, and each costs
-/// cells of every line.
+/// The deepest nesting of lists; deeper ones are shown at this depth. No person reads that many,
+/// and each costs cells of every line.
 const DEEPEST: usize = 16;
 
 /// A renderer for one text after another.
@@ -36,36 +35,36 @@ pub struct Markdown {
     wrap: Wrap,
     has_colours: bool,
     at: At,
-    /// The beginning of a line, while what it begins is not decided.
+    /// The beginning of a line whose kind is not decided yet.
     head: String,
     /// Inline text that is not written yet.
     segment: String,
     style: Style,
-    /// A paragraph or a heading that further lines may belong to.
+    /// `true` in a paragraph or a heading that further lines may belong to.
     is_open: bool,
     blank_before: bool,
     wrote_any: bool,
     quotes: usize,
     lists: Vec<Level>,
-    /// Whether the line being begun has its list marker already.
+    /// `true` if the current line has its list marker already.
     has_marker: bool,
     fence: Option<Fence>,
     table: Vec<String>,
 }
 
-/// Where in a line the next character is.
+/// The position of the next character within a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum At {
     Start,
     Inline,
     Heading,
-    /// In a row of what may be a table.
+    /// In a row of a possible table.
     Row,
     /// In a line that is written as it comes.
     Verbatim,
 }
 
-/// A list that the current line is in.
+/// A list that contains the current line.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     /// The column of its markers in the source.
@@ -75,8 +74,8 @@ struct Level {
 }
 
 impl Markdown {
-    /// A renderer for lines of `width` cells. Where there are no colours, code has the marks
-    /// that it was written with.
+    /// Creates a renderer for lines of `width` cells. Without colours, code keeps the marks of its
+    /// source.
     #[must_use]
     pub fn new(width: usize, has_colours: bool) -> Self {
         Self {
@@ -97,21 +96,21 @@ impl Markdown {
         }
     }
 
-    /// Wraps at another width from here on.
+    /// Changes the width for further lines.
     pub fn set_width(&mut self, width: usize) {
         self.wrap.set_width(width);
     }
 
-    /// Takes the next piece and says what can be written now.
+    /// Takes the next piece and returns the output that is ready.
     pub fn push(&mut self, piece: &str) -> String {
-        for c in harmless(piece).chars() {
+        for c in sanitize(piece).chars() {
             self.take(c);
         }
         self.wrap.take()
     }
 
-    /// Ends the text: what was held is written, and the cursor is at the start of a
-    /// line. The next piece begins a new text.
+    /// Ends the text: held text is written, and the cursor is at the start of a line. The next
+    /// piece begins a new text.
     pub fn finish(&mut self) -> String {
         match self.at {
             At::Start if !self.head.is_empty() => self.begin(true),
@@ -126,7 +125,7 @@ impl Markdown {
         written
     }
 
-    /// Whether what was written so far ends in the middle of a line.
+    /// Returns `true` if the output so far ends in the middle of a line.
     #[must_use]
     pub fn is_mid_line(&self) -> bool {
         self.wrap.is_mid_line()
@@ -156,9 +155,9 @@ impl Markdown {
         }
     }
 
-    /// Looks whether the head of a line says by now what the line is; a `complete`
-    /// one always does. Afterwards the state is that of the line's next character,
-    /// or of the next line if the whole of it was dealt with.
+    /// Decides the kind of the line from its head, if it can; of a `complete` line it always can.
+    /// Afterwards the state is that of the line's next character, or of the next line if this one
+    /// was written as a whole.
     fn begin(&mut self, complete: bool) {
         if let Some(fence) = self.fence {
             return self.begin_in_fence(fence, complete);
@@ -184,7 +183,7 @@ impl Markdown {
             Start::Blank => self.blank(),
             Start::Text => self.text(line.indent, rest),
             Start::Heading { level, text } => self.heading(level, &rest[text..]),
-            // Deeper than that a marker is text.
+            // Beyond that depth a marker is text.
             Start::Item { .. } if self.has_marker && self.lists.len() >= DEEPEST => {
                 self.text(line.indent, rest);
             }
@@ -260,11 +259,11 @@ impl Markdown {
         self.all_inline(rest);
     }
 
-    /// A list item; what follows its marker is looked at as if it began a line.
+    /// Begins a list item; the text after its marker is parsed as if it began a line.
     fn item(&mut self, indent: usize, marker: &str, rest: &str) {
         self.interrupt();
-        // Lists are written with an indentation of 2, 3 or 4 for one level, whatever
-        // their markers' width; a single column is taken for an oversight.
+        // Lists are written with an indentation of 2, 3 or 4 for one level, whatever the width of
+        // their markers; a single column is taken for an oversight.
         let indent = indent
             + if self.has_marker { self.lists.last().map_or(0, |l| l.indent + 2) } else { 0 };
         while self.lists.last().is_some_and(|level| indent <= level.indent + 1) {
@@ -285,7 +284,7 @@ impl Markdown {
         }
     }
 
-    /// Begins what does not continue a paragraph: separates it and sets its margin.
+    /// Begins a block that does not continue a paragraph: separates it and sets its margin.
     fn new_block(&mut self) {
         self.interrupt();
         if self.blank_before && self.wrote_any {
@@ -298,7 +297,7 @@ impl Markdown {
         self.wrap.set_margin(self.quotes, outer);
     }
 
-    /// Ends the paragraph before this line. A line that has only its marker yet goes on.
+    /// Ends the paragraph before this line. A line that has only its marker so far continues.
     fn interrupt(&mut self) {
         if !self.has_marker {
             self.end_paragraph();

@@ -1,19 +1,19 @@
-//! Makes text that somebody else wrote harmless to a terminal.
+//! Removal of the characters in a foreign text that a terminal would obey.
 //!
-//! Knows no Markdown and no lines; what is kept is kept as it is.
+//! This module knows no Markdown and no lines; all other characters stay as they are.
 
 use std::borrow::Cow;
 
-use ikigai_protocol::{is_deceptive, is_unseen};
+use ikigai_protocol::{is_deceptive, is_invisible};
 
-/// `text` without anything that a terminal obeys, except line feeds and tabs.
+/// Replaces everything in `text` that a terminal obeys, except line feeds and tabs.
 ///
-/// Control characters become their pictures (`␛` for escape), so that a person sees
-/// that something was there. Carriage returns are dropped, because `\r\n` is a line end
-/// to most who write it. C1 controls, which some terminals take for escape sequences,
-/// and the characters that reorder a line for display become `U+FFFD`.
+/// Control characters become their pictures (`␛` for escape), so that a person sees them.
+/// Carriage returns are removed, because `\r\n` is a common line end. C1 controls, which some
+/// terminals take for escape sequences, and the characters that reorder a line for display become
+/// `U+FFFD`.
 #[must_use]
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn sanitize(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| is_kept(c) && replaced(c).is_none()) {
         return Cow::Borrowed(text);
     }
@@ -21,14 +21,14 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept.map(|c| replaced(c).unwrap_or(c)).collect())
 }
 
-/// `text` as [`harmless`] makes it, on one line: line ends and tabs become spaces.
+/// Returns the [sanitized](sanitize) `text` on one line: line ends and tabs become spaces.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let lines = text.trim_end_matches(['\r', '\n']).replace(['\n', '\t'], " ");
-    harmless(&lines).into_owned()
+    sanitize(&lines).into_owned()
 }
 
-/// `text` with every character that would not be seen written out, as in `\u{200b}`: for who
+/// Returns `text` with every invisible character written out, as in `\u{200b}`, for a person who
 /// is to agree with each of them. Tabs stay.
 pub(crate) fn written_out(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
@@ -36,7 +36,7 @@ pub(crate) fn written_out(text: &str) -> String {
         match c {
             '\t' => written.push(c),
             '\r' => written.push_str("\\r"),
-            c if is_unseen(c) => written.extend(c.escape_unicode()),
+            c if is_invisible(c) => written.extend(c.escape_unicode()),
             c => written.push(c),
         }
     }
@@ -47,9 +47,9 @@ fn is_kept(c: char) -> bool {
     c != '\r'
 }
 
-/// What stands for a character that a terminal would obey.
+/// Returns the replacement of a character that a terminal would obey.
 fn replaced(c: char) -> Option<char> {
-    /// Where Unicode has pictures of the C0 controls, in their order.
+    /// The first of Unicode's pictures of the C0 controls, which have the same order.
     const PICTURES: u32 = 0x2400;
     match c {
         '\n' | '\t' => None,
@@ -68,36 +68,36 @@ mod tests {
 
     #[test]
     fn sequences_are_shown_instead_of_obeyed() {
-        assert_eq!(harmless("\x1b]0;title\x07"), "␛]0;title␇");
-        assert_eq!(harmless("\u{9b}2J"), "\u{fffd}2J");
-        assert_eq!(harmless("a\r\nb\tc\x7f"), "a\nb\tc␡");
+        assert_eq!(sanitize("\x1b]0;title\x07"), "␛]0;title␇");
+        assert_eq!(sanitize("\u{9b}2J"), "\u{fffd}2J");
+        assert_eq!(sanitize("a\r\nb\tc\x7f"), "a\nb\tc␡");
         assert_eq!(one_line("a\nb\r\n"), "a b");
     }
 
     #[test]
-    fn what_turns_a_line_is_shown_as_nothing_that_does() {
+    fn characters_that_turn_a_line_are_replaced() {
         let turning = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
-        assert_eq!(harmless(turning), "\u{fffd}".repeat(7));
+        assert_eq!(sanitize(turning), "\u{fffd}".repeat(7));
     }
 
     #[test]
-    fn what_is_unseen_is_written_out() {
-        let unseen = "a\u{200b}\u{202e}\u{3164}\u{2028}\u{fe0f}\u{e0041}\r\x1b\u{9b}\tb";
+    fn invisible_characters_are_written_out() {
+        let invisible = "a\u{200b}\u{202e}\u{3164}\u{2028}\u{fe0f}\u{e0041}\r\x1b\u{9b}\tb";
         let written =
             "a\\u{200b}\\u{202e}\\u{3164}\\u{2028}\\u{fe0f}\\u{e0041}\\r\\u{1b}\\u{9b}\tb";
-        assert_eq!(written_out(unseen), written);
+        assert_eq!(written_out(invisible), written);
     }
 
     #[test]
     fn ordinary_text_is_not_copied() {
-        assert!(matches!(harmless("Grüße, 世界 👩‍👧\n"), Cow::Borrowed(_)));
+        assert!(matches!(sanitize("Grüße, 世界 👩‍👧\n"), Cow::Borrowed(_)));
     }
 
     proptest! {
         #[test]
         fn nothing_that_a_terminal_obeys_remains(text in "\\PC*|[\\x00-\\x9f]*") {
             let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
-            prop_assert!(!harmless(&text).chars().any(is_obeyed));
+            prop_assert!(!sanitize(&text).chars().any(is_obeyed));
             prop_assert!(!one_line(&text).chars().any(char::is_control));
         }
     }

@@ -1,8 +1,8 @@
-//! What is written below the last prompt: streamed text, lines for calls that run and
-//! have ended, and a word on what is being waited for.
+//! The output below the last prompt: streamed text, lines for running and ended calls, and a
+//! status line while the program waits.
 //!
-//! One owner of the output, so that a spinner never lands inside a sentence. Lines that
-//! change are the last ones of the screen; everything above them is never touched again.
+//! The screen is the one owner of the output, so that a spinner never lands inside a sentence.
+//! Lines that change are the last ones of the screen; everything above them is never written again.
 
 mod line;
 
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 
-use self::line::{Line, What};
+use self::line::{Line, Subject};
 use crate::fold::folded;
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
-use crate::sanitize::{harmless, one_line, written_out};
+use crate::sanitize::{one_line, sanitize, written_out};
 
-/// How often a spinner turns.
+/// The interval of a spinner's turns.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The output of a conversation. Clones write to the same place.
@@ -30,19 +30,19 @@ pub struct Screen {
     shared: Arc<Shared>,
 }
 
-/// How a call ended.
+/// The result of a call, for its line.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended<'a> {
-    /// From its start to its answer.
+    /// The time from its start to its answer.
     pub duration: Duration,
-    /// Characters of its answer.
+    /// The number of characters in its answer.
     pub size: u64,
-    /// The code or the words of what went wrong, if something did.
+    /// The code or the message of the error, if there was one.
     pub error: Option<&'a str>,
 }
 
-/// Shows what is being waited for until it is dropped.
-#[must_use = "what is waited for is shown as long as this lives"]
+/// A status line that is shown until this is dropped.
+#[must_use = "the status line is shown as long as this lives"]
 #[derive(Debug)]
 pub struct Busy {
     screen: Screen,
@@ -59,14 +59,15 @@ struct State {
     look: Look,
     size: Box<dyn Fn() -> Size + Send>,
     markdown: Markdown,
-    /// Whether text that is not rendered ends in the middle of a line.
+    /// `true` if text that is not rendered ends in the middle of a line.
     is_mid_line: bool,
-    /// Whether an answer was written since somebody was last asked for a line.
+    /// `true` if an answer was written since the last prompt.
     has_answered: bool,
-    /// A line's beginning that waits for its end, because it stands where lines change.
+    /// The beginning of a line that waits for its end, because its place is taken by lines that
+    /// change.
     held: String,
     lines: VecDeque<Line>,
-    /// The rows at the screen's end that will be replaced.
+    /// The number of rows at the screen's end that will be replaced.
     drawn: usize,
     turns: usize,
     next_id: u64,
@@ -74,13 +75,13 @@ struct State {
 }
 
 impl Screen {
-    /// A screen on `out`, which is a terminal of this process if `look` says so.
+    /// Creates a screen on `out`, which is a terminal of this process if `look` says so.
     #[must_use]
     pub fn new(out: impl Write + Send + 'static, look: Look) -> Self {
         Self::with_size(out, look, Size::now)
     }
 
-    /// A screen whose size is what `size` says when something is about to be written.
+    /// Creates a screen that calls `size` for its size before each write.
     #[must_use]
     pub fn with_size(
         out: impl Write + Send + 'static,
@@ -108,53 +109,53 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to, as after a terminal was closed.
+    /// Returns an error if the output cannot be written to, as after a terminal was closed.
     pub fn text(&self, piece: &str) -> io::Result<()> {
         let mut state = self.state();
         let columns = (state.size)().columns;
         state.markdown.set_width(columns);
         state.has_answered |= !piece.is_empty();
         let written =
-            if state.look.live { state.markdown.push(piece) } else { harmless(piece).into_owned() };
+            if state.look.live { state.markdown.push(piece) } else { sanitize(piece).into_owned() };
         state.write(&written)
     }
 
-    /// Ends an answer, so that what follows begins at the start of a line.
+    /// Ends an answer, so that further output begins at the start of a line.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn end_text(&self) -> io::Result<()> {
         self.state().end_text()
     }
 
-    /// Says that the cursor is at the start of a line, where something else put it.
+    /// Records that the cursor is at the start of a line, where something else put it.
     pub(crate) fn at_line_start(&self) {
         self.state().is_mid_line = false;
     }
 
-    /// Sets the next prompt off from the answer to the one before.
+    /// Separates the next prompt from the answer before it.
     pub(crate) fn begin_prompt(&self) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
         if std::mem::take(&mut state.has_answered) { state.write("\n") } else { Ok(()) }
     }
 
-    /// Leaves what stands left of the cursor and above it, and goes to the line below.
+    /// Clears the screen after the cursor, and goes to the line below.
     pub(crate) fn clear_below(&self) -> io::Result<()> {
         self.state().write("\x1b[J\r\n")
     }
 
-    /// Writes lines of the program's own, broken between words where that is more than a row.
-    /// Ends the answer before them.
+    /// Writes lines of the program's own, broken between words where they are wider than a row. An
+    /// answer before them ends.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn line(&self, text: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
-        let text = harmless(text.trim_end_matches('\n'));
+        let text = sanitize(text.trim_end_matches('\n'));
         let text = match state.look.live {
             true => folded(&text, (state.size)().columns),
             false => text.into_owned(),
@@ -162,13 +163,13 @@ impl Screen {
         state.write(&format!("{text}\n"))
     }
 
-    /// Writes a unified diff, what comes and what goes in colours of their own. Its lines end
-    /// with line feeds and nothing else; what would not be seen is written out, because somebody
-    /// may be about to agree with it.
+    /// Writes a unified diff, with added and removed lines in colours of their own. Its lines end
+    /// with line feeds and nothing else; invisible characters are written out, because somebody may
+    /// be about to agree with them.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn diff(&self, diff: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
@@ -187,57 +188,55 @@ impl Screen {
         state.write(&coloured)
     }
 
-    /// Shows that a call is to run, and waits for others before it.
+    /// Shows a call that waits for others before it runs.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn queue_call(&self, id: &str, name: &str, arguments: &str) -> io::Result<()> {
-        self.show(|line| Line::waiting(line, What::call(id, name, arguments))).map(drop)
+        self.show(|line| Line::waiting(line, Subject::call(id, name, arguments))).map(drop)
     }
 
-    /// Shows that a call runs, until [`end_call`](Self::end_call) with the same `id`. If it was
-    /// [queued](Self::queue_call), its line shows that from now on; otherwise it gets one.
+    /// Shows a running call, until [`end_call`](Self::end_call) with the same `id`. A
+    /// [queued](Self::queue_call) call keeps its line; another gets a new one.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn begin_call(&self, id: &str, name: &str, arguments: &str) -> io::Result<()> {
         let mut state = self.state();
         let queued =
-            state.lines.iter_mut().find(|line| line.since.is_none() && line.what.is_call(id));
+            state.lines.iter_mut().find(|line| line.since.is_none() && line.subject.is_call(id));
         if let Some(line) = queued {
             line.since = Some(Instant::now());
             return state.write("");
         }
         drop(state);
-        self.show(|line| Line::new(line, What::call(id, name, arguments))).map(drop)
+        self.show(|line| Line::new(line, Subject::call(id, name, arguments))).map(drop)
     }
 
-    /// Replaces the line of a call by what came of it. A call that was never begun gets
-    /// a line too.
+    /// Replaces the line of a call by its result. A call that was never begun gets a line too.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn end_call(&self, id: &str, name: &str, ended: Ended<'_>) -> io::Result<()> {
         let mut state = self.state();
-        let at = state.lines.iter().position(|line| line.what.is_call(id));
+        let at = state.lines.iter().position(|line| line.subject.is_call(id));
         let line = at
             .and_then(|at| state.lines.remove(at))
-            .unwrap_or_else(|| Line::new(0, What::call(id, name, "")));
+            .unwrap_or_else(|| Line::new(0, Subject::call(id, name, "")));
         state.end_line(&line, ended)
     }
 
-    /// Ends the lines of all calls that have none yet, with `error`: after a
-    /// cancellation, no more will come of them.
+    /// Ends the lines of all calls that have no result yet with `error`, as after a cancellation.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn end_calls(&self, error: &str) -> io::Result<()> {
         let mut state = self.state();
-        let is_call = |line: &Line| matches!(line.what, What::Call { .. });
+        let is_call = |line: &Line| matches!(line.subject, Subject::Call { .. });
         let (calls, others): (VecDeque<_>, _) =
             std::mem::take(&mut state.lines).into_iter().partition(is_call);
         state.lines = others;
@@ -248,13 +247,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows `what` is being waited for, where lines can be replaced.
+    /// Shows `what` the program waits for, where lines can be replaced.
     ///
     /// # Errors
     ///
-    /// If the output cannot be written to.
+    /// Returns an error if the output cannot be written to.
     pub fn busy(&self, what: &str) -> io::Result<Busy> {
-        let id = self.show(|line| Line::new(line, What::Wait(one_line(what))))?;
+        let id = self.show(|line| Line::new(line, Subject::Wait(one_line(what))))?;
         Ok(Busy { screen: self.clone(), id })
     }
 
@@ -290,18 +289,18 @@ impl Drop for Busy {
         let mut state = self.screen.state();
         state.lines.retain(|line| line.id != self.id);
         self.screen.shared.changed.notify_all();
-        // Who waited finds out with the next thing that is written.
+        // An error shows with the next thing that is written.
         let _ = state.write("");
     }
 }
 
 impl State {
-    /// Writes `text` above the lines that change, and those anew below it.
+    /// Writes `text` above the lines that change, and draws those again below it.
     fn write(&mut self, text: &str) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.held);
         all.push_str(text);
         if self.look.live && !self.lines.is_empty() {
-            // What is not a whole line yet would be where the lines are drawn.
+            // An unfinished line would be where the lines are drawn.
             self.held = all.split_off(all.rfind('\n').map_or(0, |end| end + 1));
         }
         let mut bytes = self.erasure();
@@ -335,7 +334,7 @@ impl State {
         self.write(&format!("{ended}\n"))
     }
 
-    /// Takes back the lines that change.
+    /// Returns the sequence that erases the lines that change.
     ///
     /// A terminal that became narrower may have broken them into more rows. Going up as
     /// many rows as were drawn leaves the upper parts of such lines on the screen;
@@ -348,7 +347,7 @@ impl State {
         }
     }
 
-    /// Draws the lines that change, with the cursor at the end of the last.
+    /// Returns the lines that change, with the cursor at the end of the last.
     fn drawing(&mut self) -> String {
         let size = (self.size)();
         let room = size.rows.saturating_sub(1).max(1);
@@ -373,14 +372,14 @@ fn turn(shared: &Weak<Shared>) {
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() && !state.lines.is_empty() {
             state.turns += 1;
-            // A terminal that is gone is found out by whoever has something to say.
+            // An error shows with the next output that a caller waits for.
             let _ = state.write("");
         }
     }
 }
 
 fn lock(shared: &Shared) -> MutexGuard<'_, State> {
-    // Nothing under this lock is left half done by a panic but a drawing.
+    // A panic under this lock leaves nothing half done but a drawing.
     shared.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
 //! The editor in a pseudo-terminal: what a person sees while typing.
 //!
-//! The program in the terminal is this test itself: [`program`] is run again by the
-//! others, with what to be in its environment.
+//! The program in the terminal is this test executable itself: the other tests run [`program`]
+//! with settings in its environment.
 
 use std::env;
 use std::fs;
@@ -15,14 +15,14 @@ use std::time::Duration;
 use ikigai_terminal::editor::{History, Setup};
 use ikigai_terminal::finder::{self, Finder, Names};
 use ikigai_terminal::{Editor, Ended, Input, Look, Screen};
-use ikigai_terminal_testing::Terminal;
+use ikigai_terminal_testing::{TIMEOUT, Terminal, wait_until_some};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use signal_hook::consts::SIGCONT;
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
-/// Reads lines and says what they were; some it obeys.
+/// Reads lines and prints them; some are commands.
 #[test]
 #[ignore = "the program that the other tests run"]
 fn program() {
@@ -35,11 +35,11 @@ fn program() {
         help: help.to_owned(),
         arguments: arguments.cloned(),
     };
-    let documents: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
+    let assets: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
     let commands = vec![
         command("help", "what can be typed", None),
         command("tool", "a tool", Some(&tools)),
-        command("pin", "a document", Some(&documents)),
+        command("pin", "an asset", Some(&assets)),
     ];
     let workspace = env::current_dir().expect("a workspace");
     let history = setting("HISTORY").map(|path| History::open(Path::new(&path), 100));
@@ -49,7 +49,7 @@ fn program() {
         screen: screen.clone(),
         history: history.map(|history| history.expect("a history")),
         unsaved: Some("/env ".to_owned()),
-        finder: Finder::new(workspace, commands, documents),
+        finder: Finder::new(workspace, commands, assets),
     })
     .expect("a terminal");
     let printer = editor.printer();
@@ -93,17 +93,19 @@ fn program() {
     screen.line("ended").expect("a screen");
 }
 
-/// Until something was typed that nobody has read.
+/// Waits until something was typed that nobody has read.
 fn wait_for_keys(look: Look) {
-    if look.live {
-        while !crossterm::event::poll(Duration::MAX).expect("a terminal") {}
+    let is_there = if look.live {
+        crossterm::event::poll(TIMEOUT).expect("a terminal")
     } else {
         let stdin = std::io::stdin();
-        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None).expect("a terminal");
-    }
+        let timeout = TIMEOUT.try_into().expect("a timeout");
+        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)).expect("a terminal") > 0
+    };
+    assert!(is_there, "nothing was typed");
 }
 
-/// How often the program was continued, after which its terminal's modes were set again.
+/// The number of times that the program was continued and then set its terminal's modes again.
 struct Continued(Arc<AtomicUsize>);
 
 impl Continued {
@@ -113,7 +115,7 @@ impl Continued {
         let mut signals = Signals::new([SIGCONT]).expect("signals");
         thread::spawn(move || {
             for _ in signals.forever() {
-                modes.again().expect("a terminal");
+                modes.reapply().expect("a terminal");
                 counted.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -121,9 +123,10 @@ impl Continued {
     }
 
     fn wait_for(&self, times: usize) {
-        while self.0.load(Ordering::SeqCst) < times {
-            thread::yield_now();
-        }
+        wait_until_some(
+            || (self.0.load(Ordering::SeqCst) >= times).then_some(()),
+            || format!("the program was not continued {times} times"),
+        );
     }
 }
 
@@ -137,7 +140,7 @@ fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
     start_as(columns, env, |program| program)
 }
 
-/// The program as `command` makes it one to run.
+/// Starts the program with the command that `command` makes of it.
 fn start_as(
     columns: u16,
     env: &[(&str, &str)],
@@ -156,7 +159,7 @@ fn start_as(
     Typing { terminal, _workspace: workspace }
 }
 
-/// A line of the screen that is a prompt and nothing else.
+/// Returns `true` if the last line of the screen is a prompt and nothing else.
 fn is_asking(screen: &str, prompt: &str) -> bool {
     screen.lines().last().is_some_and(|line| line.trim_end() == prompt)
 }
@@ -177,7 +180,7 @@ fn lines_are_edited_and_read() {
 }
 
 #[test]
-fn what_is_pasted_is_harmless() {
+fn pasted_text_is_sanitized() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("\x1b[200~a\x1b]0;title\x07\tb\r\nc\u{9b}2Jd\u{202e}\x1b[201~\r");
@@ -188,7 +191,7 @@ fn what_is_pasted_is_harmless() {
 }
 
 #[test]
-fn ctrl_c_clears_first_and_is_told_then() {
+fn ctrl_c_clears_first_and_interrupts_then() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("some text");
@@ -201,7 +204,7 @@ fn ctrl_c_clears_first_and_is_told_then() {
 }
 
 #[test]
-fn files_documents_and_commands_are_offered() {
+fn files_assets_and_commands_are_offered() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("see @");
@@ -262,7 +265,7 @@ fn nothing_is_offered_where_nothing_begins() {
 }
 
 #[test]
-fn what_is_printed_meanwhile_stands_above_the_prompt() {
+fn lines_printed_meanwhile_are_above_the_prompt() {
     let Typing { terminal, .. } = &mut start(80, &[("PROMPT", "世界> ")]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, "世界>"));
     terminal.send("print\r");
@@ -279,7 +282,7 @@ fn what_is_printed_meanwhile_stands_above_the_prompt() {
 }
 
 #[test]
-fn what_is_printed_meanwhile_breaks_between_words() {
+fn lines_printed_meanwhile_break_between_words() {
     let Typing { terminal, .. } = &mut start(20, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("later\r");
@@ -321,10 +324,8 @@ fn a_resize_keeps_what_was_typed() {
     terminal.wait_for("> some words");
     let written = terminal.written().len();
     terminal.resize(40, 12);
-    // A terminal does not say when it has its size; the editor draws anew when it knows.
-    while terminal.written().len() == written {
-        thread::yield_now();
-    }
+    // The editor draws again once it knows the size.
+    terminal.wait_until_written("the editor has drawn again", |now| now.len() > written);
     terminal.send(" more\r");
     terminal.wait_for(r#"got "some words more""#);
 }
@@ -375,7 +376,7 @@ fn a_dumb_terminal_has_its_prompt_again_below_what_is_printed() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_is_no_answer_to_it() {
+fn keys_typed_before_a_question_are_no_answer_to_it() {
     for term in ["xterm-256color", "dumb"] {
         let Typing { terminal, .. } = &mut start(80, &[("TERM", term)]);
         terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
@@ -407,7 +408,7 @@ fn an_answer_is_not_remembered_and_nothing_is_offered_for_it() {
         .wait_until("the line before the question is back", |screen| is_asking(screen, "> ask"));
 }
 
-/// A shell that controls jobs runs the program, and continues it with the next line.
+/// Returns a shell with job control that runs the program, and continues it with the next line.
 fn shell(program: Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", r#"set -m; "$@"; echo stopped; read line; fg; echo over"#, "sh"]);
@@ -439,10 +440,10 @@ fn ctrl_z_without_a_shell_stops_nothing() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.send("a draft\x1a");
-    // The editor asks for pastes to be marked each time that it begins to read.
-    while terminal.written().matches("\x1b[?2004h").count() < 2 {
-        thread::yield_now();
-    }
+    // The editor requests bracketed paste each time that it begins to read.
+    terminal.wait_until_written("the editor reads again", |written| {
+        written.matches("\x1b[?2004h").count() >= 2
+    });
     terminal.send(" and more\r");
     terminal.wait_for(r#"got "a draft and more""#);
 }
@@ -461,9 +462,7 @@ fn the_modes_of_the_terminal_are_set_again_after_a_stop() {
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
     terminal.show_typing();
     terminal.signal(Signal::CONT);
-    while terminal.shows_typing() {
-        thread::yield_now();
-    }
+    terminal.wait_until_typing_is_hidden();
     terminal.send("ab\x1b[Dc\r");
     terminal.wait_for(r#"got "acb""#);
 }

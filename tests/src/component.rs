@@ -1,40 +1,39 @@
-//! Components as small as they can be, written as text: what a component says
-//! and how it ends is all that most tests of discovery need, and hundreds of them
-//! compile in the time of one from Rust.
+//! Minimal components, written as text. Most tests of discovery need only the output of a component
+//! and its exit code, and hundreds of these compile in the time of one from Rust.
 
 use std::fmt::Write as _;
 
-/// How a component goes on once it has said what it says.
+/// The behaviour of a component after its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It returns, as a command that went well.
+    /// It returns success.
     Well,
-    /// It returns, as a command that failed.
+    /// It returns failure.
     Badly,
     /// It traps.
     Trap,
     /// It never ends.
     Spin,
-    /// It says everything again, without end.
+    /// It repeats its output without end.
     Flood,
-    /// It makes a table grow until that is refused, and traps.
+    /// It grows a table until that is refused, and traps.
     GrowTable,
 }
 
-/// A component that prints `text`, whatever it is asked, and never reads stdin.
+/// Returns a component that prints `text`, whatever its arguments, and never reads stdin.
 #[must_use]
 pub fn printing(text: impl AsRef<[u8]>, ending: Ending) -> Vec<u8> {
     assemble(&printing_text(text.as_ref(), ending, ""))
 }
 
-/// The same, but it imports something that no host has.
+/// Returns such a component with an import that no host has.
 #[must_use]
 pub fn importing(import: &str, text: &str) -> Vec<u8> {
     let import = format!("(import \"{import}\" (instance (export \"it\" (func))))");
     assemble(&printing_text(text.as_bytes(), Ending::Well, &import))
 }
 
-/// The same, with so many functions besides that compiling it takes a while.
+/// Returns such a component with so many functions besides that compiling it takes a while.
 #[must_use]
 pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     let function = |number| {
@@ -50,19 +49,18 @@ pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), Ending::Well, &weight))
 }
 
-/// What a component keeps beside what it needs: core instances, each with tables of its
-/// own.
+/// The superfluous parts of a component: core instances, each with tables of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Hoard {
-    /// How many instances.
+    /// The number of instances.
     pub instances: usize,
-    /// How many tables each of them has.
+    /// The number of tables of each instance.
     pub tables: usize,
-    /// How many elements each table has.
+    /// The number of elements of each table.
     pub elements: usize,
 }
 
-/// The same as [`printing`], with a hoard.
+/// Returns a component like that of [`printing`], with a hoard.
 #[must_use]
 pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
     let tables = format!("(table {} funcref)", hoard.elements).repeat(hoard.tables);
@@ -71,8 +69,8 @@ pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), ending, &weight))
 }
 
-/// A component of components, each of which has `width` instances of the next: a few
-/// hundred bytes that stand for `width` to the power of `depth` core instances.
+/// Returns a component of components, each of which has `width` instances of the next: a few
+/// hundred bytes for `width` to the power of `depth` core instances.
 #[must_use]
 pub fn nested(width: usize, depth: u32) -> Vec<u8> {
     let core = "(core module $core (func (export \"f\"))) (core instance (instantiate $core))";
@@ -83,14 +81,14 @@ pub fn nested(width: usize, depth: u32) -> Vec<u8> {
     assemble(&format!("(component {body})"))
 }
 
-/// A component that is a library: it has nothing to run.
+/// Returns a component that is a library: it has nothing to run.
 #[must_use]
 pub fn library() -> Vec<u8> {
     assemble("(component)")
 }
 
-/// A component of WASI 0.3, as far as a host of WASI 0.2 reads it: its types are the first
-/// thing that such a host cannot make sense of.
+/// Returns a component of WASI 0.3, as far as a host of WASI 0.2 reads it: such a host fails at its
+/// types first.
 #[must_use]
 pub fn of_wasi_0_3() -> Vec<u8> {
     assemble(
@@ -99,13 +97,13 @@ pub fn of_wasi_0_3() -> Vec<u8> {
     )
 }
 
-/// A component that names no WASI, and uses what came into the component model with 0.3.
+/// Returns a component without WASI that uses a feature that the component model got with 0.3.
 #[must_use]
 pub fn streaming() -> Vec<u8> {
     assemble(r#"(component (import "lines" (func (result (stream u8)))))"#)
 }
 
-/// A core module, as `wasm32-wasip1` makes them.
+/// Returns a core module, as `wasm32-wasip1` makes them.
 #[must_use]
 pub fn core_module() -> Vec<u8> {
     assemble("(module (memory (export \"memory\") 1) (func (export \"_start\")))")

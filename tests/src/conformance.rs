@@ -1,8 +1,8 @@
-//! The black-box cases of `tests/conformance/cases.jsonl`: a tool, what lies in
-//! its directory, what it reads, and what must come of it.
+//! The black-box cases of `tests/conformance/cases.jsonl`: a tool, the files in its directory, its
+//! input, and the expected results.
 //!
-//! A case knows nothing of how the tool is run; that is a [`Port`]'s. The format
-//! is described in `tests/conformance/README.md`.
+//! A case is independent of the way in which the tool runs, which is a [`Port`].
+//! `tests/conformance/README.md` describes the format.
 
 mod fake;
 mod layout;
@@ -22,19 +22,19 @@ use tempfile::TempDir;
 pub use fake::Fake;
 pub use process::{Component, Native};
 
-/// What a case is given to finish, unless it says otherwise.
+/// The time that a case has, unless it sets another.
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 const CASES: &str = include_str!("../conformance/cases.jsonl");
 
-/// One case, as it stands in the file.
+/// One case, as it is in the file.
 #[derive(Clone, Debug)]
 pub struct Case(Value);
 
-/// What a tool did.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// 128 + N for signal N.
+    /// The exit code, or 128 + N for signal N.
     pub exit: i64,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
@@ -46,18 +46,18 @@ pub trait Port: Sync {
     ///
     /// # Errors
     ///
-    /// The tool cannot be run, or does not end in time.
+    /// Returns an error if the tool cannot be run, or does not end in time.
     fn run(&self, case: &Case, dir: &Path) -> Result<Ran, String>;
 }
 
-/// All cases, in the order of the file.
+/// Returns all cases, in the order of the file.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let lines = CASES.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| Case(serde_json::from_str(line).expect("a line is JSON"))).collect()
 }
 
-/// Runs each case on `port`, two at a time; the outcomes are in the cases' order.
+/// Runs each case on `port`, two at a time; the results are in the order of the cases.
 #[must_use]
 pub fn run_all(port: &dyn Port, cases: &[Case]) -> Vec<Result<(), String>> {
     let next = AtomicUsize::new(0);
@@ -79,13 +79,13 @@ pub fn run_all(port: &dyn Port, cases: &[Case]) -> Vec<Result<(), String>> {
 }
 
 impl Case {
-    /// Its name: `tool/what`.
+    /// Returns the name: `tool/case`.
     #[must_use]
     pub fn id(&self) -> &str {
         self.0["id"].as_str().expect("`id` is a string")
     }
 
-    /// The executable's name, with hyphens.
+    /// Returns the executable's name, with hyphens.
     #[must_use]
     pub fn tool(&self) -> &str {
         self.0["tool"].as_str().expect("`tool` is a string")
@@ -107,7 +107,7 @@ impl Case {
         self.0[name].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// What the tool reads.
+    /// Returns the tool's input.
     fn stdin(&self) -> Vec<u8> {
         if let Some(text) = self.0["stdin_b64"].as_str() {
             return decode(text);
@@ -130,7 +130,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// What did not come out as the case demands.
+    /// Returns a description of the first unexpected result.
     pub fn run(&self, port: &dyn Port) -> Result<(), String> {
         let scratch = TempDir::new().map_err(|error| error.to_string())?;
         let dir = scratch.path().canonicalize().map_err(|error| error.to_string())?;
@@ -205,7 +205,7 @@ fn check_block(block: &Value, ran: &Ran) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the directory's name in the place of `{{DIR}}`.
+/// Replaces `{{DIR}}` by the directory's name.
 fn substituted(value: &Value, dir: &str) -> Value {
     let replace = |text: &str| text.replace("{{DIR}}", dir);
     match value {

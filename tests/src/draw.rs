@@ -1,10 +1,10 @@
-//! Chance that is the same in every run: for tests that try many cases.
+//! Random choices that are the same in every run, for tests that try many cases.
 
 /// A source of choices (xorshift64*).
 pub struct Draw(u64);
 
 impl Draw {
-    /// The choices of this seed.
+    /// Creates the source for a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // A state of zero would stay zero.
@@ -18,19 +18,19 @@ impl Draw {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
     }
 
-    /// One of two.
+    /// Returns one of two.
     pub fn flip(&mut self) -> bool {
         self.next() & 1 == 1
     }
 
-    /// One of these.
+    /// Returns one of the given values.
     pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let count = of.len() as u64;
         let index = usize::try_from(self.next() % count).unwrap_or_default();
         &of[index]
     }
 
-    /// Each of these, or not.
+    /// Returns a random part of the given values.
     pub fn some<'a, T>(&mut self, of: &'a [T]) -> Vec<&'a T> {
         of.iter().filter(|_| self.next().is_multiple_of(3)).collect()
     }

@@ -1,9 +1,8 @@
-//! How close the shell of the component comes to GNU bash: commands as an agent
-//! writes them, in `tests/fidelity/cases.jsonl`, each with what GNU bash made of it.
+//! The fidelity of the component's shell to GNU bash: commands of the kind that agents write, in
+//! `tests/fidelity/cases.jsonl`, each with the results of GNU bash.
 //!
-//! What counts is what the `bash` tool answers, merged output and exit code, and what
-//! lies in the workspace afterwards. The format is described in
-//! `tests/fidelity/README.md`.
+//! The results are the answer of the `bash` tool, merged output and exit code, and the files in the
+//! workspace afterwards. `tests/fidelity/README.md` describes the format.
 
 mod seed;
 
@@ -23,36 +22,36 @@ use tempfile::TempDir;
 
 use crate::places;
 
-/// Where the cases are, from the root of the repository.
+/// The file of the cases, relative to the root of the repository.
 const FILE: &str = "tests/fidelity/cases.jsonl";
 
-/// Stands for the workspace, which is another each time.
+/// The placeholder for the workspace, whose name differs in each run.
 const WORKSPACE: &str = "{{DIR}}";
 
-/// One command, and what GNU bash made of it.
+/// One command, and its results under GNU bash.
 #[derive(Clone, Debug)]
 pub struct Case(Map<String, Value>);
 
-/// What a shell made of a command.
+/// The results of a command in a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Standard output and standard error as they came, less one newline at the end;
-    /// bytes that are no UTF-8 as U+FFFD.
+    /// Standard output and standard error merged, without one newline at the end; bytes that are
+    /// not UTF-8 become U+FFFD.
     pub output: String,
-    /// 128 + N for signal N.
+    /// The exit code, or 128 + N for signal N.
     pub exit: i64,
-    /// What differs from the seed: a file's contents, `null` for one that is gone.
+    /// The differences to the seed: a file's contents, `null` for a removed one.
     pub files: BTreeMap<String, Value>,
 }
 
-/// All cases, in the order of the file.
+/// Returns all cases, in the order of the file.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let text = fs::read_to_string(places::repository().join(FILE)).expect("the cases");
     text.lines().map(|line| Case(serde_json::from_str(line).expect("a line is JSON"))).collect()
 }
 
-/// Writes the cases back, with what `made` says of each.
+/// Writes the cases with the results `made`.
 pub fn record(cases: &[Case], made: &[Made]) {
     let mut text = String::new();
     for (case, made) in cases.iter().zip(made) {
@@ -67,32 +66,32 @@ pub fn record(cases: &[Case], made: &[Made]) {
 }
 
 impl Case {
-    /// A command that is no part of the record.
+    /// Creates a case that is not in the file.
     #[must_use]
     pub fn new(id: &str, command: &str) -> Self {
         let fields = [("id", id), ("command", command)];
         Self(fields.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect())
     }
 
-    /// Its name: `area/what`.
+    /// Returns the name: `area/case`.
     #[must_use]
     pub fn id(&self) -> &str {
         self.0["id"].as_str().expect("`id` is a string")
     }
 
-    /// What the shell is given.
+    /// Returns the command.
     #[must_use]
     pub fn command(&self) -> &str {
         self.0["command"].as_str().expect("`command` is a string")
     }
 
-    /// Whether every POSIX shell must answer the same.
+    /// Returns `true` if every POSIX shell must give the same results.
     #[must_use]
     pub fn is_posix(&self) -> bool {
         self.0.get("sh").is_some_and(|sh| sh == true)
     }
 
-    /// What GNU bash made of it when it was recorded.
+    /// Returns the recorded results of GNU bash.
     #[must_use]
     pub fn recorded(&self) -> Made {
         let files = self.0["files"].as_object().expect("`files` is an object");
@@ -104,8 +103,8 @@ impl Case {
     }
 }
 
-/// Runs every case, each in a workspace of its own, two at a time; what was made is
-/// in the cases' order.
+/// Runs every case, each in a workspace of its own, two at a time; the results are in the order of
+/// the cases.
 #[must_use]
 pub fn run_all(
     cases: &[Case],
@@ -147,8 +146,8 @@ fn in_workspace(case: &Case, shell: &(dyn Fn(&Case, &Path) -> (String, i64) + Sy
     }
 }
 
-/// Every path of a tree and what is there: text, or `base64:`, `link:`, `directory`,
-/// with ` (executable)` at the end for a file of that mode.
+/// Returns every path of a tree with its content: text, or `base64:`, `link:`, `directory`, with
+/// ` (executable)` at the end for a file of that mode.
 fn files(dir: &Path) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     let mut pending = vec![dir.to_owned()];
@@ -208,7 +207,7 @@ pub fn component(case: &Case, dir: &Path) -> (String, i64) {
     let mut host = Command::new(places::host());
     host.args(["--backend", "wasm", "--user-tools", "/nonexistent", "--system-tools"]);
     host.arg(places::tools()).arg("--workspace").arg(dir);
-    // The time is the machine's, which may have much else to do.
+    // The time is bounded by the machine, which may be busy.
     host.args([
         "--timeout",
         "5m",

@@ -1,5 +1,5 @@
-//! Running the host as its users do, in an environment of the test's own, and
-//! saying everything when it did not do what was expected.
+//! Running the host as its users do, in an environment of the test's own, and with everything in
+//! the message when a result is unexpected.
 
 mod running;
 mod workshop;
@@ -17,12 +17,12 @@ use tempfile::TempDir;
 
 use crate::places;
 
-use running::Patience;
+use running::Deadline;
 pub use running::Running;
 pub use workshop::{NOBODY, schema};
 
-/// The host with a home, a workspace and a directory of user tools that are empty
-/// and end with it. Nothing of the machine's own configuration reaches it.
+/// A host with a home, a workspace and a directory of user tools that are empty and removed with
+/// it. Nothing of the machine's own configuration reaches it.
 pub struct Host {
     scratch: TempDir,
     program: PathBuf,
@@ -32,7 +32,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host whose cache of compiled components is its own, and empty.
+    /// Creates a host whose cache of compiled components is its own, and empty.
     #[must_use]
     pub fn new() -> Self {
         let scratch = TempDir::new().expect("a temporary directory");
@@ -43,8 +43,8 @@ impl Host {
         Self { scratch, program: places::host(), cache, env: Vec::new(), user: None }
     }
 
-    /// Takes compiled components from a cache that outlives the test: components
-    /// of 15 MB and more take many seconds to compile.
+    /// Uses a cache of compiled components that outlives the test: components of 15 MB and more
+    /// take many seconds to compile.
     #[must_use]
     pub fn with_shared_cache(mut self) -> Self {
         self.cache = places::shared_scratch().join("cache");
@@ -58,19 +58,19 @@ impl Host {
         self
     }
 
-    /// The directory that tools work in.
+    /// Returns the directory that tools work in.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
     }
 
-    /// Where this host finds the user's own tools.
+    /// Returns the directory of the user's own tools.
     #[must_use]
     pub fn user_tools(&self) -> PathBuf {
         self.scratch.path().join("user-tools")
     }
 
-    /// Its user's home.
+    /// Returns the home of the host's user.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.scratch.path().join("home")
@@ -90,7 +90,7 @@ impl Host {
         Ran::of(self.command().args(args), stdin)
     }
 
-    /// The host with nothing but its environment.
+    /// Returns the host's command with nothing but its environment.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
@@ -138,42 +138,42 @@ impl Ran {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
         let mut pipe = child.stdin.take().expect("stdin is a pipe");
-        let patience = Patience::with(&child);
+        let deadline = Deadline::with(&child);
         let output = thread::scope(|scope| {
-            // A program need not read what it is given.
+            // A program need not read its input.
             scope.spawn(move || drop(pipe.write_all(stdin)));
             child.wait_with_output().expect("the output of a child")
         });
-        patience.end();
+        deadline.end();
         Self { shown, directory, output }
     }
 
-    /// Its exit code; a signal has none.
+    /// Returns the exit code; a signal has none.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.output.status.code()
     }
 
-    /// Its stdout as text.
+    /// Returns stdout as text.
     #[must_use]
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
-    /// Its stderr as text.
+    /// Returns stderr as text.
     #[must_use]
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Fails the test unless it exited with `code`.
+    /// Fails the test unless the program exited with `code`.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Self {
         assert_eq!(self.code(), Some(code), "exit code\n{self}");
         self
     }
 
-    /// Its stdout, which must be one JSON value.
+    /// Returns stdout, which must be one JSON value.
     #[track_caller]
     #[must_use]
     pub fn json(&self) -> Value {

@@ -1,9 +1,8 @@
-//! Whether processes that a test started are still there.
+//! The search for processes that a test left behind.
 //!
-//! A process belongs to a test if the path of the test's own directory occurs in
-//! its command line, its environment, its working directory, its program or its
-//! open files. So a tool cannot get away by a new session, a new parent or a new
-//! name, short of closing and forgetting everything.
+//! A process belongs to a test if the path of the test's own directory occurs in its command line,
+//! its environment, its working directory, its program or its open files. So a tool cannot hide
+//! behind a new session, a new parent or a new name, unless it closes and forgets everything.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is ended is gone in milliseconds; a busy machine gets more.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait for the end of a process, which takes milliseconds on an idle machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Fails if processes that belong to `dir` do not end.
 #[track_caller]
@@ -23,12 +22,12 @@ pub fn assert_none(dir: &Path) {
         if left.is_empty() {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "processes are left running: {left:#?}");
+        assert!(begun.elapsed() < TIMEOUT, "processes are left running: {left:#?}");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The processes that belong to `dir`, each as its number and command line.
+/// Returns the processes that belong to `dir`, each as its number and command line.
 #[must_use]
 pub fn of(dir: &Path) -> Vec<String> {
     let own = std::process::id();

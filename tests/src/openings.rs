@@ -1,5 +1,5 @@
-//! Which files of a directory were opened: how a test sees that a program ran
-//! which may not write anywhere.
+//! The record of the files of a directory that were opened, by which a test notices that a program
+//! ran which may not write anywhere.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -15,18 +15,18 @@ pub struct Openings {
 }
 
 impl Openings {
-    /// Begins to take notes of `dir`.
+    /// Begins to watch `dir`.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let events = inotify::init(flags).expect("events of files");
-        // Two openings in a row would be one event without the closing between them.
+        // Without the closing in between, two openings in a row would be one event.
         let watched = WatchFlags::OPEN | WatchFlags::CLOSE;
         inotify::add_watch(&events, dir, watched).expect("a directory");
         Self { events, names: Vec::new() }
     }
 
-    /// The names so far.
+    /// Returns the names so far.
     pub fn names(&mut self) -> &[String] {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.events, &mut buffer);
@@ -46,7 +46,7 @@ impl Openings {
         }
     }
 
-    /// Forgets what there was.
+    /// Forgets the names so far.
     pub fn forget(&mut self) {
         self.names();
         self.names.clear();

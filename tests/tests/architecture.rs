@@ -1,11 +1,13 @@
-//! The arrows of docs/architecture.md: which package may depend on which, and
-//! which module of the host may use which. A rule that could not fail would be
-//! worth nothing, so each is also tried on something that breaks it.
+//! The rules of docs/architecture.md: the packages that a package may depend on, the modules that a
+//! module of the host may use, and the opening of doc comments. Each rule is also tried on
+//! something that breaks it, to prove that it can fail.
 
 #[path = "architecture/modules.rs"]
 mod modules;
 #[path = "architecture/packages.rs"]
 mod packages;
+#[path = "architecture/sentences.rs"]
+mod sentences;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +69,7 @@ fn a_row_without_a_module_is_found() {
     let root = places::repository().join("host").join("src");
     let mut sources = modules::read(&root);
     sources.retain(|path, _| !path.starts_with("audit"));
-    // Neither is the module of that name.
+    // Modules with a similar name do not count.
     sources.insert("auditor.rs".to_owned(), String::new());
     sources.insert("exec/audit.rs".to_owned(), String::new());
     assert_eq!(modules::stale_rows(&HOST, &sources), ["audit"]);
@@ -102,8 +104,58 @@ fn a_module_that_uses_an_upper_one_is_found() {
     );
 }
 
-/// The bans of clippy that keep what only one place may do in that place. Clippy
-/// enforces them; this says that nobody has dropped the file.
+#[test]
+fn doc_comments_open_with_a_noun_or_a_verb() {
+    let mut found = Vec::new();
+    for folder in sentences::CHECKED {
+        let sources = modules::read(&places::repository().join(folder));
+        assert!(!sources.is_empty(), "`{folder}` has no sources");
+        found.extend(sentences::questions(folder, &sources));
+    }
+    assert!(found.is_empty(), "these open with a question:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_doc_comment_that_opens_with_a_question_is_found() {
+    let source = [
+        "//! What the module owns.",
+        "//!",
+        "//! How it does so may be asked further down.",
+        "/// Returns the answer.",
+        "/// Whether it is right is another question.",
+        "fn a() {}",
+        "// Why not.",
+        "//// Where it was.",
+        "    ///",
+        "    /// Who is asked.",
+        "    pub field: u8,",
+        "    /// Whether: it holds.",
+        "    #[must_use]",
+        "    /// Where it was.",
+        "    /// Whoever asks, `Why` is not answered, and `Where` is code.",
+        "    fn b() {}",
+        "    /// However it was.",
+        "    fn c() {}",
+        "    /// `What` is code.",
+        "    fn d() {}",
+        "    /// **How** it was.",
+        "    let text = \"/// Why\";",
+    ];
+    let sources = BTreeMap::from([("a/b.rs".to_owned(), source.join("\n"))]);
+    assert_eq!(
+        sentences::questions("src", &sources),
+        [
+            "src/a/b.rs:1: What the module owns.",
+            "src/a/b.rs:10: Who is asked.",
+            "src/a/b.rs:12: Whether: it holds.",
+            "src/a/b.rs:14: Where it was.",
+            "src/a/b.rs:21: **How** it was.",
+        ]
+    );
+}
+
+/// Checks that the bans of clippy are in force, which keep certain calls in one place. Clippy
+/// enforces them; this notices a dropped file.
 #[test]
 fn the_bans_are_in_force() {
     let banned = |folder: &str, what: &[&str]| {

@@ -1,7 +1,6 @@
-//! The document port over the host socket, whose descriptor is named by
-//! `IKIGAI_HOST_FD`.
+//! The asset port over the host socket, whose descriptor `IKIGAI_HOST_FD` names.
 //!
-//! What may be asked is the host's to judge; without a socket there is nobody to ask.
+//! The host judges the requests; without a socket, no asset is granted.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -12,25 +11,25 @@ use ikigai_protocol::host_socket::{
     decode_answer,
 };
 use ikigai_protocol::{AssetError, ToolCode};
-use ikigai_tools::ports::{Documents, Lines};
+use ikigai_tools::ports::{Assets, Lines};
 use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 use serde::de::DeserializeOwned;
 
-/// The first number that is no standard stream.
+/// The first number that is not a standard stream.
 const FIRST: RawFd = 3;
 
-/// The documents of the host that started this process.
+/// The assets of the host that started this process.
 #[derive(Debug)]
-pub struct HostDocuments {
+pub struct HostAssets {
     socket: Option<UnixStream>,
 }
 
-impl HostDocuments {
-    /// Those behind the socket whose number is `value`; none, if there is no value.
+impl HostAssets {
+    /// Takes the socket whose descriptor is `value`; without a value, no asset is granted.
     ///
     /// # Errors
     ///
-    /// The value is no number of a connected Unix socket.
+    /// Returns an error if the value is not the number of a connected Unix socket.
     pub fn inherited(value: Option<&str>) -> Result<Self, String> {
         let Some(value) = value else { return Ok(Self { socket: None }) };
         let socket = value.parse().ok().filter(|number| *number >= FIRST).and_then(taken);
@@ -60,11 +59,10 @@ fn exchange(mut socket: &UnixStream, operation: &Operation) -> io::Result<Vec<u8
     if line.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(line) }
 }
 
-/// A handle of this process's own on descriptor `number`, if that is a Unix socket.
+/// Returns a handle of its own to descriptor `number`, if that is a Unix socket.
 fn taken(number: RawFd) -> Option<UnixStream> {
-    // SAFETY: nothing in this process closes descriptors that it did not open, so that
-    // the number means the same until it is duplicated; where it means nothing, that
-    // fails.
+    // SAFETY: nothing in this process closes descriptors that it did not open, so the number
+    // means the same until it is duplicated; if it is not open, duplicating it fails.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(inherited, FIRST).ok()?;
     let is_unix = getsockname(&own).is_ok_and(|it| it.address_family() == AddressFamily::UNIX);
@@ -72,7 +70,7 @@ fn taken(number: RawFd) -> Option<UnixStream> {
     (is_unix && is_stream).then(|| UnixStream::from(own))
 }
 
-impl Documents for HostDocuments {
+impl Assets for HostAssets {
     fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
         let read = Read { uri: uri.to_owned(), offset, limit: lines.limit };
@@ -100,25 +98,25 @@ mod tests {
     fn only_a_connected_unix_socket_is_taken() {
         let (socket, _other) = UnixStream::pair().expect("a pair");
         let number = socket.as_raw_fd().to_string();
-        assert!(HostDocuments::inherited(Some(&number)).is_ok());
+        assert!(HostAssets::inherited(Some(&number)).is_ok());
         let file = std::fs::File::open("/dev/null").expect("a file");
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let others = [file.as_raw_fd(), udp.as_raw_fd(), 0, -1, 9999, RawFd::MAX];
         for other in others.map(|number| number.to_string()).iter().map(String::as_str) {
-            assert!(HostDocuments::inherited(Some(other)).is_err(), "{other}");
+            assert!(HostAssets::inherited(Some(other)).is_err(), "{other}");
         }
-        assert!(HostDocuments::inherited(Some("")).is_err());
-        assert!(HostDocuments::inherited(Some("3x")).is_err());
+        assert!(HostAssets::inherited(Some("")).is_err());
+        assert!(HostAssets::inherited(Some("3x")).is_err());
     }
 
     #[test]
     fn a_host_that_goes_away_is_an_answer() {
         let (socket, other) = UnixStream::pair().expect("a pair");
-        let documents = HostDocuments { socket: Some(socket) };
+        let assets = HostAssets { socket: Some(socket) };
         drop(other);
-        let error = documents.read("ikigai:///a", Lines::ALL).expect_err("nobody answers");
+        let error = assets.read("ikigai:///a", Lines::ALL).expect_err("nobody answers");
         assert_eq!(error.code, ToolCode::OpenFailed);
-        let none = HostDocuments::inherited(None).expect("no socket is no error");
+        let none = HostAssets::inherited(None).expect("no socket is no error");
         let error = none.write("ikigai:///a", "x").expect_err("refused");
         assert_eq!(error.code, ToolCode::PermissionDenied);
     }

@@ -1,11 +1,11 @@
-//! What the operating system's errors mean to a tool.
+//! The mapping of the operating system's errors to those of the file port.
 
 use std::io;
 
 use ikigai_tools::ports::FsError;
 use rustix::io::Errno;
 
-/// The meaning of an error number.
+/// Returns the port's error for an error number.
 pub(crate) fn meaning(errno: Errno) -> FsError {
     match errno {
         Errno::NOENT => FsError::NotFound,
@@ -17,8 +17,8 @@ pub(crate) fn meaning(errno: Errno) -> FsError {
     }
 }
 
-/// The same for an error of `std` or `cap-std`. The latter reports a path that
-/// leads out of a directory as a refusal that no system call made.
+/// Returns the port's error for an error of `std` or `cap-std`. The latter reports a path that
+/// leads out of a directory as a refusal without a system call.
 pub(crate) fn meaning_of(error: &io::Error) -> FsError {
     match Errno::from_io_error(error) {
         Some(errno) => meaning(errno),

@@ -1,7 +1,6 @@
 //! The file port: with the caller's rights, or with the granted directories only.
 //!
-//! Nothing here blocks: what could is opened without waiting and judged by its
-//! kind afterwards.
+//! No operation blocks: files are opened in non-blocking mode and checked by their kind afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,29 +18,29 @@ use crate::errno::{meaning, meaning_of};
 use crate::grants::Grants;
 use crate::replace::{self, Target};
 
-/// File systems that report a failed write only when they are flushed: NFS, CIFS,
-/// SMB2, Ceph, 9P and FUSE, by their magic numbers in `linux/magic.h` and beside it.
+/// The file systems that report a failed write only when they are flushed: NFS, CIFS, SMB2, Ceph,
+/// 9P and FUSE, by their magic numbers in `linux/magic.h` and similar headers.
 const FLUSHED_LATE: [u32; 6] =
     [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x0102_1997, 0x6573_5546];
 
-/// The files that a native tool reaches.
+/// The files that a native tool can reach.
 #[derive(Debug)]
 pub struct NativeFiles {
     grants: Option<Grants>,
 }
 
 impl NativeFiles {
-    /// Everything that the caller may reach.
+    /// Returns the files that the caller may reach.
     #[must_use]
     pub fn caller() -> Self {
         Self { grants: None }
     }
 
-    /// Only the directories listed in `value`, which is in the form of `IKIGAI_DIRS`.
+    /// Returns the files in the directories listed in `value`, which has the form of `IKIGAI_DIRS`.
     ///
     /// # Errors
     ///
-    /// The list does not parse.
+    /// Returns an error if the list does not parse.
     pub fn granted(value: &OsStr) -> Result<Self, DirsError> {
         Ok(Self { grants: Some(Grants::open(value)?) })
     }
@@ -161,7 +160,7 @@ impl Files for NativeFiles {
                     }
                     place => place?,
                 };
-                // `open_dir` gives a handle that cannot be listed, and so does a slash at the
+                // `open_dir` returns a handle that cannot be listed, and so does a slash at the
                 // end where the kernel does not resolve the path as a whole, in the sandbox.
                 let mut options = OpenOptions::new();
                 options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
@@ -173,8 +172,8 @@ impl Files for NativeFiles {
     }
 }
 
-/// Asks those file systems for the outcome of a write that would otherwise tell
-/// it only on closing, where `std` drops it.
+/// Asks those file systems for the result of a write, which they would otherwise report only on
+/// closing, where `std` drops it.
 fn flush(file: &File) -> io::Result<()> {
     let magic = fs::fstatfs(file)?.f_type as u32;
     if FLUSHED_LATE.contains(&magic) { file.sync_data() } else { Ok(()) }
@@ -194,9 +193,9 @@ fn kind_of(found: FileType) -> Kind {
 /// A directory.
 #[derive(Debug)]
 pub enum NativeDir {
-    /// One that is open.
+    /// An open directory.
     Open(OwnedFd),
-    /// One that is not granted, with the names in it that lead to granted ones.
+    /// A directory that is not granted, with the names in it that lead to granted ones.
     Above(Vec<OsString>),
 }
 
@@ -218,7 +217,7 @@ impl Directory for NativeDir {
                 continue;
             }
             let found = match entry.file_type() {
-                // Some file systems do not tell in the listing.
+                // Some file systems do not report the kind in the listing.
                 FileType::Unknown => match fs::statat(open, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                     Err(_) => continue,
@@ -230,7 +229,7 @@ impl Directory for NativeDir {
         Ok(())
     }
 
-    /// A single name, not followed if it is a link, cannot lead out of the handle.
+    /// Opens a single name, which cannot lead out of the handle if links are not followed.
     fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
         let Self::Open(open) = self else { return Err(FsError::Outside) };
         if name.contains(&b'/') || name == b".." {

@@ -1,7 +1,7 @@
-//! The directories of `IKIGAI_DIRS`, opened once, and which of them a path is in.
+//! The directories of `IKIGAI_DIRS`, opened once, and the choice of the one that contains a path.
 //!
-//! Only the choice of a directory looks at names. That a path stays beneath it,
-//! through `..` and symbolic links, is held by its handle.
+//! Only the choice compares names. The handle of a directory enforces that a path stays beneath it,
+//! through `..` and symbolic links.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -20,13 +20,13 @@ use crate::errno::meaning_of;
 #[derive(Debug)]
 pub(crate) struct Grants {
     dirs: Vec<GrantedDir>,
-    /// What relative paths are relative to; nothing if it cannot be told.
+    /// The directory that relative paths are relative to; empty if it is unknown.
     current_dir: PathBuf,
 }
 
 #[derive(Debug)]
 struct GrantedDir {
-    /// As it was granted, and, where links lead to it, as the system calls it.
+    /// The name as it was granted, and, where links lead to it, its canonical name.
     names: Vec<PathBuf>,
     access: Access,
     handle: Result<Dir, FsError>,
@@ -37,13 +37,13 @@ struct GrantedDir {
 pub(crate) struct Place<'g> {
     pub(crate) dir: &'g Dir,
     pub(crate) access: Access,
-    /// Relative, not empty.
+    /// The path beneath the directory, relative and not empty.
     pub(crate) path: PathBuf,
 }
 
 impl Grants {
-    /// Opens every directory of the list. One that cannot be opened is an error
-    /// only of the paths beneath it.
+    /// Opens every directory of the list. A directory that cannot be opened is an error only for
+    /// the paths beneath it.
     pub(crate) fn open(value: &OsStr) -> Result<Self, DirsError> {
         let open = |granted: ikigai_protocol::GrantedDir| {
             let handle = Dir::open_ambient_dir(&granted.path, ambient_authority());
@@ -59,13 +59,13 @@ impl Grants {
         Ok(Self { dirs, current_dir: std::env::current_dir().unwrap_or_default() })
     }
 
-    /// The granted directory with the longest name that `path` is beneath.
+    /// Returns the granted directory with the longest name that `path` is beneath.
     pub(crate) fn place(&self, path: &[u8]) -> Result<Place<'_>, FsError> {
         self.absolute(&self.joined(path))
     }
 
-    /// The names in a directory that no grant covers, by which granted ones are reached;
-    /// nothing where there are none.
+    /// Returns the names in a directory that no grant covers, by which granted ones are reached;
+    /// `None` if there are none.
     pub(crate) fn names_above(&self, path: &[u8]) -> Option<Vec<OsString>> {
         let names = self.dirs.iter().flat_map(|dir| &dir.names);
         let names = names.map(|name| name.as_os_str().as_bytes());
@@ -74,8 +74,7 @@ impl Grants {
         (!above.is_empty()).then_some(above)
     }
 
-    /// An absolute path. `..` in it is for the handle to judge, not for the comparison of
-    /// names.
+    /// Makes a path absolute. The handle judges `..` in it, not the comparison of names.
     fn joined<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if path.first() == Some(&b'/') {
             return Cow::Borrowed(path);

@@ -1,8 +1,11 @@
-//! The ports of the tools for a native program: files over directory handles or
-//! with the caller's rights, documents over the host socket, and `/bin/sh`.
+//! The ports of the standard tools for a native program: files over directory handles or with the
+//! caller's rights, assets over the host socket, and the machine's shell.
 //!
-//! What a tool answers is `ikigai-tools`'s; which directories and documents are granted
-//! is the host's, which says so in `IKIGAI_DIRS` and by handing over a socket.
+//! Each program in `src/bin` calls one tool of `ikigai-tools` with the port that it needs:
+//! [`files`], [`storage`] or [`shell`].
+//!
+//! `ikigai-tools` decides the answers of the tools. The host decides which directories and assets
+//! are granted, and passes them in `IKIGAI_DIRS` and over a socket.
 
 mod assets;
 mod errno;
@@ -11,7 +14,7 @@ mod grants;
 mod replace;
 mod shell;
 
-pub use assets::HostDocuments;
+pub use assets::HostAssets;
 pub use files::NativeFiles;
 pub use shell::NativeShell;
 
@@ -19,12 +22,12 @@ use ikigai_protocol::DIRS_VARIABLE;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_tools::ports::Storage;
 
-/// The files of this process: what `IKIGAI_DIRS` grants, or, where it is not set,
-/// what the caller may reach.
+/// Returns the files of this process: those that `IKIGAI_DIRS` grants, or, if it is not set, those
+/// that the caller may reach.
 ///
 /// # Errors
 ///
-/// The variable does not parse.
+/// Returns an error if the variable does not parse.
 pub fn files() -> Result<NativeFiles, String> {
     match std::env::var_os(DIRS_VARIABLE) {
         None => Ok(NativeFiles::caller()),
@@ -32,27 +35,28 @@ pub fn files() -> Result<NativeFiles, String> {
     }
 }
 
-/// The same, and the documents that the host serves over the socket in
-/// `IKIGAI_HOST_FD`; where that is not set, there are none.
+/// Returns the files of this process together with the assets that the host serves over the socket
+/// in `IKIGAI_HOST_FD`; if that is not set, no asset is granted.
 ///
 /// # Errors
 ///
-/// One of the two variables does not parse, or the second does not name a socket.
-pub fn storage() -> Result<Storage<NativeFiles, HostDocuments>, String> {
+/// Returns an error if one of the two variables does not parse, or the second does not name a
+/// socket.
+pub fn storage() -> Result<Storage<NativeFiles, HostAssets>, String> {
     let number = match std::env::var(HOST_FD_VARIABLE) {
         Ok(number) => Some(number),
         Err(std::env::VarError::NotPresent) => None,
         Err(error) => return Err(format!("{HOST_FD_VARIABLE}: {error}")),
     };
-    let documents = HostDocuments::inherited(number.as_deref())?;
-    Ok(Storage { files: files()?, documents })
+    let assets = HostAssets::inherited(number.as_deref())?;
+    Ok(Storage { files: files()?, assets })
 }
 
-/// The shell of this machine.
+/// Returns the shell of this machine.
 ///
 /// # Errors
 ///
-/// None; a shell that is missing shows when a command is run.
+/// Returns no error; a missing shell shows when a command is run.
 pub fn shell() -> Result<NativeShell, String> {
     Ok(NativeShell)
 }

@@ -1,10 +1,9 @@
 //! Replacing a regular file atomically: a temporary file beside it with the same
 //! permissions and owner, flushed, then renamed over it.
 //!
-//! Every step after the target's directory is open is relative to that handle,
-//! with a single name, so nothing that happens to the path meanwhile leads
-//! elsewhere. Where the owner cannot be kept, or the name is a mount of its own,
-//! the file is rewritten in place instead.
+//! Every step after the target's directory is open is relative to that handle, with a single name,
+//! so a change to the path meanwhile has no effect. Where the owner cannot be kept, or the name is
+//! a mount of its own, the file is rewritten in place instead.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,20 +20,20 @@ use rustix::io::Errno;
 use crate::errno::{meaning, meaning_of};
 use crate::grants::Place;
 
-/// How many names are tried before giving up; each is 64 random bits.
+/// The number of names that are tried; each is 64 random bits.
 const NAME_TRIES: u32 = 16;
 
-/// What a file loses with its contents: setuid and setgid were given to what it held.
+/// The bits that a file loses with its contents: they were granted to the old contents.
 const SET_ID: Mode = Mode::SUID.union(Mode::SGID);
 
-/// Opens a directory to name files in it, which takes no right to read it where the system
-/// makes the difference.
+/// The mode for opening a directory to name files in it, which needs no right to read it on systems
+/// with `O_PATH`.
 #[cfg(target_os = "linux")]
 const HELD: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const HELD: OFlags = OFlags::RDONLY;
 
-/// A file by its directory's handle and its name there, links already followed.
+/// A file by its directory's handle and its name there, with links already followed.
 #[derive(Debug)]
 pub(crate) struct Target {
     dir: OwnedFd,
@@ -65,11 +64,10 @@ impl Target {
     }
 }
 
-/// Replaces what is at `target`.
+/// Replaces the contents of `target`.
 pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
-    // Opened although nothing is written through it: whoever may not write the
-    // file may not replace it either. An executable that runs cannot be opened so,
-    // and may be replaced.
+    // Opened although nothing is written through it: a caller that may not write the file may not
+    // replace it either. A running executable cannot be opened for writing, and may be replaced.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let existing = match fs::openat(&target.dir, &target.name, flags, Mode::empty()) {
         Ok(fd) => Some(fd),
@@ -87,7 +85,7 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
     let (name, mut file) = create_beside(target)?;
     let outcome = fill(&mut file, contents, &stat).and_then(|()| rename(target, &name));
     if outcome.is_err() {
-        // The error that is reported is the first one.
+        // The first error is the one that is reported.
         let _ = fs::unlinkat(&target.dir, &name, AtFlags::empty());
     }
     match (outcome, existing) {
@@ -104,15 +102,15 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
     }
 }
 
-/// Takes setuid and setgid from a file that is about to be written in place. The kernel
-/// does so for everyone but root, and leaves a setgid that has no effect.
+/// Removes setuid and setgid from a file that is about to be written in place. The kernel does so
+/// for everyone but root, and leaves a setgid that has no effect.
 pub(crate) fn lose_set_id(file: impl AsFd) -> Result<(), FsError> {
     let mode = Mode::from_raw_mode(fs::fstat(&file).map_err(meaning)?.st_mode);
     let has_effect = mode.contains(Mode::SUID) || mode.contains(Mode::SGID | Mode::XGRP);
     if has_effect { fs::fchmod(file, mode - SET_ID).map_err(meaning) } else { Ok(()) }
 }
 
-/// Why the temporary file did not take the target's place.
+/// The reason why the temporary file did not replace the target.
 enum Step {
     /// The owner cannot be kept, or the target cannot be renamed over.
     Impossible,
@@ -148,14 +146,14 @@ fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), Step> {
 fn rename(target: &Target, name: &OsStr) -> Result<(), Step> {
     match fs::renameat_with(&target.dir, name, &target.dir, &target.name, RenameFlags::empty()) {
         Ok(()) => Ok(()),
-        // A file that is mounted by itself, as containers do.
+        // A file that is a mount of its own, as in containers.
         Err(Errno::BUSY | Errno::XDEV) => Err(Step::Impossible),
         Err(errno) => Err(Step::Failed(meaning(errno))),
     }
 }
 
-/// The rename is done and seen by everyone; this makes it outlast a power cut
-/// where the directory can be opened for that.
+/// Flushes the directory. The rename is done and visible; this makes it survive a power cut, where
+/// the directory can be opened for that.
 fn flush_directory(target: &Target) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(dir) = fs::openat(target.dir.as_fd(), ".", flags, Mode::empty()) {

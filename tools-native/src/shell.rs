@@ -1,9 +1,8 @@
 //! The shell port: the machine's bash, or its `sh` where there is none, with both outputs on
 //! one pipe.
 //!
-//! The call ends with the shell, not with the pipe: a background process that
-//! still holds the other end is left to run, and what it writes later is not
-//! waited for.
+//! The call ends with the shell, not with the pipe: a background process that still holds the other
+//! end runs on, and its later output is not waited for.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read as _};
@@ -16,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-/// The kernel takes no argument of 128 KiB (MAX_ARG_STRLEN) or more, but many of
-/// them. Pieces are counted in bytes and cut between characters.
+/// The size of a piece of a command. The kernel takes no argument of 128 KiB (MAX_ARG_STRLEN) or
+/// more, but many of them. Pieces are counted in bytes and cut between characters.
 const MAX_ARGUMENT_BYTES: usize = 100 << 10;
 
-/// Read at once, in bytes: what a pipe holds.
+/// The number of bytes that are read at once: the capacity of a pipe.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The shell of this machine.
@@ -40,7 +39,7 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
     let (reader, writer) = io::pipe()?;
     let (child_ended, ends_with_waiter) = io::pipe()?;
     let child = {
-        // Dropped with this block, so that no write end stays with this process.
+        // Dropped with this block, so that this process keeps no write end.
         let program = program();
         let mut shell = Command::new(program);
         shell.args(arguments(program, command)).stdin(Stdio::null());
@@ -56,22 +55,22 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
     .map(exit_code)
 }
 
-/// The first of the shells that this process may run.
+/// Returns the first of the shells that this process may run.
 fn program() -> &'static str {
     let is_there = |path: &&&str| access(**path, Access::EXEC_OK).is_ok();
-    // Where there is none, the attempt tells why.
+    // If there is none, the attempt to run one reports the reason.
     SHELLS.iter().find(is_there).unwrap_or(&"/bin/sh")
 }
 
-/// Waits for the shell; dropping the pipe's end tells the reader.
+/// Waits for the shell; dropping the pipe's end notifies the reader.
 fn wait(mut child: Child, end: io::PipeWriter) -> io::Result<ExitStatus> {
     let status = child.wait();
     drop(end);
     status
 }
 
-/// `-c COMMAND`, or, for a long command, its pieces and a line that puts them
-/// together. The line first clears the parameters, so the command sees none.
+/// Returns `-c COMMAND`, or, for a long command, its pieces and a line that joins them. The line
+/// first clears the parameters, so the command sees none.
 fn arguments(program: &str, command: &str) -> Vec<OsString> {
     if command.len() <= MAX_ARGUMENT_BYTES {
         // A command may begin with a hyphen.
@@ -95,16 +94,16 @@ fn pieces(mut text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Hands on what arrives until everyone has closed the pipe, or the shell has
-/// ended and what it left in the pipe is read.
+/// Passes on the output until all write ends of the pipe are closed, or the shell has ended and the
+/// rest in the pipe is read.
 fn collect(
     mut reader: PipeReader,
     child_ended: &PipeReader,
     output: &mut dyn FnMut(&[u8]),
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // After the shell's end only what is in the pipe at that moment: a background
-    // process could go on writing forever.
+    // After the shell's end only the current content of the pipe is read: a background process
+    // could write forever.
     let mut left: Option<u64> = None;
     while left != Some(0) {
         let mut fds =

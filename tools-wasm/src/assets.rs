@@ -1,15 +1,15 @@
-//! The document port over the import `ikigai:tool/assets`.
+//! The asset port over the import `ikigai:tool/assets`.
 
 use ikigai_protocol::ToolCode;
-use ikigai_tools::ports::{AssetError, Documents, Lines};
+use ikigai_tools::ports::{AssetError, Assets, Lines};
 
 use crate::bindings::ikigai::tool::assets::{self, Error, ErrorCode};
 
-/// The documents of the host that runs this component.
+/// The assets of the host that runs this component.
 #[derive(Clone, Copy, Debug)]
-pub struct WitDocuments;
+pub struct WitAssets;
 
-impl Documents for WitDocuments {
+impl Assets for WitAssets {
     fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
         assets::read(uri, offset, lines.limit).map_err(said)

@@ -1,6 +1,6 @@
 //! The imports of `ikigai:tool`, over the descriptors of the `wasip2` crate.
 //!
-//! Only a component that calls one imports it.
+//! Only a component that calls an import has it.
 
 wit_bindgen::generate!({
     path: "../wit",

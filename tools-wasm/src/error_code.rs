@@ -1,12 +1,12 @@
-//! What WASI's error codes mean to a tool.
+//! The mapping of WASI's error codes to those of the file port.
 
 use std::io;
 
 use ikigai_tools::ports::FsError;
 use wasip2::filesystem::types::ErrorCode;
 
-/// The meaning of an error while a path is resolved. `not-permitted` is how WASI
-/// says that `..` or a link leads out of the directory.
+/// Returns the port's error for an error while a path is resolved. WASI reports `not-permitted` for
+/// a `..` or a link that leads out of the directory.
 pub(crate) fn meaning(code: ErrorCode) -> FsError {
     match code {
         ErrorCode::NoEntry => FsError::NotFound,
@@ -19,7 +19,7 @@ pub(crate) fn meaning(code: ErrorCode) -> FsError {
     }
 }
 
-/// The same for an operation on what is open already.
+/// Returns the port's error for an operation on an open file.
 pub(crate) fn io_error(code: ErrorCode) -> io::Error {
     match code {
         ErrorCode::InsufficientMemory => io::ErrorKind::OutOfMemory.into(),

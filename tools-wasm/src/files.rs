@@ -1,8 +1,7 @@
 //! The file port over preopened directories.
 //!
-//! Paths are matched against the preopens' names here, since WASI knows relative
-//! paths only. Opening a pipe would block the host, so what is to be opened is
-//! asked for its kind first.
+//! Paths are matched against the preopens' names here, since WASI knows relative paths only.
+//! Opening a pipe would block the host, so the kind is checked before a file is opened.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,24 +17,24 @@ use wasip2::filesystem::types::{
 use crate::bindings::ikigai::tool::workspace;
 use crate::error_code::{io_error, meaning};
 
-/// The variable that names the workspace, to which relative paths are relative.
+/// The variable with the name of the workspace, to which relative paths are relative.
 const WORKSPACE: &str = "PWD";
 
-/// The name under which a host that does not set it preopens the workspace.
+/// The name under which a host that does not set the variable preopens the workspace.
 const NAMELESS_WORKSPACE: &str = ".";
 
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// What is asked for after a short read, in bytes: most often the file is at its
-/// end, and the host clears as much memory as it is asked to fill.
+/// The size of the read after a short one, in bytes: the file is most often at its end, and the
+/// host clears as much memory as it is asked to fill.
 const PROBE_BYTES: usize = 4 << 10;
 
 /// The directories that the host preopened.
 #[derive(Debug)]
 pub struct WasiFiles {
     preopens: Vec<(Descriptor, String)>,
-    /// Absolute, where the host tells it.
+    /// The absolute name of the workspace, where the host sets it.
     workspace: Option<String>,
 }
 
@@ -43,11 +42,11 @@ impl WasiFiles {
     /// Takes the preopened directories.
     #[must_use]
     pub fn preopened() -> Self {
-        let told = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
+        let given = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
         let mut files = Self { preopens: get_directories(), workspace: None };
-        // A host that hands its own environment on says nothing of the directories with it.
+        // A host that passes on its own environment has not set the variable for these directories.
         let has_nameless = files.nameless_workspace().is_some();
-        files.workspace = told.filter(|path| {
+        files.workspace = given.filter(|path| {
             let holds = |(_, name): &(_, String)| beneath(name.as_bytes(), path.as_bytes());
             !has_nameless || files.absolute().any(|dir| holds(dir).is_some())
         });
@@ -63,15 +62,15 @@ impl WasiFiles {
         self.preopens.iter().filter(|(_, name)| name.starts_with('/'))
     }
 
-    /// The names in a directory that no grant covers, by which granted ones are reached;
-    /// nothing where there are none.
+    /// Returns the names in a directory that no grant covers, by which granted ones are reached;
+    /// `None` if there are none.
     fn names_above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
         let path = self.joined(path)?;
         let above = names_above(&path, self.absolute().map(|(_, name)| name.as_bytes()));
         (!above.is_empty()).then(|| above.into_iter().map(<[u8]>::to_vec).collect())
     }
 
-    /// An absolute path, where that can be told.
+    /// Makes a path absolute, if the workspace's name is known.
     fn joined<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
         if path.first() == Some(&b'/') {
             return Some(Cow::Borrowed(path));
@@ -80,9 +79,9 @@ impl WasiFiles {
         Some(Cow::Owned([workspace.as_bytes(), b"/", path].concat()))
     }
 
-    /// The directory that `path` is beneath, and the path from there.
+    /// Returns the directory that `path` is beneath, and the path from there.
     fn place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
-        // WASI has no name for what is not UTF-8.
+        // WASI has no name for a path that is not UTF-8.
         let text = |path: &[u8]| match std::str::from_utf8(path) {
             Ok("") => Ok(".".to_owned()),
             Ok(path) => Ok(path.to_owned()),
@@ -99,11 +98,11 @@ impl WasiFiles {
         Ok((dir, text(rest)?))
     }
 
-    /// The same for a change, which a directory granted for reading refuses.
+    /// Returns the place for a change, which a directory granted for reading refuses.
     fn writable_place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
         let (dir, rest) = self.place(path)?;
         let flags = dir.get_flags().map_err(meaning)?;
-        // Of a host that tells no flags at all, the attempt will show it.
+        // If the host reports no flags at all, the attempt will show it.
         if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) || flags.is_empty() {
             return Ok((dir, rest));
         }
@@ -191,7 +190,7 @@ fn write_all(file: &Descriptor, contents: &[u8]) -> Result<(), FsError> {
             Ok(0) => return Err(FsError::Other),
             Ok(count) => offset += usize::try_from(count).unwrap_or(0),
             Err(ErrorCode::Interrupted) => {}
-            // The file is open: this is no path that leads out.
+            // The file is open: this is not a path that leads out.
             Err(ErrorCode::NotPermitted) => return Err(FsError::Denied),
             Err(code) => return Err(meaning(code)),
         }
@@ -207,8 +206,8 @@ fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError>
     })
 }
 
-/// In place: a new file could not be given the mode and the owner of the old one, which
-/// WASI does not know.
+/// Replaces the contents in place: a new file could not get the mode and the owner of the old one,
+/// which WASI does not have.
 #[cfg(not(feature = "host-imports"))]
 fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError> {
     let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path).map_err(meaning)?;
@@ -218,7 +217,7 @@ fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError>
     let flags = DescriptorFlags::WRITE;
     let opened = dir.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), flags);
     let file = opened.map_err(meaning)?;
-    // The new length last: where the disk is full, the rest of the old contents stays.
+    // The new length is set last: if the disk is full, the rest of the old contents stays.
     write_all(&file, contents)?;
     file.set_size(contents.len() as u64).map_err(meaning)?;
     file.sync().map_err(meaning)
@@ -245,7 +244,7 @@ fn named_kind(found: DescriptorType) -> Kind {
 pub struct File {
     descriptor: Option<Descriptor>,
     offset: u64,
-    /// The most to ask for next, in bytes.
+    /// The size of the next read, in bytes.
     ask: usize,
 }
 
@@ -254,7 +253,7 @@ impl File {
         Self { descriptor: Some(descriptor), offset: 0, ask: TRANSFER_BYTES }
     }
 
-    /// Stands for what must not be opened.
+    /// Returns the file for a path that must not be opened.
     fn closed() -> Self {
         Self { descriptor: None, offset: 0, ask: TRANSFER_BYTES }
     }
@@ -294,9 +293,9 @@ impl Seek for File {
 /// A directory.
 #[derive(Debug)]
 pub enum Directory {
-    /// One that is open.
+    /// An open directory.
     Open(Descriptor),
-    /// One that is not granted, with the names in it that lead to granted ones.
+    /// A directory that is not granted, with the names in it that lead to granted ones.
     Above(Vec<Vec<u8>>),
 }
 

@@ -1,14 +1,16 @@
-//! The ports of the tools for a component: files over the directories that the
-//! host preopened, `ikigai:tool/workspace` for what WASI cannot express, and documents
-//! over `ikigai:tool/assets`.
+//! The ports of the standard tools for a component: files over the directories that the host
+//! preopened, `ikigai:tool/workspace` for the operations that WASI lacks, and assets over
+//! `ikigai:tool/assets`.
 //!
-//! Without the feature `host-imports` nothing of `ikigai:tool` is imported, so that the
-//! component starts in any host: there are no documents then, and a file is replaced in
-//! place.
+//! Each program in `src/bin` calls one tool of `ikigai-tools` with the port that it needs:
+//! [`files`] or [`storage`].
 //!
-//! What a tool answers is `ikigai-tools`'s. What is not preopened does not exist
-//! here, so nothing in this crate guards anything; it only tells a path outside
-//! apart from a missing file.
+//! Without the feature `host-imports` nothing of `ikigai:tool` is imported, so that the component
+//! starts in any host: there are no assets then, and a file is replaced in place.
+//!
+//! `ikigai-tools` decides the answers of the tools. A path that is not preopened does not exist for
+//! a component, so this crate enforces nothing; it only distinguishes a path outside from a
+//! missing file.
 
 #[cfg(feature = "host-imports")]
 mod assets;
@@ -18,27 +20,27 @@ mod error_code;
 mod files;
 
 #[cfg(feature = "host-imports")]
-pub use assets::WitDocuments as HostDocuments;
+pub use assets::WitAssets as HostAssets;
 pub use files::{Directory, File, WasiFiles};
 #[cfg(not(feature = "host-imports"))]
-pub use ikigai_tools::ports::NoDocuments as HostDocuments;
+pub use ikigai_tools::ports::NoAssets as HostAssets;
 
 use ikigai_tools::ports::Storage;
 
-/// The files that this component was granted.
+/// Returns the files that this component was granted.
 ///
 /// # Errors
 ///
-/// None: without a directory every path is outside.
+/// Returns no error: without a directory every path is outside.
 pub fn files() -> Result<WasiFiles, String> {
     Ok(WasiFiles::preopened())
 }
 
-/// The same, and the documents of the host.
+/// Returns the files that this component was granted, and the assets of the host.
 ///
 /// # Errors
 ///
-/// None: what is not granted shows when it is asked for.
-pub fn storage() -> Result<Storage<WasiFiles, HostDocuments>, String> {
-    Ok(Storage { files: WasiFiles::preopened(), documents: HostDocuments })
+/// Returns no error: the host refuses an operation that is not granted.
+pub fn storage() -> Result<Storage<WasiFiles, HostAssets>, String> {
+    Ok(Storage { files: WasiFiles::preopened(), assets: HostAssets })
 }

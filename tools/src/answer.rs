@@ -1,8 +1,8 @@
-//! A tool's answer: the JSON object it prints, success or error, in the key
-//! order of the specification.
+//! The answer of a tool: the JSON object it prints, success or error, in the key order of the
+//! specification.
 //!
-//! Which code belongs to which failure of a file is decided here, once. Which
-//! failure happened is the tools' and the ports' to say.
+//! This module maps each failure of a file to its code, once. The tools and the ports report the
+//! failures.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use ikigai_protocol::ToolCode;
 use crate::json;
 use crate::ports::{AssetError, FsError};
 
-/// The most a tool prints, in bytes: the host's default limit on standard output
-/// (16 MiB), less room for what stands around the text.
+/// The largest output of a tool, in bytes: the host's default limit on standard output (16 MiB),
+/// less room for the JSON around the text.
 pub(crate) const OUTPUT_CAP: usize = (16 << 20) - 4096;
 
 /// A successful answer, already JSON.
@@ -27,14 +27,14 @@ impl Answer {
         Self { json: b"{\"output\":\"".to_vec() }
     }
 
-    /// One line of text and one number after it.
+    /// Creates an answer of one line of text and one number.
     pub(crate) fn counted(text: &[u8], name: &str, number: u64) -> Self {
         let mut answer = Self::begin();
         json::escape(text, answer.text());
         answer.end_with(name, number)
     }
 
-    /// The inside of the string `output`.
+    /// Returns the inside of the string `output`.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.json
     }
@@ -51,13 +51,13 @@ impl Answer {
         self
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.json
     }
 }
 
-/// An operation that failed; exit code 0 all the same.
+/// The error of an operation; the tool exits with 0 all the same.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     code: ToolCode,
@@ -65,12 +65,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with the text `message`.
+    /// Creates a failure with the text `message`.
     pub(crate) fn new(code: ToolCode, message: impl Into<Vec<u8>>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// `WHAT: PATH`, as the specification's messages are.
+    /// Creates a failure with the message `WHAT: PATH`, the form of the specification.
     pub(crate) fn about(code: ToolCode, what: &str, path: &[u8]) -> Self {
         let mut message = Vec::with_capacity(what.len() + 2 + path.len());
         message.extend_from_slice(what.as_bytes());
@@ -85,7 +85,7 @@ impl Failure {
         self
     }
 
-    /// A file that could not be opened for reading.
+    /// Creates the failure for a file that cannot be opened for reading.
     pub(crate) fn open(error: FsError, path: &[u8]) -> Self {
         Self::access(error, path).unwrap_or_else(|| match error {
             FsError::NotFound => Self::about(ToolCode::FileNotFound, "File not found", path),
@@ -93,35 +93,35 @@ impl Failure {
         })
     }
 
-    /// A file that could not be created or truncated: a missing directory is no
-    /// missing file.
+    /// Creates the failure for a file that cannot be created or truncated. A missing directory is
+    /// not reported as a missing file.
     pub(crate) fn create(error: FsError, path: &[u8]) -> Self {
         Self::access(error, path)
             .unwrap_or_else(|| Self::about(ToolCode::OpenFailed, "Cannot open file", path))
     }
 
-    /// A file that was open and could not be written.
+    /// Creates the failure for an open file that cannot be written.
     pub(crate) fn write(error: FsError, path: &[u8]) -> Self {
         Self::access(error, path)
             .unwrap_or_else(|| Self::about(ToolCode::WriteFailed, "Failed to write file", path))
     }
 
-    /// A file that was open and could not be read.
+    /// Creates the failure for an open file that cannot be read.
     pub(crate) fn read(path: &[u8]) -> Self {
         Self::about(ToolCode::ReadFailed, "Failed to read file", path)
     }
 
-    /// A document, in the host's own words.
-    pub(crate) fn document(error: AssetError) -> Self {
+    /// Creates the failure of an operation on an asset, with the host's code and message.
+    pub(crate) fn asset(error: AssetError) -> Self {
         Self::new(error.code, error.message)
     }
 
-    /// Memory that could not be had.
+    /// Creates the failure for a lack of memory.
     pub(crate) fn no_memory() -> Self {
         Self::new(ToolCode::OutOfMemory, "Out of memory")
     }
 
-    /// The failures that read the same for every operation.
+    /// Returns the failures that are the same for every operation.
     fn access(error: FsError, path: &[u8]) -> Option<Self> {
         let denied = || Self::about(ToolCode::PermissionDenied, "Permission denied", path);
         match error {
@@ -138,7 +138,7 @@ impl Failure {
         }
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut out = b"{\"error\":\"".to_vec();
         json::escape(&self.message, &mut out);
@@ -152,7 +152,7 @@ impl Failure {
     }
 }
 
-/// What a tool comes to.
+/// The result of a call.
 pub(crate) type Outcome = Result<Answer, Failure>;
 
 #[cfg(test)]

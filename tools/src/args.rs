@@ -1,8 +1,8 @@
-//! Reading a tool's arguments: strict about types and required parameters,
-//! indifferent to unknown ones, with `null` as absence.
+//! The arguments of a tool: strict about types and required parameters, indifferent to unknown
+//! ones, with `null` as absence.
 //!
-//! What the values mean is the tools'. A value without escapes is borrowed from
-//! the input, so a large `content` is not copied.
+//! The tools interpret the values. A value without escapes is borrowed from the input, so a large
+//! `content` is not copied.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use crate::answer::Failure;
 
-/// A parameter's long name and the short one that is accepted for it.
+/// A parameter's long name and its short alias.
 type Name = (&'static str, Option<&'static str>);
 
-/// Every parameter of the six tools. Others are skipped while reading.
+/// The parameters of the six tools. Others are skipped.
 const NAMES: &[Name] = &[
     ("command", None),
     ("content", None),
@@ -36,7 +36,7 @@ pub(crate) struct Args<'a> {
     members: Vec<(&'static str, Scalar<'a>)>,
 }
 
-/// A parameter's value, as far as the tools tell values apart.
+/// The value of a parameter, as far as the tools distinguish values.
 #[derive(Debug)]
 enum Scalar<'a> {
     Null,
@@ -63,7 +63,7 @@ impl Scalar<'_> {
 }
 
 impl<'a> Args<'a> {
-    /// Reads the one JSON object of `input`.
+    /// Parses the one JSON object of `input`.
     pub(crate) fn parse(input: &'a [u8]) -> Result<Self, Failure> {
         if input.iter().all(u8::is_ascii_whitespace) {
             return Err(invalid("expected one JSON object on standard input, found nothing"));
@@ -79,13 +79,13 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A required string.
+    /// Returns a required string.
     pub(crate) fn string(&self, name: &'static str) -> Result<&str, Failure> {
         self.optional_string(name)?
             .ok_or_else(|| invalid(&format!("`{name}` is missing; it must be a string")))
     }
 
-    /// An optional string.
+    /// Returns an optional string.
     pub(crate) fn optional_string(&self, name: &'static str) -> Result<Option<&str>, Failure> {
         match self.get(name) {
             None => Ok(None),
@@ -94,7 +94,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// An optional integer, held between the limits of 64 bits.
+    /// Returns an optional integer, clamped to 64 bits.
     pub(crate) fn integer(&self, name: &'static str) -> Result<Option<i64>, Failure> {
         match self.get(name) {
             None => Ok(None),
@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// An optional boolean.
+    /// Returns an optional boolean.
     pub(crate) fn boolean(&self, name: &'static str) -> Result<Option<bool>, Failure> {
         match self.get(name) {
             None => Ok(None),
@@ -112,7 +112,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The long spelling wins; of the same spelling twice, the last.
+    /// Returns the value of a parameter. The long name wins over its alias, and the last of several
+    /// values over the earlier ones.
     fn get(&self, name: &str) -> Option<&Scalar<'a>> {
         let alias = NAMES.iter().find(|(long, _)| *long == name).and_then(|(_, alias)| *alias);
         let find = |wanted: &str| {
@@ -131,7 +132,7 @@ fn invalid(detail: &str) -> Failure {
     Failure::new(ToolCode::InvalidParams, format!("Invalid parameters: {detail}"))
 }
 
-/// The name as a constant, if any tool has such a parameter.
+/// Returns the name as a constant, if any tool has such a parameter.
 fn known(key: &str) -> Option<&'static str> {
     let names = NAMES.iter().flat_map(|(name, alias)| [Some(*name), *alias]).flatten();
     names.into_iter().find(|name| *name == key)
@@ -225,7 +226,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         Ok(Scalar::Integer(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 
-    /// JSON Schema counts `3.0` as an integer; the cast saturates.
+    /// Accepts `3.0`, which JSON Schema counts as an integer; the cast saturates.
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
         Ok(if value.fract() == 0.0 { Scalar::Integer(value as i64) } else { Scalar::Fraction })
     }
@@ -249,7 +250,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 }
 
-/// A member's name, borrowed where it holds no escape.
+/// The name of a member, borrowed where it has no escape.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {

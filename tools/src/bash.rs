@@ -1,8 +1,7 @@
 //! `bash`: one shell command, its merged output and its exit code.
 //!
-//! Never an error of its own, as the specification has it: a shell that cannot
-//! start is exit code 127 with the reason as output. How a command is run is the
-//! port's.
+//! Never an error of its own, as the specification requires: a shell that cannot start is exit code
+//! 127 with the reason as output. The port runs the command.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,21 +13,21 @@ use crate::args::Args;
 use crate::json::{self, Escaper};
 use crate::ports::Shell;
 
-/// "Command not found", and what the shell itself could not do.
+/// The exit code for a command that is not found, and for a shell that cannot start.
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// Kept from the end of an output that is too large, in bytes of the answer: the
-/// end tells how a command came out.
+/// The size of the end that is kept of an output that is too large, in bytes of the answer: the end
+/// shows the result of a command.
 const TAIL_BYTES: usize = 1 << 20;
 
-/// Kept from the beginning, leaving room for the note on what was cut.
+/// The size of the beginning that is kept, with room left for the note about the cut.
 const HEAD_BYTES: usize = OUTPUT_CAP - TAIL_BYTES - 256;
 
 /// The most bytes that one byte becomes when it is escaped: `\u0001`.
 const MOST_ESCAPED: usize = 6;
 
-/// Answers one call. The beginning of the answer is written to `stdout` while the command
-/// runs, so that it is there if the call is ended; what is returned is the rest.
+/// Answers one call. The beginning of the answer is written to `stdout` while the command runs, so
+/// that it is there if the call is ended; the returned answer is the rest.
 pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write) -> Outcome {
     let command = args.string("command")?;
     if command.contains('\0') {
@@ -49,17 +48,18 @@ pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write)
     Ok(output.finish().end_with("exit_code", exit_code))
 }
 
-/// Takes an output of any size: writes its beginning at once, and keeps its end.
+/// A writer for an output of any size: it writes the beginning at once and keeps the end.
 struct Output<'a> {
     stdout: &'a mut dyn Write,
-    /// Cleared of what was written.
+    /// The part of the answer that is not written yet.
     answer: Answer,
     escaper: Escaper,
-    /// The newline that came last, and does not belong to the answer if nothing follows.
+    /// `true` if the output so far ends in a newline, which belongs to the answer only if more
+    /// follows.
     newline: bool,
-    /// Escaped bytes of the beginning.
+    /// The number of escaped bytes of the beginning.
     head: usize,
-    /// Set once no more belongs to the beginning.
+    /// The end of the output, once the beginning is complete.
     end: Option<End>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Output<'a> {
                 None => self.push_to_head(piece),
             }
         }
-        // What cannot be written now cannot be either when the answer is whole, and is told then.
+        // An error here occurs again when the whole answer is written, and is reported then.
         let text = self.answer.text();
         if self.stdout.write_all(text).and_then(|()| self.stdout.flush()).is_ok() {
             text.clear();
@@ -111,7 +111,7 @@ impl<'a> Output<'a> {
         self.head += text.len() - before;
     }
 
-    /// The rest of the answer, without the one newline at the end of the output.
+    /// Returns the rest of the answer, without the one newline at the end of the output.
     fn finish(self) -> Answer {
         let Self { mut answer, mut escaper, end, .. } = self;
         escaper.finish(answer.text());
@@ -145,10 +145,10 @@ impl End {
     }
 }
 
-/// Escaped at once, in bytes.
+/// The number of bytes that are escaped at once.
 const PIECE_BYTES: usize = 4096;
 
-/// Appends as many pieces from the end as fit into `room`; returns the bytes left out.
+/// Appends as many pieces from the end as fit into `room`; returns the number of bytes left out.
 fn escape_suffix(bytes: &[u8], room: usize, out: &mut Vec<u8>) -> usize {
     let mut from = bytes.len();
     let mut size = 0;

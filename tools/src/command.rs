@@ -1,18 +1,18 @@
 //! The two-line protocol: `TOOL --schema` prints the schema; `TOOL` reads one
 //! JSON object on standard input and prints one JSON object.
 //!
-//! The only module that touches the standard streams and picks exit codes. A
-//! failed operation exits 0, since the tool itself ran.
+//! This is the only module that touches the standard streams and picks exit codes. A failed
+//! operation exits 0, since the tool itself ran.
 
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
 use crate::answer::{Failure, Outcome};
 use crate::args::Args;
-use crate::ports::{Documents, Files, Shell, Storage};
+use crate::ports::{Assets, Files, Shell, Storage};
 use crate::{bash, file_edit, file_read, file_write, glob, grep, schemas};
 
-/// Neither a call nor `--schema`.
+/// The exit code for arguments that are neither a call nor `--schema`.
 const EXIT_USAGE: u8 = 2;
 
 /// Runs `bash`. The port is opened only for a call, not for `--schema`.
@@ -21,22 +21,22 @@ pub fn run_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode
 }
 
 /// Runs `file_read`.
-pub fn run_file_read<F: Files, D: Documents>(
-    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+pub fn run_file_read<F: Files, A: Assets>(
+    storage: impl FnOnce() -> Result<Storage<F, A>, String>,
 ) -> ExitCode {
     run(schemas::FILE_READ, storage, file_read::call)
 }
 
 /// Runs `file_write`.
-pub fn run_file_write<F: Files, D: Documents>(
-    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+pub fn run_file_write<F: Files, A: Assets>(
+    storage: impl FnOnce() -> Result<Storage<F, A>, String>,
 ) -> ExitCode {
     run(schemas::FILE_WRITE, storage, file_write::call)
 }
 
 /// Runs `file_edit`.
-pub fn run_file_edit<F: Files, D: Documents>(
-    storage: impl FnOnce() -> Result<Storage<F, D>, String>,
+pub fn run_file_edit<F: Files, A: Assets>(
+    storage: impl FnOnce() -> Result<Storage<F, A>, String>,
 ) -> ExitCode {
     run(schemas::FILE_EDIT, storage, file_edit::call)
 }
@@ -51,20 +51,20 @@ pub fn run_grep<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode
     run(schemas::GREP, files, grep::call)
 }
 
-/// What `tool` prints for `input` over the ports of `storage`: the tools without
-/// their standard streams, for tests. `None` for a tool that needs no files.
+/// Returns the output of `tool` for `input` over the ports of `storage`: the tools without their
+/// standard streams, for tests. `None` for a tool that needs no files.
 #[cfg(feature = "fake")]
-pub fn answer<F: Files, D: Documents>(
+pub fn answer<F: Files, A: Assets>(
     tool: &str,
-    storage: &Storage<F, D>,
+    storage: &Storage<F, A>,
     input: &[u8],
 ) -> Option<Vec<u8>> {
     let call = match tool {
         "file-read" => file_read::call,
         "file-write" => file_write::call,
         "file-edit" => file_edit::call,
-        "glob" => |storage: &Storage<F, D>, args: &Args<'_>| glob::call(&storage.files, args),
-        "grep" => |storage: &Storage<F, D>, args: &Args<'_>| grep::call(&storage.files, args),
+        "glob" => |storage: &Storage<F, A>, args: &Args<'_>| glob::call(&storage.files, args),
+        "grep" => |storage: &Storage<F, A>, args: &Args<'_>| grep::call(&storage.files, args),
         _ => return None,
     };
     Some(match Args::parse(input).and_then(|args| call(storage, &args)) {
@@ -111,7 +111,7 @@ fn print(bytes: &[u8]) -> ExitCode {
 }
 
 fn complain(code: u8, message: &str) -> ExitCode {
-    // With standard error closed as well, the exit code has to do.
+    // If standard error is closed as well, the exit code is all that can be reported.
     let _ = writeln!(io::stderr(), "{message}");
     ExitCode::from(code)
 }

@@ -1,8 +1,8 @@
-//! The ports in memory, for tests: what a tool answers where neither an operating
-//! system nor a store has a say. Files are here, documents in [`MemoryDocuments`].
+//! The ports in memory, for tests of the tools without an operating system or a store. Files are
+//! here, assets in [`MemoryAssets`].
 //!
-//! The tree knows files, directories, symbolic and hard links, and one granted
-//! directory. Modes, owners, pipes and devices it does not know.
+//! The tree has files, directories, symbolic and hard links, and one granted directory. It has no
+//! modes, owners, pipes or devices.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -10,15 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod assets;
 
-pub use assets::{MemoryDocument, MemoryDocuments};
+pub use assets::{MemoryAsset, MemoryAssets};
 
 use crate::grants::beneath;
 use crate::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};
 
-/// What Linux follows before it gives up.
+/// The number of links that Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 
-/// NAME_MAX of Linux.
+/// The value of NAME_MAX on Linux.
 const MAX_NAME_BYTES: usize = 255;
 
 /// One name in the tree.
@@ -28,17 +28,17 @@ pub enum Node {
     File(u64),
     /// A directory.
     Directory,
-    /// A symbolic link and where it points.
+    /// A symbolic link, with its target.
     Symlink(Vec<u8>),
 }
 
-/// Names by their path beneath the root, without slashes at either end; and the
-/// contents of files.
+/// The names by their path beneath the root, without slashes at either end; and the contents of
+/// files.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// Every name but the root's own.
+    /// The names, except the root's own.
     pub nodes: BTreeMap<Vec<u8>, Node>,
-    /// Contents by number.
+    /// The contents by number.
     pub contents: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -50,14 +50,14 @@ pub struct MemoryFiles {
 }
 
 impl MemoryFiles {
-    /// A tree that is reached under the absolute path `root`, which is also the
-    /// current directory.
+    /// Creates a tree that is reached under the absolute path `root`, which is also the current
+    /// directory.
     #[must_use]
     pub fn new(root: &[u8], tree: Tree) -> Self {
         Self { root: root.to_vec(), tree: Mutex::new(tree) }
     }
 
-    /// What the tree has become.
+    /// Returns the tree after all changes.
     #[must_use]
     pub fn into_tree(self) -> Tree {
         self.tree.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -213,7 +213,7 @@ impl Files for MemoryFiles {
     }
 }
 
-/// A directory as it was when it was opened.
+/// A snapshot of a directory, taken when it was opened.
 #[derive(Debug)]
 pub struct MemoryDir {
     entries: BTreeMap<Vec<u8>, (Node, Vec<u8>)>,

@@ -1,9 +1,8 @@
-//! `file_edit`: replaces exact byte sequences in a regular file or a document,
-//! atomically.
+//! `file_edit`: replaces exact byte sequences in a regular file or an asset, atomically.
 //!
-//! In a document the host does it, so that no other change can come between. In a file
-//! matching and counting happen here; that the old contents or the new are there
-//! at every moment, with mode and owner kept, is the port's `replace`.
+//! In an asset the host replaces them, so that no other change can come between. In a file this
+//! module matches and counts; the port's `replace` makes the change atomic and keeps mode and
+//! owner.
 
 use std::io::Read as _;
 
@@ -12,11 +11,11 @@ use memchr::memmem::Finder;
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::args::Args;
-use crate::ports::{Documents, Files, FsError, Kind, Storage};
+use crate::ports::{Assets, Files, FsError, Kind, Storage};
 use crate::target::Target;
 
 /// Answers one call.
-pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>) -> Outcome {
     let target = args.string("file_path")?;
     let old = args.string("old_string")?;
     let new = args.string("new_string")?;
@@ -30,8 +29,8 @@ pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<
     let target = Target::named("file_path", target)?;
     let count = match target {
         Target::File(path) => edit_file(&storage.files, path, old, new, replace_all)? as u64,
-        Target::Document(uri) => {
-            storage.documents.edit(uri, old, new, replace_all).map_err(Failure::document)?
+        Target::Asset(uri) => {
+            storage.assets.edit(uri, old, new, replace_all).map_err(Failure::asset)?
         }
     };
     let noun = if count == 1 { "occurrence" } else { "occurrences" };
@@ -64,7 +63,7 @@ fn edit_file<F: Files>(
         let after = replaced(&before, &finder, new.as_bytes(), count)?;
         drop(before);
         files.replace(path, &after).map_err(|error| match error {
-            // Gone, or changed into something else, since it was read.
+            // The file was removed, or replaced by something else, since it was read.
             FsError::NotFound | FsError::NotRegular => Failure::open(error, path),
             _ => Failure::write(error, path),
         })?;

@@ -1,7 +1,7 @@
-//! `file_read`: a whole file or document, or a window of its lines.
+//! `file_read`: a whole file or asset, or a window of its lines.
 //!
-//! Files: both stream from the file into the answer, and both stop where the answer is
-//! full; a window at the start of a file of any size costs what it shows.
+//! A file is streamed into the answer until the answer is full; a window at the start of a file of
+//! any size costs no more than its lines.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -10,22 +10,22 @@ use ikigai_protocol::ToolCode;
 use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
 use crate::json::Escaper;
-use crate::ports::{Documents, Files, FsError, Kind, Lines, Opened, Storage};
+use crate::ports::{Assets, Files, FsError, Kind, Lines, Opened, Storage};
 use crate::target::Target;
 
-/// Read at once, in bytes.
+/// The number of bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
 const TOO_LARGE: &str = " (too large for one answer; use offset and limit to read a part of it)";
 
 /// Answers one call.
-pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>) -> Outcome {
     let target = Target::named("file_path", args.string("file_path")?)?;
     let window = window(args)?;
     match target {
         Target::File(path) => read_file(&storage.files, path, window),
-        Target::Document(uri) => {
-            let text = storage.documents.read(uri, window).map_err(Failure::document)?;
+        Target::Asset(uri) => {
+            let text = storage.assets.read(uri, window).map_err(Failure::asset)?;
             let mut answer = Answer::begin();
             answer.text().reserve(text.len());
             Copy::of(uri.as_bytes(), Lines::ALL).run(&mut text.as_bytes(), answer.text())?;
@@ -47,13 +47,13 @@ fn read_file<F: Files>(files: &F, path: &[u8], window: Lines) -> Outcome {
     }
     let mut answer = Answer::begin();
     let read = Copy::of(path, window);
-    // A file of /proc tells no size.
+    // A file of /proc reports no size.
     answer.text().reserve(usize::try_from(opened.size).unwrap_or(0).min(OUTPUT_CAP / 16));
     read.run(&mut opened.file, answer.text())?;
     Ok(answer.end())
 }
 
-/// Which lines to show.
+/// Returns the requested lines.
 fn window(args: &Args<'_>) -> Result<Lines, Failure> {
     let natural = |name| match args.integer(name)? {
         None => Ok(None),
@@ -66,7 +66,7 @@ fn window(args: &Args<'_>) -> Result<Lines, Failure> {
     Ok(Lines { skip, limit: natural("limit")? })
 }
 
-/// Refuses what has no end or no size before anything is read from it.
+/// Refuses a file without an end or a size before anything is read from it.
 fn check_readable<F: Read + Seek>(opened: &mut Opened<F>, path: &[u8]) -> Result<(), Failure> {
     match opened.kind {
         Kind::Regular | Kind::Other => Ok(()),
@@ -76,8 +76,8 @@ fn check_readable<F: Read + Seek>(opened: &mut Opened<F>, path: &[u8]) -> Result
             if opened.file.seek(SeekFrom::End(0)).is_err() {
                 return Err(Failure::about(ToolCode::SeekFailed, "Cannot seek file", path));
             }
-            // A device tells no size. Only one that is at its end already, as
-            // /dev/null is, can be read whole.
+            // A device reports no size. Only one that is at its end already, as /dev/null is, can
+            // be read whole.
             match opened.file.read(&mut [0]) {
                 Ok(0) => Ok(()),
                 _ => Err(Failure::about(ToolCode::SizeFailed, "Cannot get file size", path)),
@@ -86,7 +86,7 @@ fn check_readable<F: Read + Seek>(opened: &mut Opened<F>, path: &[u8]) -> Result
     }
 }
 
-/// Copies the window's lines into the answer.
+/// A copy of the window's lines into the answer.
 struct Copy<'p> {
     path: &'p [u8],
     remaining: Lines,
@@ -133,8 +133,7 @@ impl<'p> Copy<'p> {
     }
 }
 
-/// Where the bytes after the next `lines` newlines begin; counts `lines` down by
-/// as many as there are.
+/// Returns the position after the next `lines` newlines; decrements `lines` by the number found.
 fn after_lines(piece: &[u8], lines: &mut u64) -> usize {
     for newline in memchr::memchr_iter(b'\n', piece) {
         if *lines == 0 {

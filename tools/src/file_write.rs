@@ -1,21 +1,21 @@
-//! `file_write`: creates or overwrites a file or a document with the given text.
+//! `file_write`: creates or overwrites a file or an asset with the given text.
 //!
-//! A file in place, so links, inode and mode stay; atomic replacement is `file_edit`'s.
+//! A file is written in place, so links, inode and mode stay; `file_edit` replaces atomically.
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::args::Args;
-use crate::ports::{Documents, Files, FsError, Storage, WriteFailure};
+use crate::ports::{Assets, Files, FsError, Storage, WriteFailure};
 use crate::target::Target;
 
 /// Answers one call.
-pub(crate) fn call<F: Files, D: Documents>(storage: &Storage<F, D>, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>) -> Outcome {
     let target = args.string("file_path")?;
     let content = args.string("content")?;
     let target = Target::named("file_path", target)?;
     match target {
         Target::File(path) => write_file(&storage.files, path, content)?,
-        Target::Document(uri) => {
-            storage.documents.write(uri, content).map_err(Failure::document)?;
+        Target::Asset(uri) => {
+            storage.assets.write(uri, content).map_err(Failure::asset)?;
         }
     }
     let mut text = format!("Wrote {} bytes to ", content.len()).into_bytes();

@@ -1,8 +1,7 @@
 //! `glob`: the names that match a pattern, sorted by bytes.
 //!
-//! What one component matches is [`component`]'s, which directories are read
-//! [`walk`]'s; here are the parameters, the joining of `path` and `pattern`, and
-//! the answer. `grep` shares [`find`].
+//! [`component`] matches one component, [`walk`] reads directories; this module has the parameters,
+//! the joining of `path` and `pattern`, and the answer. `grep` shares [`find`].
 
 pub(crate) mod component;
 mod walk;
@@ -19,7 +18,7 @@ use walk::Pattern;
 /// The longest pattern, in bytes; no path is as long.
 const MAX_PATTERN_BYTES: usize = 16 << 10;
 
-/// Room in an answer for the note on what was left out.
+/// The room in an answer for the note about paths that are left out.
 const NOTE_BYTES: usize = 256;
 
 /// Answers one call.
@@ -48,10 +47,9 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     Ok(answer.end_with("count", found.len()))
 }
 
-/// All that `path/pattern` matches, unsorted, of the kinds that `wanted` picks.
+/// Returns all paths that `path/pattern` matches, unsorted, of the kinds that `wanted` accepts.
 ///
-/// A `path` that exists is taken literally; only otherwise are its wildcards
-/// expanded.
+/// A `path` that exists is taken literally; only otherwise are its wildcards expanded.
 pub(crate) fn find<F: Files>(
     files: &F,
     path: &str,

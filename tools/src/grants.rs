@@ -1,20 +1,19 @@
 //! Matching an absolute path against the name of a granted directory.
 //!
-//! By whole components, on bytes, without touching the disk: this only chooses
-//! the handle to ask. That a path does not climb out of it again is enforced by
-//! the handle.
+//! Paths are compared by whole components, on bytes, without touching the disk: this only chooses
+//! the handle. The handle enforces that a path does not climb out of it again.
 
 use std::collections::BTreeSet;
 
-/// The part of the absolute `path` beneath the absolute directory `dir`: empty
-/// if it is `dir` itself, `None` if it lies elsewhere or leaves it again by its words. A
-/// slash at the end stays.
+/// Returns the part of the absolute `path` beneath the absolute directory `dir`: empty if it is
+/// `dir` itself, `None` if it lies elsewhere or its `..` lead out of `dir`. A slash at the end
+/// stays.
 #[must_use]
 pub fn beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     words_beneath(dir, path).filter(|rest| !climbs(rest))
 }
 
-/// Returns whether a relative path leads above where it starts, links aside.
+/// Returns `true` if a relative path leads above its start, links aside.
 fn climbs(path: &[u8]) -> bool {
     let mut depth = 0_usize;
     for component in path.split(|byte| *byte == b'/') {
@@ -46,9 +45,9 @@ fn words_beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     }
 }
 
-/// The names in the absolute directory `dir` that lead to granted directories, where it is
-/// only above some of `names` and not in one: all of it that a tool can see. Empty where it
-/// leads to none.
+/// Returns the names in the absolute directory `dir` that lead to granted directories. They are all
+/// that a tool can see of a directory that is above some of `names` and beneath none. Empty if
+/// `dir` leads to none.
 #[must_use]
 pub fn names_above<'n>(
     dir: &[u8],

@@ -1,8 +1,8 @@
 //! `grep`: the lines of regular files that match a POSIX extended expression.
 //!
-//! Which files, is `glob`'s; the expression is translated by [`ere`]; here files
-//! are searched, several at a time where the platform has threads, and the
-//! answer is put together in the order of the paths.
+//! `glob` finds the files, and [`ere`] translates the expression; this module searches the files,
+//! several at a time where the platform has threads, and puts the answer together in the order of
+//! the paths.
 
 mod ere;
 mod search;
@@ -19,7 +19,7 @@ use crate::ports::{Files, Kind};
 /// The most memory a compiled expression takes, in bytes.
 const REGEX_BYTES: usize = 32 << 20;
 
-/// Room in an answer for the note on what was left out.
+/// The room in an answer for the note about matches that are left out.
 const NOTE_BYTES: usize = 256;
 
 /// Answers one call.
@@ -30,7 +30,7 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     let matcher = compile(pattern)?;
     let regular = |kind| kind == Kind::Regular;
     let mut found = match (path, filter) {
-        // An absolute filter says by itself where to search.
+        // An absolute filter contains the directory to search.
         (None, Some(filter)) if filter.starts_with('/') => glob::find(files, "", filter, &regular)?,
         (path, filter) => glob::find(files, path.unwrap_or("."), filter.unwrap_or("*"), &regular)?,
     };
@@ -74,6 +74,6 @@ fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
         .nest_limit(ere::NEST_LIMIT)
         .size_limit(REGEX_BYTES)
         .dfa_size_limit(REGEX_BYTES);
-    // What is translated is well-formed, so only its size can be refused.
+    // The translation is well-formed, so only its size can be refused.
     builder.build(&translated).map_err(|_| invalid(&ere::EreError::TooBig.to_string()))
 }

@@ -1,7 +1,7 @@
 //! Writing JSON strings from bytes: escaping, and U+FFFD for what is not UTF-8.
 //!
-//! Text goes through here once, from the file's buffer into the answer, so a
-//! large answer is held only once. Reading JSON is [`crate::args`]'s.
+//! Text is escaped once, from the file's buffer into the answer, so a large answer is held only
+//! once. [`crate::args`] reads JSON.
 
 use std::io::Write as _;
 
@@ -44,8 +44,8 @@ fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Escapes a stream that arrives in pieces, so that a character cut in two by a
-/// buffer's end is not taken for garbage.
+/// An escaper for a stream that arrives in pieces, so that a character cut in two by a buffer's
+/// end is not replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Escaper {
     pending: Vec<u8>,
@@ -70,19 +70,19 @@ impl Escaper {
         self.pending.extend_from_slice(&piece[piece.len() - tail..]);
     }
 
-    /// Takes what was held back, as it came.
+    /// Returns the bytes that were held back, unescaped.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Appends what was held back.
+    /// Appends the bytes that were held back.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         escape(&self.pending, out);
         self.pending.clear();
     }
 }
 
-/// How many bytes at the end begin a character that is not finished.
+/// Returns the number of bytes at the end that begin an unfinished character.
 fn incomplete_tail(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(MAX_PENDING);
     for at in (from..bytes.len()).rev() {

@@ -1,10 +1,19 @@
-//! The six standard tools, written once over capability traits ([`ports`]).
+//! The six standard tools, written once over capability traits.
 //!
-//! This crate decides what a tool answers. It deliberately does not know how a
-//! file is opened, whether it runs as a native program or as a component, or
-//! what it was granted: the ports do.
+//! A program that contains a tool is three lines: it calls one of the functions below with the port
+//! that the tool needs.
+//!
+//! 1. [`run_bash`], [`run_file_read`], [`run_file_write`], [`run_file_edit`], [`run_glob`] and
+//!    [`run_grep`] are the tools: each prints its schema for `--schema`, or reads one JSON object
+//!    from standard input and prints the answer.
+//! 2. [`ports`] has the traits that a platform implements: [`Files`](ports::Files),
+//!    [`Assets`](ports::Assets) and [`Shell`](ports::Shell).
+//! 3. [`beneath`] and [`names_above`] help a port to find the granted directory of a path.
+//!
+//! This crate decides the answers of the tools. The ports open files, run as a native program or
+//! as a component, and know the grants.
 
-#![warn(missing_docs)]
+#![deny(missing_docs)]
 
 mod answer;
 mod args;

@@ -1,16 +1,15 @@
-//! What a tool may ask of the world: files, documents of the host, and a shell.
+//! The capabilities of a tool: files, assets of the host, and a shell.
 //!
-//! Paths are bytes, as the operating system takes them; the tools never hand
-//! over an empty path or one that holds a NUL. A relative path is relative to
-//! the workspace. How a port holds its rights (the caller's, directory handles,
-//! preopens) is its own affair; that a path leads outside of them is an answer
-//! of its own, [`FsError::Outside`], never a missing file.
+//! Paths are bytes, as the operating system takes them; the tools never pass an empty path or one
+//! that contains a NUL. A relative path is relative to the workspace. A port holds its rights as it
+//! likes (the caller's, directory handles, preopens); a path that leads outside of them is the
+//! error [`FsError::Outside`], never a missing file.
 
 use std::io::{Read, Seek};
 
 pub use ikigai_protocol::AssetError;
 
-/// Why a file operation failed. Closed: a tool maps each to one error code.
+/// The reason why a file operation failed. Closed: a tool maps each to one error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsError {
     /// There is no such file, or a link leads nowhere.
@@ -25,13 +24,13 @@ pub enum FsError {
     NotRegular,
     /// The device or the quota is full.
     NoSpace,
-    /// Memory could not be had.
+    /// There was not enough memory.
     NoMemory,
     /// Anything else: a loop of links, a name too long, a failing disk.
     Other,
 }
 
-/// What a directory entry is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An ordinary file.
@@ -53,18 +52,18 @@ pub enum Kind {
 pub struct Opened<F> {
     /// The stream, at the start of the file.
     pub file: F,
-    /// What was opened; never [`Kind::Symlink`].
+    /// The kind of the file; never [`Kind::Symlink`].
     pub kind: Kind,
-    /// Bytes, as the file system tells it: 0 for files of `/proc`.
+    /// The size that the file system reports, in bytes: 0 for files of `/proc`.
     pub size: u64,
 }
 
-/// At which step writing a whole file failed.
+/// The step at which writing a whole file failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
     /// The file was neither created nor truncated.
     Open(FsError),
-    /// The file may hold a part of the contents.
+    /// The file may contain a part of the contents.
     Write(FsError),
 }
 
@@ -75,16 +74,16 @@ pub trait Files: Sync {
     /// An open directory.
     type Dir: Directory;
 
-    /// Opens for reading, following links. Never blocks: a pipe without a writer
-    /// is opened all the same.
+    /// Opens a file for reading, following links. Never blocks: a pipe without a writer is opened
+    /// too.
     ///
     /// # Errors
     ///
     /// See [`FsError`].
     fn open(&self, path: &[u8]) -> Result<Opened<Self::File>, FsError>;
 
-    /// Creates or truncates, and writes all of `contents`, following links. The
-    /// inode, the mode and other names of an existing file stay.
+    /// Creates or truncates a file, and writes all of `contents`, following links. The inode, the
+    /// mode and other names of an existing file stay.
     ///
     /// # Errors
     ///
@@ -100,7 +99,7 @@ pub trait Files: Sync {
     /// [`FsError::Denied`] where the caller may not write the file itself.
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError>;
 
-    /// What is at `path`; the last component is followed if `follow` says so.
+    /// Returns the kind of the file at `path`, of a link's target if `follow` is set.
     ///
     /// # Errors
     ///
@@ -111,7 +110,7 @@ pub trait Files: Sync {
     ///
     /// # Errors
     ///
-    /// [`FsError::Other`] where `path` is no directory.
+    /// Returns [`FsError::Other`] if `path` is not a directory.
     fn open_dir(&self, path: &[u8]) -> Result<Self::Dir, FsError>;
 }
 
@@ -128,7 +127,7 @@ pub trait Directory {
     /// See [`FsError`]; names visited before the failure stay visited.
     fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError>;
 
-    /// Opens a file of this directory for reading, if it is no link. Never blocks.
+    /// Opens a file of this directory for reading, if it is not a link. Never blocks.
     ///
     /// # Errors
     ///
@@ -136,12 +135,12 @@ pub trait Directory {
     fn open_file(&self, name: &[u8]) -> Result<Self::File, FsError>;
 }
 
-/// Which lines of a text are wanted.
+/// A window of the lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// Lines left out at the start.
+    /// The number of lines left out at the start.
     pub skip: u64,
-    /// Lines from there; all, if there is no limit.
+    /// The number of lines from there; `None` for all.
     pub limit: Option<u64>,
 }
 
@@ -150,40 +149,39 @@ impl Lines {
     pub const ALL: Self = Self { skip: 0, limit: None };
 }
 
-/// The documents that the host keeps, which a tool names by their `ikigai://` URIs.
+/// The assets that the host keeps, which a tool names by their `ikigai://` URIs.
 ///
-/// A URI is handed over as it was given: what is a good one is the host's to say, as
-/// code and message of every failure are.
-pub trait Documents {
-    /// The lines of a document that were asked for. What is stored and is not UTF-8 has
-    /// become U+FFFD.
+/// A URI is passed on as it was given: the host checks it, and chooses code and message of every
+/// failure.
+pub trait Assets {
+    /// Returns the requested lines of an asset. Stored bytes that are not UTF-8 become U+FFFD.
     ///
     /// # Errors
     ///
-    /// The host's; [`AssetError::not_granted`] where there is no way to it.
+    /// Returns the host's error, or [`AssetError::not_granted`] if there is no way to the host.
     fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError>;
 
-    /// Makes `content` the whole of a document, which need not be there before.
+    /// Replaces the whole text of an asset, which need not exist before.
     ///
     /// # Errors
     ///
-    /// As for [`Documents::read`].
+    /// Fails as [`Assets::read`] does.
     fn write(&self, uri: &str, content: &str) -> Result<(), AssetError>;
 
-    /// Replaces `old` by `new`, everywhere if `all` says so, else where it stands once;
-    /// returns how often. `old` is not empty and not `new`.
+    /// Replaces `old` by `new`, everywhere if `all` is set, otherwise where it occurs exactly once;
+    /// returns the number of replacements. `old` is neither empty nor equal to `new`.
     ///
     /// # Errors
     ///
-    /// As for [`Documents::read`]; `NOT_FOUND` and `NOT_UNIQUE` unless `all` is set.
+    /// Fails as [`Assets::read`] does, and with `NOT_FOUND` or `NOT_UNIQUE` unless `all` is set.
     fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError>;
 }
 
-/// The documents of a tool that is granted none.
+/// The port of a tool without a grant of assets.
 #[derive(Clone, Copy, Debug)]
-pub struct NoDocuments;
+pub struct NoAssets;
 
-impl Documents for NoDocuments {
+impl Assets for NoAssets {
     fn read(&self, uri: &str, _: Lines) -> Result<String, AssetError> {
         Err(AssetError::not_granted(uri))
     }
@@ -197,28 +195,27 @@ impl Documents for NoDocuments {
     }
 }
 
-/// What the tools of files work on: the two kinds of things that a `file_path` names.
+/// The storage of the file tools: both kinds of things that a `file_path` can name.
 #[derive(Debug)]
-pub struct Storage<F, D> {
-    /// What is named by a path.
+pub struct Storage<F, A> {
+    /// The files, named by paths.
     pub files: F,
-    /// What is named by a URI of the host.
-    pub documents: D,
+    /// The assets, named by URIs of the host.
+    pub assets: A,
 }
 
 /// Runs shell commands.
 pub trait Shell {
-    /// Runs `command` with standard output and standard error merged in order
-    /// and standard input empty. `output` is called with each piece. Returns the
-    /// exit code, 128 + N for signal N.
+    /// Runs `command` with standard output and standard error merged in order and standard input
+    /// empty. `output` is called with each piece. Returns the exit code, 128 + N for signal N.
     ///
     /// # Errors
     ///
-    /// The shell cannot be started; the text says why.
+    /// Returns the reason if the shell cannot be started.
     fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String>;
 }
 
-/// The shell of a tool that has none.
+/// The port of a tool that has no shell.
 #[derive(Clone, Copy, Debug)]
 pub struct NoShell;
 

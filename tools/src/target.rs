@@ -1,44 +1,43 @@
-//! What a file parameter names: a file of the workspace, or a document of the
-//! host under `ikigai://`.
+//! The target of a file parameter: a file of the workspace, or an asset of the host under
+//! `ikigai://`.
 //!
-//! The one place where the scheme is told apart. What is a good URI, and which
-//! document it names, is the host's to say.
+//! This is the one place that checks the scheme. The host checks the rest of a URI.
 
 use ikigai_protocol::ToolCode;
 
 use crate::answer::Failure;
 
-/// What begins so, in any case, is meant for the host, which says what is wrong with it.
-const DOCUMENT_SCHEME: &str = "ikigai:";
+/// The prefix, in any case, of all URIs for the host, which reports what is wrong with one.
+const ASSET_SCHEME: &str = "ikigai:";
 
-/// What a file parameter names.
+/// The target of a file parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'p> {
-    /// A file, by its path; without a NUL.
+    /// A file, by its path, which has no NUL.
     File(&'p [u8]),
-    /// A document, by its URI as it was given; without a NUL.
-    Document(&'p str),
+    /// An asset, by its URI as it was given, which has no NUL.
+    Asset(&'p str),
 }
 
 impl<'p> Target<'p> {
-    /// What `value` names, which was given as `parameter`.
+    /// Returns the target that `value`, given as `parameter`, names.
     pub(crate) fn named(parameter: &str, value: &'p str) -> Result<Self, Failure> {
         if value.contains('\0') {
             let message = format!("`{parameter}` holds a NUL byte, which no path can");
             return Err(Failure::new(ToolCode::InvalidArg, message));
         }
-        let scheme = value.get(..DOCUMENT_SCHEME.len());
-        if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(DOCUMENT_SCHEME)) {
-            return Ok(Self::Document(value));
+        let scheme = value.get(..ASSET_SCHEME.len());
+        if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(ASSET_SCHEME)) {
+            return Ok(Self::Asset(value));
         }
         Ok(Self::File(value.as_bytes()))
     }
 
-    /// The last component, as `basename` gives it.
+    /// Returns the last component, as `basename` does.
     pub(crate) fn base_name(self) -> &'p [u8] {
         match self {
             Self::File(path) => base_name(path),
-            Self::Document(uri) => base_name(uri.as_bytes()),
+            Self::Asset(uri) => base_name(uri.as_bytes()),
         }
     }
 }
@@ -63,15 +62,15 @@ mod tests {
         {
             assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
         }
-        assert_eq!(Target::Document("ikigai:///blocks/decisions.md").base_name(), b"decisions.md");
-        assert_eq!(Target::Document("ikigai://prefs.md").base_name(), b"prefs.md");
+        assert_eq!(Target::Asset("ikigai:///blocks/decisions.md").base_name(), b"decisions.md");
+        assert_eq!(Target::Asset("ikigai://prefs.md").base_name(), b"prefs.md");
     }
 
     #[test]
     fn the_scheme_alone_tells_documents_from_files() {
         let named = |value| Target::named("file_path", value);
         for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://", "ikigai:/a", "IKIGAI:///a"] {
-            assert_eq!(named(uri), Ok(Target::Document(uri)));
+            assert_eq!(named(uri), Ok(Target::Asset(uri)));
         }
         for path in ["ikigai", "./ikigai:///a", "ikigai\u{e9}//", "ikigai\u{e9}:", ""] {
             assert_eq!(named(path), Ok(Target::File(path.as_bytes())));

@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: today's figures beside the targets, as ratios that were
-//! measured in turn in one run.
+//! `cargo xtask bench`: the current figures beside their targets, as ratios that were measured in
+//! turn in one run.
 //!
-//! Owns the order of work and the layout in `target/bench`. What is inside one
-//! process is measured by `bench/calls`, which this runs; whole processes
-//! by [`processes`]. What the samples come to is [`table`]'s.
+//! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
+//! runs, measures inside one process; [`processes`] measures whole processes; [`table`] makes rows
+//! of the samples.
 
 mod corpus;
 mod machine;
@@ -47,13 +47,13 @@ const GUEST: &str = "ikigai-bench-guest";
 /// The package of [`BENCHMARK`].
 const BENCH: &str = "ikigai-bench";
 
-/// The number in the guest's schema that makes each copy a tool of its own.
+/// The number in the guest's schema that makes each copy a different tool.
 const NUMBER: &[u8] = b"bench_tool_0000";
 
-/// The tools of the row on discovery.
+/// The number of tools for the row about discovery.
 const DISCOVERED: usize = 100;
 
-/// The program that measures what is inside one process.
+/// The program that measures inside one process.
 const BENCHMARK: &str = "calls";
 
 const RELEASE: &str = "release";
@@ -83,7 +83,7 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Where everything is that is run or read.
+/// The directories of everything that is run or read.
 pub(crate) struct Layout {
     root: PathBuf,
     small: Shape,
@@ -107,27 +107,27 @@ impl Layout {
         }
     }
 
-    /// The installed host.
+    /// Returns the installed host.
     pub(crate) fn host(&self) -> PathBuf {
         self.root.join("prefix/bin/ikigai")
     }
 
-    /// The installed tools.
+    /// Returns the directory of the installed tools.
     pub(crate) fn tools(&self) -> PathBuf {
         self.root.join("prefix/libexec/ikigai")
     }
 
-    /// A hundred components, none like another.
+    /// Returns the directory of a hundred different components.
     pub(crate) fn hundred(&self) -> PathBuf {
         self.root.join("hundred")
     }
 
-    /// Anything else of this layout.
+    /// Returns another entry of this layout.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The Python component of docs/writing-tools.md, if the tests have built it.
+    /// Returns the Python component of docs/writing-tools.md, if the tests have built it.
     pub(crate) fn python(&self) -> Option<PathBuf> {
         let built = fs::read_dir(self.examples.join("python-component")).ok()?;
         let mut paths = built.flatten().map(|entry| entry.path());
@@ -155,7 +155,7 @@ impl Layout {
     }
 }
 
-/// The guest with another number in its name.
+/// Returns the guest with another number in its name.
 fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
     let Some(at) = guest.windows(NUMBER.len()).position(|window| window == NUMBER) else {
         bail!("the guest of the benchmark has no number to change")
@@ -166,7 +166,7 @@ fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// Builds everything that is measured and puts it where nothing else writes.
+/// Builds everything that is measured, into a directory that nothing else writes to.
 fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     let benchmark = natively(project)?;
     let mut tools = build::native_tools(project, RELEASE)?;
@@ -190,9 +190,9 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     musl(project, layout)
 }
 
-/// Builds the host, the native tools and the benchmark, and says where that is.
+/// Builds the host, the native tools and the benchmark, and returns the path of the benchmark.
 ///
-/// In one command: cargo unifies features over what it is asked to build, and the
+/// It is one command because cargo unifies features over all packages of a build, and the
 /// benchmark's own dependencies would have the host compiled a second time.
 fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
@@ -217,8 +217,8 @@ fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
     Ok(target.join(WASM_TARGET).join("guest").join(format!("{GUEST}.wasm")))
 }
 
-/// A static build of one tool, where the toolchain can make one: a process of it
-/// starts faster, since nothing is linked when it starts.
+/// Builds one tool statically, if the toolchain can: its process starts faster, since nothing is
+/// linked at the start.
 fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     if !toolchain::has(project, &target)? {
@@ -243,7 +243,7 @@ fn inside(layout: &Layout, quick: bool) -> anyhow::Result<Figures> {
     serde_json::from_str(text.trim()).context("the benchmark printed no figures")
 }
 
-/// A path that a child is given, as text.
+/// Returns a path for the argument of a child, as text.
 pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! The three builds: the host, the native tools, the components. Each names what
-//! it built; where the files go is for others to say.
+//! The three builds: the host, the native tools, the components. Each returns what it built; other
+//! modules place the files.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,14 +9,14 @@ use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_G
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
-/// One built program, and the name it is installed under.
+/// One built program, and the name for its installation.
 pub(crate) struct Built {
     pub(crate) file: PathBuf,
     pub(crate) name: String,
 }
 
-/// The profile of components, whatever that of the host is: a component is the
-/// same file in a build tree and in an install.
+/// The profile of components, in every build: a component is the same file in a build tree and in
+/// an installation.
 const COMPONENT_PROFILE: &str = "guest";
 
 /// The profile of daily work and of the tests.
@@ -24,9 +24,9 @@ pub(crate) const EVERYDAY: &str = "dev";
 
 /// Builds the host and all native tools with `profile`.
 ///
-/// In one cargo command, because cargo unifies features over what it is asked to
-/// build: with two, wasmtime may be compiled twice. For the same reason the
-/// everyday build is that of all default members, as the tests need it.
+/// It is one cargo command because cargo unifies features over all packages of a build: with two,
+/// wasmtime may be compiled twice. For the same reason the everyday build is that of all default
+/// members, as the tests need it.
 pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
     if profile != EVERYDAY {
@@ -41,43 +41,43 @@ pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["build", "--bins", "--tests"]))
 }
 
-/// Builds the fuzz targets, with coverage of the workspace's own crates, and names the
-/// program that they are.
+/// Builds the fuzz targets, with coverage of the workspace's own crates, and returns the path of
+/// their program.
 pub(crate) fn fuzz_targets(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--bin", "fuzz"]);
     command.args(["--features", "ikigai-fuzz/libfuzzer"]);
-    // Cargo keeps what a wrapper compiled apart from the rest.
+    // Cargo separates the results of a wrapper from other builds.
     let wrapper = project.root.join("fuzz").join("rustc-with-coverage");
     run::run(command.env("RUSTC_WORKSPACE_WRAPPER", wrapper))?;
     Ok(project.built(EVERYDAY).join("fuzz"))
 }
 
-/// The host that [`native`] built.
+/// Returns the host that [`native`] built.
 pub(crate) fn host(project: &Project, profile: &str) -> Built {
     Built { file: project.built(profile).join(HOST), name: HOST.to_owned() }
 }
 
-/// The supervisor that [`native`] built.
+/// Returns the supervisor that [`native`] built.
 pub(crate) fn supervisor(project: &Project, profile: &str) -> Built {
     Built { file: project.built(profile).join(SUPERVISOR), name: SUPERVISOR.to_owned() }
 }
 
-/// Builds the named native tools alone.
+/// Builds only the named native tools.
 pub(crate) fn some_native_tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--package", NATIVE_TOOLS]);
     named(&mut command, names);
     run::run(&mut command)
 }
 
-/// The native tools that [`native`] built.
+/// Returns the native tools that [`native`] built.
 pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<Vec<Built>> {
     let directory = project.built(profile);
     let built = |name: String| Built { file: directory.join(&name), name };
     Ok(project.binaries(NATIVE_TOOLS)?.into_iter().map(built).collect())
 }
 
-/// Builds the tools as components, all or the named ones, each so that it starts in every
-/// host; see [`portable`].
+/// Builds the tools as components, all or the named ones, so that each starts in every host; see
+/// [`portable`].
 pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
     let (mut built, mut own) = (Vec::new(), Vec::new());
     for package in COMPONENTS {
@@ -87,7 +87,7 @@ pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<
         }
         for tool in for_wasm(project, package, wanted, &[])? {
             if portable::is_for_this_host_only(&tool)? {
-                // Read now: the other build takes its place.
+                // Read before the other build overwrites it.
                 let bytes = portable::read(&tool)?;
                 own.push((tool, bytes));
             } else {
@@ -108,17 +108,17 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
     for_wasm(project, TEST_GUESTS, project.binaries(TEST_GUESTS)?, &[])
 }
 
-/// Builds binaries of `package` as components, with more flags for cargo.
+/// Builds binaries of `package` as components, with further flags for cargo.
 ///
-/// In a target directory of their own: the tools as components have the names of
-/// the native ones.
+/// They have a target directory of their own, because the tools as components have the names of the
+/// native ones.
 fn for_wasm(
     project: &Project,
     package: &str,
     names: Vec<String>,
     flags: &[&str],
 ) -> anyhow::Result<Vec<Built>> {
-    // Without a name, cargo would build all.
+    // Without a name, cargo would build all binaries.
     if names.is_empty() {
         return Ok(Vec::new());
     }

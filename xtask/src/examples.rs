@@ -1,6 +1,5 @@
-//! The component examples of docs/writing-tools.md, built as a reader of the page builds
-//! them: from an empty folder, with the files and the commands that the page shows and an
-//! `ikigai` on the `PATH`.
+//! The component examples of docs/writing-tools.md, built as by a reader of the page: from an empty
+//! folder, with the files and the commands that the page shows and an `ikigai` on the `PATH`.
 
 use std::env;
 use std::fs;
@@ -16,11 +15,11 @@ use crate::place;
 use crate::project::Project;
 use crate::run::{self, note, step};
 
-/// What the build of an example needs that Rust's toolchain does not bring.
+/// The requirements of an example's build beyond Rust's toolchain.
 struct Needs {
     example: &'static str,
     program: &'static str,
-    /// Arguments with which `program` exits 0 if it is good enough.
+    /// The arguments with which a suitable `program` exits 0.
     probe: &'static [&'static str],
 }
 
@@ -29,30 +28,30 @@ const NEEDS: &[Needs] = &[
     Needs { example: "javascript-component", program: "npm", probe: &["--version"] },
 ];
 
-/// A comment that begins so stands before a block that is a file, and names its path; a folder
-/// in the path is an example.
+/// The beginning of a comment before a block that is a file. The comment names the path of the
+/// file, whose folder is the example.
 const FILE: &str = "file: ";
 
-/// A comment that begins so stands before commands, and names the example that they build.
+/// The beginning of a comment before commands. The comment names the example that they build.
 const RUN: &str = "run in: ";
 
-/// Everything that the last complete build was made from.
+/// The file with everything that the last complete build was made from.
 const STAMP: &str = ".built";
 
 /// One example of the page.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Example<'p> {
     folder: &'p str,
-    /// Names in the folder, and contents.
+    /// The names and contents of the files in the folder.
     files: Vec<(&'p str, &'p str)>,
     commands: Vec<&'p str>,
 }
 
-/// Builds every example of the page that has commands, unless all that it is made from is
-/// that of the last build.
+/// Builds every example of the page that has commands, unless all its sources are those of the last
+/// build.
 ///
-/// An example whose language is not on this machine is left out, and its tests
-/// say so; in CI that is an error, because there nothing may be left out.
+/// An example whose language is missing on this machine is left out, and its tests report that; in
+/// CI it is an error, because CI leaves nothing out.
 pub(crate) fn build(project: &Project) -> anyhow::Result<()> {
     let page = project.root.join("docs").join("writing-tools.md");
     let page = fs::read_to_string(&page)
@@ -105,15 +104,15 @@ fn build_one(project: &Project, example: &Example) -> anyhow::Result<()> {
     for commands in &example.commands {
         let mut shell = Command::new("sh");
         shell.args(["-eu", "-c", commands]).current_dir(&directory).env("PATH", &path);
-        // A package of its own, as it is for its author.
+        // The example is a package of its own, as it is for its author.
         shell.env_remove("CARGO_TARGET_DIR").env_remove("WIT");
         run::run(&mut shell).with_context(|| format!("cannot build the example `{name}`"))?;
     }
     fs::write(&stamp, made_from).context("cannot mark the example as built")
 }
 
-/// A directory with the host as the one program, by a link to where it lies as in an
-/// installation.
+/// Creates a directory with a link to the host as its only program. The link leads to a place like
+/// that of an installation.
 fn installed_programs(project: &Project) -> anyhow::Result<PathBuf> {
     let directory = project.built_examples().join("bin");
     place::directory(&directory)?;
@@ -126,7 +125,7 @@ fn installed_programs(project: &Project) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The examples of `page` that have commands, in its order.
+/// Returns the examples of `page` that have commands, in its order.
 fn examples(page: &str) -> Vec<Example<'_>> {
     let mut examples: Vec<Example> = Vec::new();
     for part in page.split("\n<!-- ").skip(1) {
@@ -152,8 +151,8 @@ fn examples(page: &str) -> Vec<Example<'_>> {
     examples
 }
 
-/// A block that follows a comment of the page: the kind of the comment, the name in it, and
-/// the text of the block. `part` begins within the comment.
+/// Returns the block after a comment of the page: the kind of the comment, the name in it, and the
+/// text of the block. `part` begins within the comment.
 fn block(part: &str) -> Option<(&'static str, &str, &str)> {
     let what = [FILE, RUN].into_iter().find(|what| part.starts_with(what))?;
     let (name, rest) = part[what.len()..].split_once(" -->\n```")?;
@@ -162,7 +161,7 @@ fn block(part: &str) -> Option<(&'static str, &str, &str)> {
     Some((what, name, &rest[..=end]))
 }
 
-/// The names and the contents of all files below `from`.
+/// Returns the names and the contents of all files below `from`.
 fn tree_text(from: &Path) -> anyhow::Result<String> {
     let list = || format!("cannot list `{}`", from.display());
     let entries = fs::read_dir(from).and_then(Iterator::collect::<io::Result<Vec<_>>>);

@@ -13,24 +13,28 @@ use crate::run::{self, step};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Targets, as the folders of fuzz/corpus are called; all of them if none is named
+    /// Targets, by the names of the folders in fuzz/corpus; all of them if none is named
     targets: Vec<String>,
     /// Seconds for each target
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u32,
-    /// Where the random numbers start, to have the same run again
+    /// The seed of the random numbers, to repeat a run
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u32,
 }
 
-/// One input may not take longer, in seconds: a parser that hangs is a finding.
+/// The longest time for one input, in seconds: a parser that hangs is a finding.
 const LONGEST: u32 = 10;
 
 pub(crate) fn fuzz(project: &Project, options: &Options) -> anyhow::Result<()> {
     let seeds = project.root.join("fuzz").join("corpus");
     let known = targets(&seeds)?;
     for name in &options.targets {
-        ensure!(known.contains(name), "`{name}` is no target; there are: {}", known.join(", "));
+        ensure!(
+            known.contains(name),
+            "`{name}` is not a target; the targets are {}",
+            known.join(", ")
+        );
     }
     let chosen = if options.targets.is_empty() { &known } else { &options.targets };
     step("Building the fuzz targets");
@@ -50,7 +54,7 @@ fn one(
     found: &Path,
     options: &Options,
 ) -> anyhow::Result<()> {
-    // What a run discovers is kept there, so that the next one goes on from it.
+    // The findings of a run are kept there, so that the next one continues from them.
     let grown = found.join(name);
     std::fs::create_dir_all(&grown).with_context(|| format!("cannot make {}", grown.display()))?;
     let findings = found.join(format!("{name}-"));
@@ -64,7 +68,7 @@ fn one(
         .arg(format!("-seed={}", options.seed))
         .arg(format!("-timeout={LONGEST}"))
         .arg(format!("-artifact_prefix={}", findings.display()))
-        // libFuzzer talks a lot, and of interest is only what it found.
+        // libFuzzer prints a lot, of which only its findings are of interest.
         .args(["-verbosity=0", "-print_final_stats=1"])
         .stderr(file);
     let outcome = run::run(&mut command);
@@ -89,7 +93,9 @@ fn targets(seeds: &Path) -> anyhow::Result<Vec<String>> {
     for entry in entries {
         let name = entry?.file_name().into_string();
         names.push(
-            name.map_err(|name| anyhow::anyhow!("{} is no name", PathBuf::from(name).display()))?,
+            name.map_err(|name| {
+                anyhow::anyhow!("`{}` is not UTF-8", PathBuf::from(name).display())
+            })?,
         );
     }
     names.sort();

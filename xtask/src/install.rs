@@ -1,8 +1,9 @@
-//! `cargo xtask install`: build, put into place, compile ahead, and prove it with
-//! one real call.
+//! `cargo xtask install`: builds, installs, compiles ahead, and proves the installation with one
+//! real call.
 //!
-//! Owns the layout of an install (`bin`, `libexec`, what lies below `share`, the sample
-//! of a configuration) and its order. A second run with nothing changed writes nothing.
+//! This module owns the layout of an installation (`bin`, `libexec`, the files below `share`, the
+//! sample of a configuration) and the order of the steps. A second run without changes writes
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +20,7 @@ use crate::stage;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to install: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
+    /// Directory of the installation: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
     /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
@@ -34,7 +35,7 @@ pub(crate) struct Options {
     profile: String,
 }
 
-/// Where everything goes; with `--destdir`, on the staged tree.
+/// The directories of an installation; with `--destdir`, in the staged tree.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     bin: PathBuf,
@@ -45,25 +46,25 @@ struct Layout {
     sample: Sample,
 }
 
-/// What the installed host writes for shells: the name that it has for each, and where that
-/// shell looks below `share` for the completions of a command that it does not know yet.
+/// The shells for which the installed host writes completions: the name of each, and the directory
+/// below `share` in which that shell looks for the completions of an unknown command.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/ikigai"),
     ("zsh", "zsh/site-functions/_ikigai"),
     ("fish", "fish/vendor_completions.d/ikigai.fish"),
 ];
 
-/// Where manual pages of commands are, below `share`.
+/// The directory of manual pages of commands, below `share`.
 const MANUAL: &str = "man/man1";
 
-/// Where the commented sample of a configuration goes.
+/// The place of the commented sample of a configuration.
 #[derive(Debug, PartialEq, Eq)]
 struct Sample {
     file: PathBuf,
     role: Role,
 }
 
-/// What the sample is once it is installed.
+/// The role of the installed sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The configuration of every user of the machine.
@@ -74,14 +75,15 @@ enum Role {
     Documentation,
 }
 
-/// The directory whose `ikigai/config.toml` the host reads for everybody. The host's
-/// rule, repeated here because the host is no library of this program.
+/// The directory whose `ikigai/config.toml` the host reads for everybody. The rule is the host's,
+/// repeated here because this program does not depend on the host.
 const READ: &str = "/etc";
 
-/// Where the host reads the configuration of whoever runs it.
+/// The configuration that the host reads for its user.
 const OF_THE_USER: &str = "~/.config/ikigai/config.toml";
 
-/// The call that ends an install: a line of a file that is certainly there.
+/// The tool of the call that ends an installation, which reads a line of a file that is certainly
+/// there.
 const SAMPLE_TOOL: &str = "file_read";
 const SAMPLE_ARGUMENTS: &str = r#"{"file_path":"Cargo.toml","limit":1}"#;
 
@@ -97,7 +99,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     tools.extend(components);
 
     step(&format!("Installing into {} and {}", layout.bin.display(), layout.tools.display()));
-    // The tools first: a new host never meets old tools for longer than it must.
+    // Tools first, so that a new host meets old tools as briefly as possible.
     let mut changed = stage::place_tools(&tools, &layout.tools)?;
     let supervisor = build::supervisor(project, &options.profile);
     changed |= stage::place_tools(&[supervisor], &layout.libexec)?;
@@ -161,7 +163,7 @@ impl Layout {
     }
 }
 
-/// Has the installed host write the script of each shell, and puts it into place.
+/// Makes the installed host write the script of each shell, and installs the scripts.
 fn install_completions(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
     let written = empty(project, "completions")?;
     for (shell, place) in COMPLETIONS {
@@ -174,7 +176,7 @@ fn install_completions(project: &Project, host: &Path, share: &Path) -> anyhow::
     Ok(())
 }
 
-/// Has the installed host write its manual pages, and puts them into place.
+/// Makes the installed host write its manual pages, and installs them.
 fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
     let written = empty(project, "manual")?;
     run::output(Command::new(host).arg("__manual").arg(&written))?;
@@ -186,7 +188,7 @@ fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Resul
     Ok(())
 }
 
-/// An empty directory of the build tree.
+/// Creates an empty directory in the build tree.
 fn empty(project: &Project, name: &str) -> anyhow::Result<PathBuf> {
     let directory = project.target.join("install").join(name);
     if directory.exists() {
@@ -204,10 +206,10 @@ fn put(source: &Path, destination: &Path) -> anyhow::Result<()> {
     place::file(source, destination, DATA).map(drop)
 }
 
-/// Installs the commented sample, and says where a configuration is read.
+/// Installs the commented sample, and prints where a configuration is read.
 ///
-/// Documentation is ikigai's own and brought up to date. In a directory of
-/// configurations, what is there is somebody's and stays.
+/// In a directory of documentation, the file is ikigai's own and updated. In a directory of
+/// configurations, an existing file is somebody's and stays.
 fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
     let file = sample.file.display();
     if sample.role != Role::Documentation && sample.file.symlink_metadata().is_ok() {
@@ -228,14 +230,14 @@ fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes one call with what was installed, and prints its envelope.
+/// Makes one call with the installed programs, and prints its envelope.
 fn prove(project: &Project, installed: &Path, sandboxed: bool) -> anyhow::Result<()> {
     let backend = if sandboxed { "wasm" } else { "native" };
     step(&format!("A first call, by the {backend} build of {SAMPLE_TOOL}"));
     let mut command = Command::new(installed);
     command.current_dir(&project.root).args(["--backend", backend]);
     command.args(["tool", "call", SAMPLE_TOOL, SAMPLE_ARGUMENTS]);
-    // What is proved is the install, not what else this user has set up.
+    // The call proves the installation, so other settings of this user are removed.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("IKIGAI_") {
             command.env_remove(name);

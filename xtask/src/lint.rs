@@ -36,8 +36,8 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
 
     step("Dependencies: bans, licences, sources");
     if run::works("cargo", &["deny", "--version"]) {
-        // Those of other platforms too: they are in the lock file, and cargo-deny reads
-        // the manifest of each. Nothing is fetched that is there already.
+        // Packages of other platforms too: they are in the lock file, and cargo-deny reads the
+        // manifest of each. Packages that are there already are not fetched.
         run::run(&mut project.cargo(&["fetch"]))?;
         // Advisories need a database from the network; these checks need none.
         let checks = ["deny", "--offline", "check", "bans", "licenses", "sources"];

@@ -1,7 +1,6 @@
-//! `cargo xtask`: everything that is done to this repository, for a person, the
-//! `justfile` and CI alike.
+//! `cargo xtask`: the tasks of this repository, for a person, the `justfile` and CI alike.
 //!
-//! Owns the command line. What each command does lives in the module of its name.
+//! This module owns the command line; each command has a module of its name.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
@@ -42,14 +41,14 @@ enum Command {
     Stage,
     /// Build and lay out all tools, or the named ones (`file-read`, `grep`, …)
     Tools {
-        /// Names of tools, as their files are called
+        /// Names of tools, which are the names of their files
         names: Vec<String>,
     },
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
     /// Measure today's figures against the targets of docs/performance.md
     Bench(bench::Options),
-    /// Fuzz whatever reads what somebody else sends
+    /// Fuzz the parsers of foreign input
     Fuzz(fuzz::Options),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies
     Lint,

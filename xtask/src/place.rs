@@ -1,5 +1,5 @@
-//! Putting files where they belong: whole or not at all, and only where they
-//! differ. Knows nothing of what the files are.
+//! Placing files: whole or not at all, and only where they differ. This module knows nothing of the
+//! meaning of the files.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, Read};
@@ -11,22 +11,22 @@ use anyhow::Context as _;
 
 /// The mode of programs and directories.
 pub(crate) const PROGRAM: u32 = 0o755;
-/// The mode of everything else.
+/// The mode of all other files.
 pub(crate) const DATA: u32 = 0o644;
 
-/// What [`file`] did.
+/// The result of [`file`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
     /// The file is new, or was replaced.
     Written,
-    /// The same bytes were there.
+    /// The same bytes were there already.
     Unchanged,
 }
 
 /// Makes `destination` a copy of `source` with `mode`.
 ///
-/// By a temporary file and a rename: a program that is running cannot be written
-/// to (ETXTBSY), and whoever opens the name sees the old file or the new one.
+/// It uses a temporary file and a rename: a running program cannot be written to (ETXTBSY), and a
+/// reader of the name sees the old file or the new one.
 pub(crate) fn file(source: &Path, destination: &Path, mode: u32) -> anyhow::Result<Placed> {
     if same(source, destination, mode)
         .with_context(|| format!("cannot compare `{}`", source.display()))?
@@ -38,8 +38,8 @@ pub(crate) fn file(source: &Path, destination: &Path, mode: u32) -> anyhow::Resu
     Ok(Placed::Written)
 }
 
-/// Makes `to` hold copies of the files below `from`. True if any of them changed; what else
-/// is in `to` stays.
+/// Copies the files below `from` to `to`. Returns `true` if any of them changed; other files in
+/// `to` stay.
 pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
     directory(to)?;
     let list = || format!("cannot list `{}`", from.display());
@@ -56,8 +56,8 @@ pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
     Ok(changed)
 }
 
-/// Creates `path` and what leads to it, readable by all, whatever the umask: an
-/// install by an administrator is for everyone.
+/// Creates `path` and its parents, readable by all, whatever the umask: an installation by an
+/// administrator is for everyone.
 pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -83,13 +83,13 @@ fn replace(source: &Path, destination: &Path, mode: u32) -> io::Result<()> {
         fs::rename(&temporary, destination)
     };
     write().inspect_err(|_| {
-        // The first error is the one to tell; what is left behind has a name of its own.
+        // The first error is returned; a leftover file has a unique name.
         let _ = fs::remove_file(&temporary);
     })
 }
 
 fn same(source: &Path, destination: &Path, mode: u32) -> io::Result<bool> {
-    // A link is replaced by a file, so that what it points to is left alone.
+    // A link is replaced by a file, so that its target does not change.
     let Ok(there) = fs::symlink_metadata(destination) else {
         return Ok(false);
     };

@@ -1,9 +1,9 @@
-//! Joins two builds of a component into one file that starts in every host.
+//! The joining of two builds of a component into one file that starts in every host.
 //!
-//! No import of a component is optional, so a tool that imports what only this host has
-//! would start nowhere else. Each such tool is built twice: without those imports for any
-//! host, and with them for this one. The second lies in the first as a nested component,
-//! which nobody instantiates: this host looks for it, and runs it. So a tool stays one file.
+//! No import of a component is optional, so a tool with the imports of this host would start in no
+//! other. Each such tool is built twice: without those imports for any host, and with them for this
+//! one. The second is a nested component in the first, which no host instantiates: this host looks
+//! for it, and runs it. So a tool stays one file.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ use crate::build::Built;
 use crate::place;
 use crate::project::Project;
 
-/// The package that has the feature of [`WITHOUT_HOST_IMPORTS`].
+/// The package with the feature of [`WITHOUT_HOST_IMPORTS`].
 pub(crate) const PACKAGE: &str = "ikigai-tools-wasm";
 
-/// What cargo is told for the build that any host runs.
+/// The arguments of cargo for the build that any host runs.
 pub(crate) const WITHOUT_HOST_IMPORTS: &[&str] = &["--no-default-features"];
 
-/// How the names of the interfaces begin that only this host has.
+/// The beginning of the names of the interfaces that only this host has.
 const OWN: &[u8] = b"ikigai:tool/";
 
 /// The section of a component that holds another (the component model's binary format).
@@ -28,15 +28,15 @@ const COMPONENT_SECTION: u8 = 4;
 /// The component header: the magic number, version 13, layer 1.
 const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// Whether a component imports what only this host has.
+/// Returns `true` if a component imports an interface that only this host has.
 pub(crate) fn is_for_this_host_only(tool: &Built) -> anyhow::Result<bool> {
     let bytes = read(tool)?;
-    // A component has names of interfaces for nothing but its imports and exports, and
-    // exports none of these.
+    // A component contains names of interfaces for its imports and exports only, and exports none
+    // of these.
     Ok(bytes.windows(OWN.len()).any(|window| window == OWN))
 }
 
-/// Puts each of `own` into that of `portable` with the same name, and returns the results.
+/// Nests each of `own` in the one of `portable` with the same name, and returns the results.
 pub(crate) fn join(
     project: &Project,
     own: Vec<(Built, Vec<u8>)>,
@@ -65,10 +65,10 @@ pub(crate) fn read(tool: &Built) -> anyhow::Result<Vec<u8>> {
     fs::read(&tool.file).with_context(|| format!("cannot read `{}`", tool.file.display()))
 }
 
-/// The component `outer` with `inner` as one more section.
+/// Returns the component `outer` with `inner` as one more section.
 fn nest(mut outer: Vec<u8>, inner: &[u8]) -> anyhow::Result<Vec<u8>> {
     if !outer.starts_with(HEADER) || !inner.starts_with(HEADER) {
-        bail!("one of them is no component");
+        bail!("one of the two builds is not a component");
     }
     let mut length = u32::try_from(inner.len()).context("it is too large")?;
     outer.push(COMPONENT_SECTION);

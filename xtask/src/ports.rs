@@ -1,7 +1,7 @@
-//! Other machines than the one that builds: whether the sources compile for them.
+//! The check that the sources compile for other machines than the one that builds.
 //!
-//! Type checking alone, of the packages that need no C compiler for the target: those with
-//! system calls in them, which differ by processor and C library.
+//! It checks types only, of the packages that need no C compiler for the target: those with system
+//! calls in them, which differ by processor and C library.
 
 use std::env;
 

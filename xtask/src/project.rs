@@ -1,5 +1,5 @@
-//! What cargo says about this repository: where it is, where it builds, and which
-//! binaries a package has. Builds nothing.
+//! The facts about this repository that cargo reports: its root, its target directory, and the
+//! binaries of a package. This module builds nothing.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,33 +19,33 @@ pub(crate) const SUPERVISOR: &str = "ikigai-supervisor";
 pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 /// The tools as components.
 pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-wasm"];
-/// Components that only the tests run.
+/// The components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
-/// Where an installation has the WIT, from its prefix. docs/writing-tools.md states it.
+/// The directory of the WIT in an installation, from its prefix. docs/writing-tools.md states it.
 pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
 
 /// The repository, as cargo sees it.
 pub(crate) struct Project {
     /// The root of the workspace.
     pub(crate) root: PathBuf,
-    /// Where cargo builds; `CARGO_TARGET_DIR` is respected.
+    /// The target directory of cargo; `CARGO_TARGET_DIR` is respected.
     pub(crate) target: PathBuf,
     packages: Vec<Value>,
-    /// Package ids of what a bare `cargo build` builds.
+    /// The ids of the packages that a bare `cargo build` builds.
     default_members: Vec<Value>,
 }
 
 impl Project {
     /// Asks cargo about the workspace this program was compiled from.
     pub(crate) fn load() -> anyhow::Result<Self> {
-        // The folder this program was compiled in, unless cargo names another: a
-        // target directory may be shared by several clones.
+        // The folder this program was compiled in, unless cargo names another: several clones may
+        // share a target directory.
         let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        // The root's manifest: asked with a member's, cargo takes that member for the
-        // only default one.
-        let root = manifest_dir.parent().context("this program is no member of a workspace")?;
+        // The root's manifest: with a member's, cargo would take that member for the only
+        // default one.
+        let root = manifest_dir.parent().context("this program is not a member of a workspace")?;
         let mut command = Command::new(cargo());
         command
             .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
@@ -64,14 +64,14 @@ impl Project {
         })
     }
 
-    /// A cargo command in the root of the repository.
+    /// Returns a cargo command in the root of the repository.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
         command
     }
 
-    /// The binaries of `package`, sorted.
+    /// Returns the binaries of `package`, sorted.
     pub(crate) fn binaries(&self, package: &str) -> anyhow::Result<Vec<String>> {
         let found = self.packages.iter().find(|candidate| text(candidate, "name") == package);
         let Some(found) = found else { bail!("the workspace has no package `{package}`") };
@@ -85,8 +85,8 @@ impl Project {
         Ok(names)
     }
 
-    /// The packages that are built for components only: a bare `cargo build` leaves
-    /// them out.
+    /// Returns the packages that are built for components only: a bare `cargo build` leaves them
+    /// out.
     pub(crate) fn component_packages(&self) -> Vec<&str> {
         let is_left_out = |package: &&Value| {
             package.get("id").is_some_and(|id| !self.default_members.contains(id))
@@ -94,53 +94,54 @@ impl Project {
         self.packages.iter().filter(is_left_out).map(|package| text(package, "name")).collect()
     }
 
-    /// Where a build with `profile` puts native binaries.
+    /// Returns the directory of native binaries that were built with `profile`.
     pub(crate) fn built(&self, profile: &str) -> PathBuf {
         self.target.join(if profile == "dev" { "debug" } else { profile })
     }
 
-    /// The programs of a build tree that are not on anybody's `PATH`.
+    /// Returns the directory of a build tree for programs that belong on nobody's `PATH`.
     pub(crate) fn staged(&self) -> PathBuf {
         self.target.join("libexec")
     }
 
-    /// The tools of a build tree, where `target/debug/ikigai` looks for them.
+    /// Returns the directory of a build tree for tools, where `target/debug/ikigai` looks for them.
     pub(crate) fn staged_tools(&self) -> PathBuf {
         self.staged().join("ikigai")
     }
 
-    /// The interfaces that a component may import, as WIT.
+    /// Returns the directory of the interfaces that a component may import, as WIT.
     pub(crate) fn wit(&self) -> PathBuf {
         self.root.join("wit")
     }
 
-    /// Where a build tree has the WIT, as an installation has it beneath its prefix.
+    /// Returns the directory of the WIT in a build tree, as an installation has it beneath its
+    /// prefix.
     pub(crate) fn staged_wit(&self) -> PathBuf {
         self.target.join(INSTALLED_WIT)
     }
 
-    /// Where the tests find the components that only they run.
+    /// Returns the directory of the components that only the tests run.
     pub(crate) fn staged_guests(&self) -> PathBuf {
         self.target.join("test-guests")
     }
 
-    /// Where the component examples of docs/writing-tools.md are built.
+    /// Returns the directory in which the component examples of docs/writing-tools.md are built.
     pub(crate) fn built_examples(&self) -> PathBuf {
         self.target.join("examples")
     }
 
-    /// The Python environment of this name.
+    /// Returns the Python environment `name`.
     pub(crate) fn python(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
 
-    /// `path` as it is shown to a person: relative to the repository where it lies in it.
+    /// Returns the form of `path` for a person: relative to the repository if it lies in it.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 }
 
-/// The cargo that runs this program, so that a chosen toolchain stays chosen.
+/// Returns the cargo that runs this program, so that a chosen toolchain stays chosen.
 fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

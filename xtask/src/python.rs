@@ -1,5 +1,5 @@
-//! Python environments that tests need, each made once in the target directory, and again
-//! when its pinned versions change.
+//! The Python environments of tests, each created once in the target directory, and again when its
+//! pinned versions change.
 
 use std::env;
 use std::fs;
@@ -14,32 +14,32 @@ use crate::run::{self, note, step};
 /// An environment, with its versions in `tests/NAME/requirements.txt`.
 struct Environment {
     name: &'static str,
-    /// The module that it is for.
+    /// The module that the tests use.
     module: &'static str,
-    /// Set to `1`, it makes the absence of the module a failure, here and in its tests.
+    /// The variable that, set to `1`, makes a missing module a failure, here and in the tests.
     require: &'static str,
 }
 
 const ENVIRONMENTS: &[Environment] = &[
-    // Judges the clients of models.
+    // A second implementation of the vendors, for the clients of models.
     Environment { name: LLMOCK, module: "llmock", require: "IKIGAI_REQUIRE_LLMOCK" },
-    // Runs our components, as any host may.
+    // Another host, which runs our components.
     Environment { name: OTHER_HOSTS, module: "wasmtime", require: "IKIGAI_REQUIRE_OTHER_HOSTS" },
 ];
 
-/// The environment that has llmock.
+/// The environment with llmock.
 pub(crate) const LLMOCK: &str = "llmock";
 
-/// The environment that has another host of components.
+/// The environment with another host of components.
 pub(crate) const OTHER_HOSTS: &str = "other-hosts";
 
 /// A copy of the list of versions, written when all of them are installed.
 const STAMP: &str = ".installed";
 
-/// Makes the environments, unless they are there.
+/// Creates the missing environments.
 ///
-/// Without Python or the network they are left out, and their tests say so; where the
-/// variable of one is `1` that is an error.
+/// Without Python or the network they are left out, and their tests report that; if the variable of
+/// one is `1`, that is an error.
 pub(crate) fn install(project: &Project) -> anyhow::Result<()> {
     ENVIRONMENTS.iter().try_for_each(|environment| environment.install(project))
 }
@@ -52,7 +52,7 @@ impl Environment {
         let wanted = fs::read(&versions)
             .with_context(|| format!("cannot read `{}`", project.shown(&versions)))?;
         let stamp = directory.join(STAMP);
-        // Tried as well, for an environment does not outlive the Python that it was made with.
+        // Also tried, since an environment does not outlive the Python that it was made with.
         let python = directory.join("bin").join("python");
         let is_installed = fs::read(&stamp).is_ok_and(|installed| installed == wanted)
             && run::works(&python.to_string_lossy(), &["-c", &format!("import {module}")]);
@@ -72,7 +72,7 @@ impl Environment {
 }
 
 fn make(directory: &Path, versions: &Path) -> anyhow::Result<()> {
-    // What is left of other versions is no part of the new environment.
+    // Packages of other versions do not belong to the new environment.
     run::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory))?;
     let mut pip = Command::new(directory.join("bin").join("python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);

@@ -1,17 +1,17 @@
-//! Running other programs: shown before they start, their output passed through,
-//! and a failure told with the command that failed.
+//! Running other programs: each is shown before it starts, its output is passed through, and a
+//! failure names the command.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Announces a step.
+/// Prints the name of a step.
 pub(crate) fn step(text: &str) {
     eprintln!("==> {text}");
 }
 
-/// Says what is worth knowing but stops nothing.
+/// Prints a note that stops nothing.
 pub(crate) fn note(text: &str) {
     eprintln!("note: {text}");
 }
@@ -27,7 +27,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The stdout of `command`, whose stderr is passed through.
+/// Returns the stdout of `command`, whose stderr is passed through.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let shown = show(command);
     let output = command
@@ -40,7 +40,7 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed no UTF-8"))
 }
 
-/// Whether `program ARGS` can be run and exits 0. Silent.
+/// Returns `true` if `program ARGS` can be run and exits 0. Prints nothing.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
@@ -51,7 +51,7 @@ pub(crate) fn works(program: &str, args: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The command as one could type it.
+/// Formats the command as a person could type it.
 fn show(command: &Command) -> String {
     let mut shown = command.get_program().to_string_lossy().into_owned();
     for arg in command.get_args() {

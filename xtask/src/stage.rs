@@ -1,5 +1,5 @@
-//! The build tree as an install: the tools in `target/libexec/ikigai`, where
-//! `target/debug/ikigai` looks for them.
+//! The layout of a build tree, which is that of an installation: the tools in
+//! `target/libexec/ikigai`, where `target/debug/ikigai` looks for them.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::project::{NATIVE_TOOLS, Project};
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components};
 
-/// Where compiled components lie beside the tools. The host's rule, repeated here
-/// because the host is no library of this program.
+/// The directory of compiled components beside the tools. The rule is the host's, repeated here
+/// because this program does not depend on the host.
 const CACHE: &str = ".cache";
 
 /// Builds everything in the everyday profile and lays the tools out.
@@ -24,7 +24,7 @@ pub(crate) fn stage(project: &Project) -> anyhow::Result<()> {
     lay_out(project)
 }
 
-/// Lays out what was built natively, and the components, which are built here.
+/// Lays out the native builds, and the components, which are built here.
 pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     let mut tools = build::native_tools(project, EVERYDAY)?;
     tools.extend(components(project, &[])?);
@@ -38,7 +38,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds and lays out the named tools, or all; the host is left as it is.
+/// Builds and lays out the named tools, or all; the host stays as it is.
 pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     let known = project.binaries(NATIVE_TOOLS)?;
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -56,7 +56,7 @@ pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the components, all or the named ones, where the toolchain can.
+/// Builds the components, all or the named ones, if the toolchain can.
 pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
     match toolchain::prepare(project)? {
         Components::Buildable => {
@@ -86,7 +86,7 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<()> {
     place_tools(&guests, &directory).map(drop)
 }
 
-/// Puts `tools` into `directory`. True if any of them changed.
+/// Copies `tools` to `directory`. Returns `true` if any of them changed.
 pub(crate) fn place_tools(tools: &[Built], directory: &Path) -> anyhow::Result<bool> {
     place::directory(directory)?;
     let mut changed = false;
@@ -100,14 +100,14 @@ pub(crate) fn place_tools(tools: &[Built], directory: &Path) -> anyhow::Result<b
     Ok(changed)
 }
 
-/// Has `host` compile the components in `directory` ahead of their first use.
-/// What is compiled already is kept.
+/// Makes `host` compile the components in `directory` ahead of their first use. Compiled code that
+/// is there already stays.
 pub(crate) fn precompile(host: &Path, directory: &Path) -> anyhow::Result<()> {
     run::run(Command::new(host).arg("__precompile").arg(directory))
         .context("cannot compile the components ahead of their first use")
 }
 
-/// Drops the machine code of earlier components, which nothing would ever read.
+/// Removes the machine code of earlier components, which nothing would ever read.
 fn discard_compiled(directory: &Path) -> anyhow::Result<()> {
     let cache = directory.join(CACHE);
     match fs::remove_dir_all(&cache) {

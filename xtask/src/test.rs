@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests, and what they need built.
+//! `cargo xtask test`: all tests, after the builds that they need.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::{examples, python, stage};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Passed to the test runner, as a filter for example
+    /// Arguments for the test runner, as a filter for example
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
@@ -26,7 +26,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     examples::build(project)?;
     python::install(project)?;
 
-    // The test runner last: its summary is the line that a reader looks for.
+    // The test runner is last: its summary is the line that a reader looks for.
     step("Documentation tests");
     run::run(&mut project.cargo(&["test", "--doc"]))?;
     step("Tests");
@@ -34,13 +34,13 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test", "--tests"] };
     let mut command = project.cargo(runner);
     if env::var_os("CI").is_some() {
-        // One failure must not hide the others from whoever reads the log.
+        // One failure must not hide the others from a reader of the log.
         command.arg("--no-fail-fast");
     }
     run::run(with_places(project, command.args(&options.args)))
 }
 
-/// Tells the tests where the programs are that they run.
+/// Sets the variables by which the tests find the programs that they run.
 fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)

@@ -1,4 +1,4 @@
-//! Whether the toolchain can build components, and making it so through rustup.
+//! The toolchain's target for components, added through rustup if it is missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::run;
 /// The target of every component.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip2";
 
-/// Whether components can be built.
+/// The ability of the toolchain to build components.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Components {
     /// The target is installed.
@@ -20,7 +20,7 @@ pub(crate) enum Components {
     NoRustup,
 }
 
-/// Adds the target through rustup if it is missing, and says so.
+/// Adds the target through rustup if it is missing, and prints that.
 pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     if has(project, WASM_TARGET)? {
         return Ok(Components::Buildable);
@@ -30,7 +30,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     }
     run::step(&format!("Adding the target {WASM_TARGET} to the active toolchain (once)"));
     let mut command = Command::new("rustup");
-    // In the repository, so that a toolchain file or an override there counts.
+    // In the repository, so that its toolchain file or override counts.
     command.current_dir(&project.root).args(["target", "add", WASM_TARGET]);
     run::run(&mut command).with_context(|| {
         format!(
@@ -41,7 +41,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     Ok(Components::Buildable)
 }
 
-/// Whether the standard library for `target` is there, however it was installed.
+/// Returns `true` if the standard library for `target` is there, however it was installed.
 pub(crate) fn has(project: &Project, target: &str) -> anyhow::Result<bool> {
     let mut command = Command::new("rustc");
     command.current_dir(&project.root).args(["--print=target-libdir", "--target", target]);

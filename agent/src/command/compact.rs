@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_asset_that_begins_with_a_fence_keeps_it() {
+    fn an_asset_that_begins_with_a_fence_keeps_it() {
         let old = "```\ncode that is long\n```\nand text, and text\n";
         let new = "```\ncode\n```";
         let taken = accepted(old, answer(new, Stop::Finished));

@@ -1,8 +1,8 @@
 //! A tool that does one thing at a time, for the benchmarks: as a component and
 //! as a native executable from the same source, with `std` alone.
 //!
-//! Without arguments it answers with what it was asked, which is all that a call
-//! costs by itself; the other things are named by the first argument.
+//! Without arguments it answers with its input, which shows the cost of a call by itself; the first
+//! argument names another mode.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -10,11 +10,11 @@ use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// `cargo xtask bench` writes another number into each copy of the component, so
-/// that a hundred copies are a hundred tools.
+/// The schema. `cargo xtask bench` writes another number into each copy of the component, so that a
+/// hundred copies are a hundred tools.
 const SCHEMA: &str = r#"{"name":"bench_tool_0000","description":"Answers with its arguments.","parameters":{"type":"object","properties":{"text":{"type":"string","description":"Anything."}}}}"#;
 
-/// Long enough that every call of a benchmark is in flight at once.
+/// The time that a guest sleeps: long enough that all calls of a benchmark are in flight at once.
 const SLEEP: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The whole input in memory, then the whole output: what most tools do.
+/// Reads the whole input, then writes it: the pattern of most tools.
 fn echo() -> io::Result<()> {
     let mut input = Vec::new();
     io::stdin().read_to_end(&mut input)?;
@@ -46,7 +46,7 @@ fn answer(number: u64) -> io::Result<()> {
     write!(io::stdout(), "{number}")
 }
 
-/// A loop of arithmetic: the most instructions that a second can hold.
+/// Runs a loop of arithmetic: the most instructions that a second can hold.
 fn spin(rounds: u64) -> u64 {
     let mut state = black_box(0x9E37_79B9_7F4A_7C15_u64);
     for round in 0..rounds {
@@ -55,7 +55,7 @@ fn spin(rounds: u64) -> u64 {
     state
 }
 
-/// Ordinary code: allocation, text, a map, a sort.
+/// Runs ordinary code: allocation, text, a map, a sort.
 fn work(rounds: u64) -> u64 {
     let mut sum = 0_u64;
     for round in 0..rounds {

@@ -17,7 +17,7 @@ use clap_complete::engine::{
 };
 use clap_complete::env::{EnvCompleter, Shells};
 use ikigai_assets::AssetPath;
-use ikigai_terminal::harmless;
+use ikigai_terminal::sanitize;
 
 use super::error::CliError;
 use super::options::Options;
@@ -99,7 +99,7 @@ fn remembered() -> Vec<CompletionCandidate> {
     let Some(options) = options() else { return Vec::new() };
     let tools = registry::remembered(&options.paths()).into_iter();
     let candidate = |(name, description): (String, String)| {
-        let first_line = harmless(description.lines().next().unwrap_or_default()).into_owned();
+        let first_line = sanitize(description.lines().next().unwrap_or_default()).into_owned();
         CompletionCandidate::new(name).help(Some(first_line.into()))
     };
     tools.map(candidate).collect()

@@ -17,7 +17,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use ikigai_protocol::ProviderKey;
-use ikigai_terminal::harmless;
+use ikigai_terminal::sanitize;
 use serde::Serialize;
 
 use super::error::{self, CliError};
@@ -149,10 +149,10 @@ fn as_text(checks: &[Check], colour: bool) -> String {
         };
         let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
         // Paths and names are others'; only the marks are for the terminal to obey.
-        let (what, detail) = (harmless(&check.what), harmless(&check.detail));
+        let (what, detail) = (sanitize(&check.what), sanitize(&check.detail));
         let _ = writeln!(text, "  {mark}  {what:width$}  {detail}");
         if let Some(advice) = &check.advice {
-            let _ = writeln!(text, "  {:4}  {:width$}  to do: {}", "", "", harmless(advice));
+            let _ = writeln!(text, "  {:4}  {:width$}  to do: {}", "", "", sanitize(advice));
         }
     }
     text

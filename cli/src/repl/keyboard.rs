@@ -95,7 +95,7 @@ impl Keyboard {
         let closed = async { while typed.recv().await.is_some() {} };
         if tokio::time::timeout(PATIENCE, closed).await.is_err() {
             // A terminal that is gone has nothing to be put back.
-            let _ = modes.give_back();
+            let _ = modes.restore();
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn set_again(modes: Modes) -> io::Result<()> {
     tokio::spawn(async move {
         while continued.recv().await.is_some() {
             // A terminal that is gone is found out where something is read from it.
-            let _ = modes.again();
+            let _ = modes.reapply();
         }
     });
     Ok(())

@@ -1,5 +1,5 @@
-//! Which commands the shell has: the interpreter's, less those that would invent a
-//! machine, a user or a network, and our own in place of those that stop short.
+//! The list of the shell's commands: the interpreter's, without those that would invent a machine,
+//! a user or a network, and our own in place of those that are incomplete.
 
 mod absent;
 mod answer;
@@ -37,7 +37,7 @@ use bashkit::{BashBuilder, CommandContext, CommandStatus, Result, normalize_path
 
 use super::world::World;
 
-/// Commands that are programs elsewhere, and so have a file in `/usr/bin`.
+/// The commands that are programs elsewhere, and so have a file in `/usr/bin`.
 const PROGRAMS: &[&str] = &[
     "[",
     "awk",
@@ -156,7 +156,7 @@ const PROGRAMS: &[&str] = &[
     "zip",
 ];
 
-/// Part of the shell itself.
+/// The commands that are part of the shell itself.
 const BUILTINS: &[&str] = &[
     ".",
     ":",
@@ -198,17 +198,17 @@ const BUILTINS: &[&str] = &[
     "wait",
 ];
 
-/// The names that `/usr/bin` holds.
+/// Returns the names in `/usr/bin`.
 pub(super) fn names() -> BTreeSet<String> {
     PROGRAMS.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Whether a command of the interpreter stays.
+/// Returns `true` if a command of the interpreter stays.
 pub(super) fn is_kept(name: &str) -> bool {
     PROGRAMS.contains(&name) || BUILTINS.contains(&name)
 }
 
-/// Adds our own commands; they take the place of the interpreter's.
+/// Adds our own commands, which replace the interpreter's.
 pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
     checked::add(builder)
         .command_resolver(Arc::new(absent::Absent))
@@ -244,7 +244,7 @@ pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
         .command("nproc", machine::Nproc)
 }
 
-/// A path of a command's argument, absolute.
+/// Makes the path in a command's argument absolute.
 fn absolute(cwd: &Path, path: &str) -> PathBuf {
     normalize_path(&cwd.join(path))
 }
@@ -255,7 +255,7 @@ async fn fail(context: &CommandContext<'_>, reason: &str) -> Result<CommandStatu
     Ok(CommandStatus::with_code(1))
 }
 
-/// The words of an error of a file: the C library's, where only the kind is told.
+/// Returns the C library's words for an error of a file of which only the kind is known.
 fn reason(error: &bashkit::Error) -> String {
     let bashkit::Error::Io(error) = error else { return error.to_string() };
     match error.kind() {

@@ -1,12 +1,12 @@
-//! WASI's error codes in the words of the C library, which is what commands print.
+//! WASI's error codes in the words of the C library, which commands print.
 
 use std::io::{Error, ErrorKind};
 
 use wasip2::filesystem::types::ErrorCode;
 
-/// A failure while a path is resolved. `not-permitted` is how WASI says that a link
-/// leads out of the directory; the interpreter then follows the link itself and
-/// finds out where it leads. Only for a kind that may come from a link does it.
+/// Returns the error for a failure while a path is resolved. WASI reports `not-permitted` for a
+/// link that leads out of the directory; the interpreter then follows the link itself and finds its
+/// target. It does so only for a kind of error that a link can cause.
 pub(super) fn of_path(code: ErrorCode) -> Error {
     match code {
         ErrorCode::NotPermitted => Error::other("Permission denied"),
@@ -14,18 +14,18 @@ pub(super) fn of_path(code: ErrorCode) -> Error {
     }
 }
 
-/// A failure of what is open already: no path that leads out.
+/// Returns the error for a failure on an open file, which no path can cause.
 pub(super) fn of_open_file(code: ErrorCode) -> Error {
     strerror(code)
 }
 
-/// What lies outside of the granted directories, for those who ask: whether there is
-/// something is not told.
+/// Returns the error for reading outside of the granted directories, which does not reveal whether
+/// there is a file.
 pub(super) fn missing() -> Error {
     strerror(ErrorCode::NoEntry)
 }
 
-/// What lies outside of the granted directories, for those who would write there.
+/// Returns the error for writing outside of the granted directories.
 pub(super) fn outside() -> Error {
     strerror(ErrorCode::Access)
 }

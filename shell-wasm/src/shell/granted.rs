@@ -1,8 +1,8 @@
 //! One granted directory: a preopen, and the file operations of a shell inside it.
 //!
-//! Nothing here follows a link in the last component of a path: the interpreter
-//! follows links itself, so that what a link means is decided in one place. The
-//! host's resolution of the other components never leaves the preopen.
+//! No operation here follows a link in the last component of a path: the interpreter follows links
+//! itself, so that one place decides the meaning of a link. The host's resolution of the other
+//! components never leaves the preopen.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,17 +19,17 @@ use super::errno::{self, strerror};
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// WASI tells no modes. These are shown where one is asked for; a script is a
-/// regular file that begins with `#!`.
+/// The mode that is shown for a regular file, since WASI reports no modes. One that begins with
+/// `#!` is a script and has another.
 const FILE_MODE: u32 = 0o644;
 const SCRIPT_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
 const SYMLINK_MODE: u32 = 0o777;
 
-/// What a mode loses in a directory that was granted for reading.
+/// The bits that a mode loses in a directory that was granted for reading.
 const WRITE_BITS: u32 = 0o222;
 
-/// A preopened directory and the absolute name that the shell sees it under.
+/// A preopened directory and the absolute name under which the shell sees it.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) name: String,
@@ -40,7 +40,7 @@ pub(super) struct Granted {
 impl Granted {
     pub(super) fn new(name: String, dir: Descriptor) -> Self {
         let flags = dir.get_flags().unwrap_or(DescriptorFlags::empty());
-        // Of a host that tells no flags at all, the attempt will show it.
+        // If the host reports no flags at all, the attempt will show it.
         let writable = flags.contains(DescriptorFlags::MUTATE_DIRECTORY) || flags.is_empty();
         Self { name, dir, writable }
     }
@@ -57,7 +57,7 @@ impl Granted {
             .open_at(PathFlags::empty(), path, OpenFlags::empty(), DescriptorFlags::READ)
             .map_err(errno::of_path)?;
         let mut contents = Vec::new();
-        // One byte more, so that the end is met without growing the vector.
+        // One byte more, so that the end is found without growing the vector.
         let expected = usize::try_from(stat.size).unwrap_or(0).saturating_add(1);
         contents.try_reserve(expected).map_err(|_| strerror(ErrorCode::InsufficientMemory))?;
         loop {
@@ -72,7 +72,7 @@ impl Granted {
         }
     }
 
-    /// Creates or truncates, and writes all; inode and mode of an existing file stay.
+    /// Creates or truncates a file, and writes everything; inode and mode of an existing file stay.
     pub(super) fn write(&self, path: &str, contents: &[u8]) -> io::Result<()> {
         let file = self.open_for_writing(path, OpenFlags::CREATE | OpenFlags::TRUNCATE)?;
         write_at(&file, contents, 0)
@@ -92,7 +92,7 @@ impl Granted {
         dir.open_at(PathFlags::empty(), path, flags, DescriptorFlags::WRITE).map_err(errno::of_path)
     }
 
-    /// Opening a pipe would block the host; a directory has no contents.
+    /// Refuses a pipe, whose opening would block the host, and a directory, which has no contents.
     fn refuse_special(&self, stat: &DescriptorStat) -> io::Result<()> {
         match stat.type_ {
             DescriptorType::Directory => Err(strerror(ErrorCode::IsDirectory)),
@@ -139,7 +139,7 @@ impl Granted {
     pub(super) fn entries(&self, path: &str) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for (name, _) in self.names(path)? {
-            // One that is gone meanwhile is no entry any more.
+            // A file that was removed meanwhile is not listed.
             if let Ok(stat) = self.dir.stat_at(PathFlags::empty(), &child(path, &name)) {
                 entries.push(DirEntry { metadata: self.metadata(&stat, false), name });
             }

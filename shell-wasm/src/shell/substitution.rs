@@ -1,29 +1,29 @@
-//! Output to a process substitution, `> >(command)`, where the interpreter loses it: it
-//! feeds the command when the simple command that named it ends, so that what a compound
-//! command writes is never fed, and what `exec` redirects comes too late.
+//! Output to a process substitution, `> >(command)`, where the interpreter loses it: it feeds the
+//! command when the simple command that named it ends. The output of a compound command is never
+//! fed, and the output that `exec` redirects comes too late.
 //!
-//! A line that names one is run by `eval`, which is a simple command; and what `exec`
-//! redirects is kept in a file, from which the command is fed when the script ends.
+//! A line with a process substitution is run by `eval`, which is a simple command; the output that
+//! `exec` redirects is kept in a file, from which the command is fed when the script ends.
 
 use bashkit::parser::Parser;
 
 const OPENS: &str = ">(";
 
-/// A script that the interpreter can run, and what is to be fed after it.
+/// A script that the interpreter can run, and the commands to feed after it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Prepared {
     pub(super) script: String,
     pub(super) fed: Vec<Fed>,
 }
 
-/// A command that reads what `exec` redirected to it.
+/// A command that reads the output that `exec` redirected to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fed {
     pub(super) file: String,
     pub(super) command: String,
 }
 
-/// Prepares a script; one that names no process substitution for output stays as it is.
+/// Prepares a script; one without a process substitution for output stays as it is.
 pub(super) fn prepare(script: &str) -> Prepared {
     if !script.contains(OPENS) {
         return Prepared { script: script.to_owned(), fed: Vec::new() };
@@ -73,7 +73,8 @@ impl Prepared {
     }
 }
 
-/// The text before the first process substitution, its command, and the text after it.
+/// Splits a text into the text before the first process substitution, its command, and the text
+/// after it.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let start = text.find(OPENS)?;
     let inside = &text[start + OPENS.len()..];
@@ -83,11 +84,11 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..start], &inside[..end], &inside[end + 1..]))
 }
 
-/// The first commands that are whole, to the end of a line or a semicolon, and the rest.
+/// Splits off the first complete commands, to the end of a line or a semicolon.
 fn first_unit(script: &str) -> (&str, &str) {
     for (end, separator) in script.match_indices(['\n', ';']) {
         let unit = &script[..=end];
-        // Where a here-document ends, only the whole text tells.
+        // Only the whole text shows the end of a here-document.
         if unit.contains("<<") {
             break;
         }

@@ -1,8 +1,7 @@
-//! The file tree that the shell sees: the granted directories under their absolute
-//! names, a `/tmp` in memory that ends with the call, the devices a script expects,
-//! and a name for each command in `/usr/bin`. Nothing else can be reached: whoever asks
-//! for another path is told that nothing is there, and whoever would write, that it is
-//! denied, whether there is something or not.
+//! The file tree that the shell sees: the granted directories under their absolute names, a `/tmp`
+//! in memory that ends with the call, the devices a script expects, and a name for each command in
+//! `/usr/bin`. No other path can be reached: reading one reports that it does not exist, and
+//! writing that it is denied, whether there is a file or not.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +20,7 @@ use super::granted::Granted;
 /// The name under which the host preopens the workspace a second time.
 const WORKSPACE: &str = ".";
 
-/// The variable in which the host tells the workspace's name.
+/// The variable with the workspace's name.
 const CURRENT_DIR: &str = "PWD";
 
 /// The workspace's name where the host gives it no other.
@@ -29,11 +28,11 @@ const NAMELESS_WORKSPACE: &str = "/workspace";
 
 const TMP: &str = "/tmp";
 
-/// Where each command has a file, so that `#!/usr/bin/env` and `which` find it.
+/// The directories with a file for each command, so that `#!/usr/bin/env` and `which` find it.
 const COMMAND_DIRS: [&str; 2] = ["/bin", "/usr/bin"];
 
-/// What the interpreter writes before a command that it replaces itself with; the
-/// text of such a file is its own convention.
+/// The beginning of the file that the interpreter has for a command that it replaces itself with;
+/// the text of such a file is its own convention.
 const STUB_MARKER: &str = "#!/bin/sh\n# bashkit builtin: ";
 
 const DEVICES: [(&str, Device); 5] = [
@@ -47,23 +46,23 @@ const DEVICES: [(&str, Device); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Device {
     Null,
-    /// Its contents have no end, so no reader of whole files can have them.
+    /// A device without an end, which cannot be read as a whole.
     Endless,
     Full,
 }
 
-/// Where a path leads.
+/// The kind of place that a path leads to.
 enum Place<'w> {
     Granted(&'w Granted, String),
     Memory(PathBuf),
     Device(Device),
     Command(&'w str),
-    /// A directory that is only there because something lies beneath it.
+    /// A directory that exists only because something lies beneath it.
     Above(PathBuf),
     Outside,
 }
 
-/// See the module.
+/// The file tree of the shell.
 pub(super) struct World {
     granted: Vec<Granted>,
     workspace: Option<String>,
@@ -74,14 +73,14 @@ pub(super) struct World {
 impl World {
     /// Takes the preopened directories.
     pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
-        let told = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
-        let mut workspace = told.map(|path| clean(&path));
+        let given = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
+        let mut workspace = given.map(|path| clean(&path));
         let (named, relative): (Vec<_>, Vec<_>) =
             preopens.into_iter().partition(|(_, name)| name.starts_with('/'));
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
-        // A host that hands its own environment on says nothing of the directories with it.
+        // A host that passes on its own environment has not set the variable for these directories.
         let holds =
             |path: &String| granted.iter().any(|dir| Path::new(path).starts_with(&dir.name));
         if !workspace.as_ref().is_some_and(holds)
@@ -99,7 +98,7 @@ impl World {
         Self { granted, workspace, tmp, commands }
     }
 
-    /// Where the shell starts.
+    /// Returns the directory in which the shell starts.
     pub(super) fn workspace(&self) -> &str {
         let is_there = |path: &&str| !matches!(self.place(Path::new(path)), Place::Outside);
         self.workspace.as_deref().filter(is_there).unwrap_or("/")
@@ -131,21 +130,21 @@ impl World {
         }
     }
 
-    /// Everything that is not in a directory of its own kind.
+    /// Returns the names of the granted directories, the devices and the shell's own directories.
     fn known(&self) -> impl Iterator<Item = &str> {
         let granted = self.granted.iter().map(|dir| dir.name.as_str());
         let devices = DEVICES.iter().map(|(name, _)| *name);
         granted.chain(devices).chain(COMMAND_DIRS).chain([TMP])
     }
 
-    /// The names in `dir` that lead to something known.
+    /// Returns the names in `dir` that lead to a known path.
     fn names_above(&self, dir: &Path) -> BTreeSet<String> {
         let beneath = self.known().filter_map(|known| Path::new(known).strip_prefix(dir).ok());
         let first = |rest: &Path| Some(rest.iter().next()?.to_str()?.to_owned());
         beneath.filter_map(first).collect()
     }
 
-    /// A place that can be changed, by the operation that every kind of place has.
+    /// Returns the error for a change that no place of this kind allows.
     fn refusal(place: &Place<'_>) -> io::Error {
         match place {
             Place::Above(_) => strerror(ErrorCode::IsDirectory),
@@ -153,7 +152,7 @@ impl World {
         }
     }
 
-    /// Makes a second name for a file.
+    /// Creates a second name for a file.
     pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         match (self.place(from), self.place(to)) {
             (Place::Granted(dir, from), Place::Granted(other, to)) => dir.link(&from, other, &to),
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// Moves between two places that no single system call reaches.
+    /// Moves a file between two places that no single system call reaches.
     async fn carry(&self, from: &Path, to: &Path) -> Result<()> {
         let metadata = self.stat(from).await?;
         match metadata.file_type {
@@ -180,8 +179,8 @@ impl World {
     }
 }
 
-/// The interpreter's temporary name beside a file that it replaces. Without it, it
-/// writes the file itself, which keeps its mode: WASI could not give it back.
+/// Returns `true` for the interpreter's temporary name beside a file that it replaces. Without it,
+/// the interpreter writes the file itself, which keeps its mode: WASI could not restore it.
 fn is_replacement(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with(".bashkit-") && name.ends_with(".tmp")
@@ -360,7 +359,7 @@ impl FileSystem for World {
 
     async fn chmod(&self, path: &Path, mode: u32) -> Result<()> {
         match self.place(path) {
-            // WASI has no modes: to say that one was set would be a lie.
+            // WASI has no modes: reporting success would be wrong.
             Place::Granted(..) => Err(strerror(ErrorCode::Unsupported).into()),
             Place::Memory(path) => self.tmp.chmod(&path, mode).await,
             _ => Err(outside().into()),

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use reedline::{ValidationResult, Validator};
 
-/// Remembers after which texts Enter began another line, so that only the backslashes
-/// that were typed for it are taken out: one in a pasted text is part of it.
+/// The texts after which Enter began another line. They are remembered so that only the
+/// backslashes that were typed for it are removed: one in a pasted text is part of it.
 #[derive(Clone, Default)]
 pub(super) struct Continued(Arc<Mutex<Vec<String>>>);
 
@@ -20,11 +20,11 @@ impl Validator for Continued {
 }
 
 impl Continued {
-    /// `text` without the backslashes that continued its lines.
+    /// Returns `text` without the backslashes that continued its lines.
     pub(super) fn joined(&self, mut text: String) -> String {
         let mut before =
             std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // From the back, so that what stands before each is still as it was.
+        // From the back, so that the text before each backslash has not changed yet.
         before.sort_unstable_by_key(|line| std::cmp::Reverse(line.len()));
         before.dedup();
         for line in before {
@@ -36,7 +36,7 @@ impl Continued {
     }
 }
 
-/// Whether `line` ends in a backslash that is not itself escaped.
+/// Returns `true` if `line` ends in a backslash that is not itself escaped.
 pub(super) fn is_continued(line: &str) -> bool {
     let backslashes = line.len() - line.trim_end_matches('\\').len();
     backslashes % 2 == 1

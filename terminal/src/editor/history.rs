@@ -1,4 +1,4 @@
-//! Earlier lines, in a file that only its user can read.
+//! The history of lines, in a file that only its user can read.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io;
@@ -9,44 +9,44 @@ use reedline::{
     FileBackedHistory, HistoryItem, HistoryItemId, HistorySessionId, ReedlineError, SearchQuery,
 };
 
-use crate::harmless;
+use crate::sanitize;
 
-/// Earlier lines, and the file that they are kept in.
+/// The earlier lines, and the file that contains them.
 #[derive(Debug)]
 pub struct History {
     pub(super) lines: FileBackedHistory,
 }
 
-/// Why there is no history.
+/// The reason why there is no history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// The file cannot be made, read or kept to its user.
+    /// The file cannot be created, read or given its mode.
     #[error("the history `{}` cannot be used", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The file's content is no history.
+    /// The content of the file is not a history.
     #[error("the history `{}` cannot be read; remove it to begin another", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What reedline says.
+        /// The error of reedline.
         #[source]
         source: reedline::ReedlineError,
     },
 }
 
 impl History {
-    /// Opens or makes the file at `path`, of at most `most` entries, with mode 0600:
-    /// people type secrets. Its directory must be there.
+    /// Opens or creates the file at `path`, of at most `most` entries, with mode 0600, because
+    /// people type secrets. Its directory must exist.
     ///
     /// # Errors
     ///
-    /// [`HistoryError`], after which there can still be an editor without a history.
+    /// Returns a [`HistoryError`]; an editor works without a history too.
     pub fn open(path: &Path, most: usize) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::File { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
@@ -66,15 +66,15 @@ impl History {
     }
 }
 
-/// A history that keeps no line which begins with certain words, white space before them or
-/// not: reedline's own rule knows the very first characters alone. What others wrote into its
-/// file is harmless when it is shown.
-pub(super) struct Discreet {
+/// A history that keeps no line which begins with a certain prefix, with white space before it or
+/// not: reedline's own rule compares the very first characters only. Entries are sanitized when
+/// they are shown, because other programs may write to the file.
+pub(super) struct FilteredHistory {
     pub(super) lines: FileBackedHistory,
     pub(super) unsaved: Option<String>,
 }
 
-impl reedline::History for Discreet {
+impl reedline::History for FilteredHistory {
     fn save(&mut self, item: HistoryItem) -> Result<HistoryItem, ReedlineError> {
         let line = item.command_line.trim_start();
         match &self.unsaved {
@@ -84,7 +84,7 @@ impl reedline::History for Discreet {
     }
 
     fn load(&self, id: HistoryItemId) -> Result<HistoryItem, ReedlineError> {
-        self.lines.load(id).map(shown)
+        self.lines.load(id).map(sanitized)
     }
 
     fn count(&self, query: SearchQuery) -> Result<i64, ReedlineError> {
@@ -93,7 +93,7 @@ impl reedline::History for Discreet {
 
     fn search(&self, query: SearchQuery) -> Result<Vec<HistoryItem>, ReedlineError> {
         let found = self.lines.search(query)?;
-        Ok(found.into_iter().map(shown).collect())
+        Ok(found.into_iter().map(sanitized).collect())
     }
 
     fn update(
@@ -121,8 +121,8 @@ impl reedline::History for Discreet {
     }
 }
 
-fn shown(item: HistoryItem) -> HistoryItem {
-    HistoryItem { command_line: harmless(&item.command_line).into_owned(), ..item }
+fn sanitized(item: HistoryItem) -> HistoryItem {
+    HistoryItem { command_line: sanitize(&item.command_line).into_owned(), ..item }
 }
 
 #[cfg(test)]
@@ -159,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_saved_is_not_whatever_stands_before_it() {
+    fn an_unsaved_line_is_not_saved_with_white_space_before_it_either() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("history");
         let History { lines } = History::open(&path, 9).expect("a history");
-        let mut history = Discreet { lines, unsaved: Some("/env".to_owned()) };
+        let mut history = FilteredHistory { lines, unsaved: Some("/env".to_owned()) };
         for line in ["/env A=1", "  /env A=2", "\t/env A=3", "about /env", " said"] {
             history.save(HistoryItem::from_command_line(line)).expect("an entry");
         }
@@ -173,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_not_shown_again() {
+    fn control_characters_of_an_entry_are_not_shown() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("history");
         fs::write(&path, "say \x1b[2J<\\n>\u{202e}so\n").expect("a file");
         let History { lines } = History::open(&path, 9).expect("a history");
-        let history = Discreet { lines, unsaved: None };
+        let history = FilteredHistory { lines, unsaved: None };
         let everything = SearchQuery::everything(SearchDirection::Backward, None);
         let found = history.search(everything).expect("entries");
         assert_eq!(found[0].command_line, "say ␛[2J\n\u{fffd}so");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_by_its_name() {
+    fn a_directory_or_a_link_is_refused_with_its_name() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let error = History::open(folder.path(), 3).expect_err("a directory");
         assert!(error.to_string().contains(&*folder.path().to_string_lossy()), "{error}");

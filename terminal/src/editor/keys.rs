@@ -1,4 +1,4 @@
-//! What keys do: Emacs' bindings, those of the menu, and pasting.
+//! The key bindings: those of Emacs, those of the menu, and pasting.
 
 use crossterm::event::Event;
 use reedline::{
@@ -7,27 +7,27 @@ use reedline::{
 };
 
 use super::menu;
-use crate::harmless;
+use crate::sanitize;
 
-/// What reedline is made to say of Ctrl-Z.
+/// The host command that reedline returns for Ctrl-Z.
 pub(super) const STOP: &str = "stop";
 
-/// Emacs, to whom nothing is pasted that a terminal would obey: what was copied elsewhere is
-/// not what its reader saw, and it goes to the screen, to a model and into the history.
+/// The bindings of Emacs, with pasted text sanitized: copied text may contain characters that
+/// its reader did not see, and it goes to the screen, to a model and into the history.
 pub(super) struct Keys(Emacs);
 
 impl Keys {
     pub(super) fn new() -> Self {
         let mut keys = default_emacs_keybindings();
         let menu = || ReedlineEvent::Menu(menu::NAME.to_owned());
-        // Who presses Tab has chosen what it takes, and what Enter takes from a menu that it
-        // opened, whatever Enter would do otherwise.
+        // Tab takes the selected entry. In a menu that Tab opened, Enter takes an entry too,
+        // whatever it would do otherwise.
         let chosen = || ReedlineEvent::MenuRight;
         let take = ReedlineEvent::Multiple(vec![chosen(), ReedlineEvent::MenuAccept]);
         let open = ReedlineEvent::Multiple(vec![menu(), chosen()]);
         let tab = ReedlineEvent::UntilFound(vec![take, open]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
-        // What Enter is where it was typed while the terminal was not the editor's yet.
+        // The code of an Enter that was typed before the editor had the terminal.
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let stop = ReedlineEvent::ExecuteHostCommand(STOP.to_owned());
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), stop);
@@ -36,7 +36,7 @@ impl Keys {
             (KeyModifiers::NONE, '@'),
             (KeyModifiers::SHIFT, '@'),
             (KeyModifiers::NONE, '/'),
-            // Arguments begin behind it.
+            // An argument begins after it.
             (KeyModifiers::NONE, ' '),
         ] {
             let insert = || ReedlineEvent::Edit(vec![EditCommand::InsertChar(key)]);
@@ -54,12 +54,12 @@ impl EditMode for Keys {
         match event.into() {
             Event::Paste(text) => {
                 let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-                let text = harmless(&lines).into_owned();
+                let text = sanitize(&lines).into_owned();
                 ReedlineEvent::Edit(vec![EditCommand::InsertString(text)])
             }
             event => match ReedlineRawEvent::try_from(event) {
                 Ok(event) => self.0.parse_event(event),
-                // The release of a key, which was told apart before this.
+                // The release of a key, which was handled before this.
                 Err(()) => ReedlineEvent::None,
             },
         }

@@ -1,4 +1,4 @@
-//! Reading on a terminal that can move its cursor.
+//! Line reading on a terminal that can move its cursor.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use reedline::{
 
 use super::Input;
 use super::continued::Continued;
-use super::history::{Discreet, History};
+use super::history::{FilteredHistory, History};
 use super::keys::{self, Keys};
 use super::menu::Popup;
 use super::modes::{Held, Modes};
@@ -18,8 +18,8 @@ use super::prompt::Prompt;
 use crate::finder::Finder;
 use crate::screen::Screen;
 
-/// Two editors of reedline's, one for lines and one for answers to questions, of which nothing
-/// is kept and to which nothing is offered.
+/// Two editors of reedline: one for lines, and one for answers to questions, which has no history
+/// and no suggestions.
 pub(super) struct Live {
     lines: Reedline,
     answers: Reedline,
@@ -30,8 +30,8 @@ pub(super) struct Live {
     held: Held,
 }
 
-/// What the editor of lines has and that of answers has not.
-pub(super) struct Help {
+/// The parts that only the editor of lines has.
+pub(super) struct LineOptions {
     pub(super) history: Option<History>,
     pub(super) unsaved: Option<String>,
     pub(super) finder: Finder,
@@ -42,7 +42,7 @@ impl Live {
     pub(super) fn new(
         prompt: &str,
         has_colours: bool,
-        help: Help,
+        options: LineOptions,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let editor = || {
@@ -54,22 +54,22 @@ impl Live {
         };
         let is_blank = Arc::new(AtomicBool::new(true));
         let continued = Continued::default();
-        let Help { history, unsaved, finder, above } = help;
+        let LineOptions { history, unsaved, finder, above } = options;
         let has_history = history.is_some();
         let mut lines = editor()
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new(finder.unasked()))))
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
-            .with_highlighter(Box::new(Watch(Arc::clone(&is_blank))))
+            .with_highlighter(Box::new(BlankWatch(Arc::clone(&is_blank))))
             .with_history_exclusion_prefix(unsaved.clone())
             .with_external_printer(above);
         if has_colours {
-            // Without colours a hint could not be told from what was typed.
+            // Without colours a hint would look like typed text.
             let hint = nu_ansi_term::Style::new().dimmed();
             lines = lines.with_hinter(Box::new(DefaultHinter::default().with_style(hint)));
         }
         if let Some(history) = history {
-            lines = lines.with_history(Box::new(Discreet { lines: history.lines, unsaved }));
+            lines = lines.with_history(Box::new(FilteredHistory { lines: history.lines, unsaved }));
         }
         let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
         Ok(Self { lines, answers: editor(), prompt, continued, is_blank, has_history, held })
@@ -83,7 +83,7 @@ impl Live {
         self.held.modes()
     }
 
-    /// The next line, or nothing if one was cleared.
+    /// Reads the next line; `None` if one was cleared.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
         screen.begin_prompt()?;
         let signal = read(&mut self.lines, &self.prompt, &self.held, screen)?;
@@ -100,7 +100,7 @@ impl Live {
         Ok(input)
     }
 
-    /// What is typed from now on.
+    /// Reads an answer; keys that were typed before are discarded.
     pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         self.held.discard()?;
         let signal = read(&mut self.answers, &Prompt::new(question), &self.held, screen)?;
@@ -111,17 +111,17 @@ impl Live {
         })
     }
 
-    /// Writes the history now, so that another program, or the next, finds the line.
+    /// Writes the history now, so that another program, or the next one, finds the line.
     fn save(&mut self, screen: &Screen) -> io::Result<()> {
         if let Err(error) = self.lines.sync_history() {
             self.has_history = false;
-            screen.line(&format!("warning: lines are no longer kept: {error}"))?;
+            screen.line(&format!("warning: lines are no longer saved to the history: {error}"))?;
         }
         Ok(())
     }
 }
 
-/// Reads, however often the program is stopped and continues meanwhile.
+/// Reads a line; the program may be stopped and continued meanwhile.
 fn read(
     reedline: &mut Reedline,
     prompt: &Prompt,
@@ -133,16 +133,16 @@ fn read(
         if !matches!(&signal, Signal::HostCommand(command) if command == keys::STOP) {
             return Ok(signal);
         }
-        // What was typed stays with reedline, and on the screen above what a shell says.
+        // reedline keeps the typed text. It stays on the screen above the shell's output.
         screen.clear_below()?;
         held.stop()?;
     }
 }
 
-/// Sees each state of the line, because Ctrl-C does not say what it cleared.
-struct Watch(Arc<AtomicBool>);
+/// An observer of the line, because Ctrl-C does not say whether it cleared anything.
+struct BlankWatch(Arc<AtomicBool>);
 
-impl Highlighter for Watch {
+impl Highlighter for BlankWatch {
     fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
         self.0.store(line.is_empty(), Ordering::Relaxed);
         let mut text = StyledText::new();

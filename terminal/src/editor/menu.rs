@@ -1,4 +1,4 @@
-//! The menu below the cursor.
+//! The completion menu below the cursor.
 
 use reedline::{
     Completer, Editor, IdeMenu, Menu, MenuBuilder as _, MenuEvent, MenuSettings, Painter,
@@ -7,21 +7,21 @@ use reedline::{
 
 use crate::finder::Unasked;
 
-/// The name that keys call the menu by.
+/// The name by which key bindings open the menu.
 pub(super) const NAME: &str = "finder";
 
-/// How many rows the menu has at most.
+/// The most rows that the menu has.
 const ROWS: u16 = 10;
 
-/// reedline's menu, which goes away where there is nothing to offer: it opens with each
-/// `@`, and most of those are followed by text.
+/// reedline's menu, hidden where there are no suggestions: it opens with each `@`, and most of
+/// those are followed by ordinary text.
 pub(super) struct Popup {
     menu: IdeMenu,
-    /// The line has changed since the menu was made. Keys come in bursts, and Enter at
-    /// the end of one is not meant for what was offered at its beginning.
+    /// `true` if the line has changed since the menu was filled. Keys come in bursts, and an Enter
+    /// at the end of one is not meant for the suggestions from its beginning.
     is_behind: bool,
     unasked: Unasked,
-    /// Somebody has moved in the menu, or wants what is chosen in any case.
+    /// `true` if the user has moved in the menu, or pressed Tab.
     is_chosen: bool,
 }
 
@@ -69,7 +69,7 @@ impl Menu for Popup {
             MenuEvent::Activate(_) | MenuEvent::Deactivate => self.is_chosen = false,
             _ => self.is_chosen = true,
         }
-        // What goes sideways in a list of one column is only our sign of a choice.
+        // Moving sideways in a list of one column is only our sign of a choice.
         if !matches!(event, MenuEvent::MoveRight) {
             self.menu.menu_event(event);
         }

@@ -16,42 +16,41 @@ use rustix::termios::{
 use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
 
-/// The terminal of an editor, whose modes a shell may have changed while the program was
-/// stopped. Clones are of the same terminal.
+/// A handle to the modes of the editor's terminal, which a shell may change while the program is
+/// stopped. Clones share the terminal.
 #[derive(Clone, Debug, Default)]
 pub struct Modes(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// As it was before the editor; nothing where stdin is no terminal.
+    /// The modes before the editor; `None` where stdin is not a terminal.
     before: Option<Termios>,
     now: Now,
 }
 
-/// Who the terminal belongs to.
+/// The current user of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Now {
-    /// Whoever had it before the editor.
+    /// The program that had it before the editor.
     #[default]
     Before,
-    /// The editor, which does not read. What is typed is held: it is not shown, because it would
-    /// land in the middle of what is written meanwhile, and the terminal makes nothing else of
-    /// it: by the time it is read, Ctrl-D would be a zero byte and Enter a line feed. Ctrl-C is
-    /// a signal still.
+    /// The editor, while it does not read. Keys are held back: they are not shown, because they
+    /// would land in the middle of the output, and the terminal does not translate them, because
+    /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C is still a signal.
     Held,
-    /// The editor, which reads every key.
+    /// The editor, while it reads every key.
     Reading,
 }
 
 impl Modes {
-    /// Sets the modes again that the editor needs: to be called after the program was stopped
-    /// and continues (`SIGCONT`), because shells set their own meanwhile and need not put back
-    /// what they found. Does nothing in the background, and where no editor has the terminal.
+    /// Sets the editor's modes again. To be called after the program was stopped and continues
+    /// (`SIGCONT`), because shells set their own modes and need not restore the earlier ones. Does
+    /// nothing in the background, and where no editor has the terminal.
     ///
     /// # Errors
     ///
-    /// If the terminal refuses.
-    pub fn again(&self) -> io::Result<()> {
+    /// Returns an error if the terminal refuses the modes.
+    pub fn reapply(&self) -> io::Result<()> {
         let state = self.lock();
         if tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp()) {
             state.set()?;
@@ -59,16 +58,16 @@ impl Modes {
         Ok(())
     }
 
-    /// Gives the terminal back while its editor is stuck in a read: to be called before the
-    /// program ends. A terminal that owes the editor the place of its cursor keeps it for two
-    /// seconds.
+    /// Restores the modes from before the editor while the editor is blocked in a read. To be
+    /// called before the program ends. A terminal that has not answered yet where its cursor is
+    /// delays this by up to two seconds.
     ///
     /// # Errors
     ///
-    /// If the terminal refuses.
-    pub fn give_back(&self) -> io::Result<()> {
+    /// Returns an error if the terminal refuses the modes.
+    pub fn restore(&self) -> io::Result<()> {
         if self.lock().now == Now::Reading {
-            // Pastes without brackets, and a cursor that shows.
+            // Bracketed paste off, cursor visible.
             rustix::io::write(io::stdout(), b"\x1b[?2004l\x1b[?25h\r\n")?;
         }
         self.change(Now::Before)
@@ -101,17 +100,17 @@ impl State {
     }
 }
 
-/// The terminal, held for an editor. Dropped, it is as it was.
+/// The terminal while an editor holds it. Dropping it restores the earlier modes.
 #[must_use = "the terminal is held as long as this lives"]
 #[derive(Debug)]
 pub(super) struct Held(Modes);
 
 impl Held {
-    /// Begins, if stdin is a terminal.
+    /// Takes the terminal, if stdin is one.
     ///
     /// # Errors
     ///
-    /// If the terminal refuses.
+    /// Returns an error if the terminal refuses the modes.
     pub(super) fn begin() -> io::Result<Self> {
         let modes = Modes::default();
         modes.lock().before = tcgetattr(io::stdin()).ok();
@@ -123,7 +122,7 @@ impl Held {
         self.0.clone()
     }
 
-    /// Does `read`, during which keys are told one by one.
+    /// Runs `read` while the terminal delivers single keys.
     pub(super) fn reading<T>(&self, read: impl FnOnce() -> T) -> io::Result<T> {
         self.0.change(Now::Reading)?;
         let read = read();
@@ -131,14 +130,14 @@ impl Held {
         Ok(read)
     }
 
-    /// Gives the terminal back and stops the program as Ctrl-Z does, until somebody continues
-    /// it. Where nobody could, as in a terminal without a shell, the system stops nothing.
+    /// Restores the earlier modes and stops the program as Ctrl-Z does, until it is continued. In a
+    /// terminal without a shell, nobody could continue it, and the system does not stop it.
     pub(super) fn stop(&self) -> io::Result<()> {
         self.0.change(Now::Before)?;
         let continued = Continued::listen()?;
-        // All of the group, since a shell waits for all of it.
+        // The whole group is stopped, since a shell waits for the whole group.
         kill_current_process_group(Signal::TSTP)?;
-        // Another thread may take the signal, and this one go on for a moment.
+        // Another thread may take the signal, and this one may run on for a moment.
         continued.wait()?;
         if let Ok(before) = tcgetattr(io::stdin()) {
             self.0.lock().before = Some(before);
@@ -146,7 +145,7 @@ impl Held {
         self.0.change(Now::Held)
     }
 
-    /// Forgets what was typed and not read yet.
+    /// Discards the keys that were typed and not read yet.
     pub(super) fn discard(&self) -> io::Result<()> {
         while event::poll(Duration::ZERO)? {
             event::read()?;
@@ -155,27 +154,27 @@ impl Held {
     }
 }
 
-/// How long a stop may take to happen. Where it does not, as in a terminal without a shell,
-/// nobody would continue the program, and the system stops nothing.
+/// The longest time that a stop may take. In a terminal without a shell, nobody could continue
+/// the program, and the system does not stop it at all.
 const STOPS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The next continuation of the program.
+/// A wait for the next continuation of the program.
 struct Continued {
-    heard: UnixStream,
+    receiver: UnixStream,
     signal: SigId,
 }
 
 impl Continued {
     fn listen() -> io::Result<Self> {
-        let (heard, told) = UnixStream::pair()?;
-        let signal = pipe::register(Signal::CONT.as_raw(), told)?;
-        heard.set_read_timeout(Some(STOPS_WITHIN))?;
-        Ok(Self { heard, signal })
+        let (receiver, sender) = UnixStream::pair()?;
+        let signal = pipe::register(Signal::CONT.as_raw(), sender)?;
+        receiver.set_read_timeout(Some(STOPS_WITHIN))?;
+        Ok(Self { receiver, signal })
     }
 
     fn wait(mut self) -> io::Result<()> {
         loop {
-            match self.heard.read(&mut [0]) {
+            match self.receiver.read(&mut [0]) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -193,12 +192,12 @@ impl Drop for Continued {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A terminal that is gone has nothing to be put back.
+        // A closed terminal has no modes to restore.
         let _ = self.0.change(Now::Before);
     }
 }
 
-/// Forgets what was typed at the terminal that stdin is, if it is one, and not read yet.
+/// Discards the keys that were typed at the terminal of stdin, if it is one, and not read yet.
 pub(super) fn discard_unread() -> io::Result<()> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

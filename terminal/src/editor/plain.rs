@@ -1,4 +1,4 @@
-//! Reading lines where nothing but a line can be written.
+//! Line reading on a terminal that cannot move its cursor.
 
 use std::io::{self, BufRead as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ pub(super) struct Plain {
     asked: Asked,
 }
 
-/// The prompt that stands on the screen while a line is read.
+/// The prompt on the screen while a line is read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked(Arc<Mutex<Option<String>>>);
 
 impl Asked {
-    /// Writes lines, and behind them the prompt that was there, so that its line is known to
-    /// be asked for still.
+    /// Writes lines and repeats the prompt below them, so that the user knows that its line is
+    /// still expected.
     pub(super) fn print(&self, text: &str, screen: &Screen) -> io::Result<()> {
         let prompt = self.lock();
         screen.line(text)?;
@@ -52,7 +52,7 @@ impl Plain {
         self.asked.clone()
     }
 
-    /// The next line, with those that it is continued by.
+    /// Reads the next line together with its continuation lines.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Input> {
         let mut text = String::new();
         self.asked.ask(&self.prompt, screen)?;
@@ -67,14 +67,14 @@ impl Plain {
         Ok(if text.is_empty() { Input::End } else { Input::Line(text) })
     }
 
-    /// What is typed from now on.
+    /// Reads an answer; keys that were typed before are discarded.
     pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         modes::discard_unread()?;
         self.asked.ask(&one_line(question), screen)?;
         Ok(self.line(screen)?.map_or(Input::End, Input::Line))
     }
 
-    /// A line without its end, or nothing at the end of the input.
+    /// Reads a line without its end; `None` at the end of the input.
     fn line(&mut self, screen: &Screen) -> io::Result<Option<String>> {
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);

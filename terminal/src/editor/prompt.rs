@@ -1,4 +1,4 @@
-//! What stands before a line.
+//! The prompt of a line.
 
 use std::borrow::Cow;
 

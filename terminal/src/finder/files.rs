@@ -1,7 +1,7 @@
 //! The files of the workspace, walked in a thread of their own.
 //!
-//! What `.gitignore` and its kin name, and what is hidden, is left out, as far as
-//! [`rules`](super::rules) lets them be read. Symbolic links are not followed.
+//! Hidden files and those that `.gitignore` and similar files name are left out, as far as
+//! [`rules`](super::rules) can read those. Symbolic links are not followed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use ignore::WalkState;
 use super::ranking::Name;
 use super::rules;
 
-/// A part of the list. Parts are never changed, so that matching needs no lock.
+/// A part of the list. Parts never change, so that matching needs no lock.
 type Chunk = Arc<[Name]>;
 
-/// How many files and directories there may be; further ones are left out, so that a walk of
-/// a whole disk ends. About 200 bytes each.
+/// The most files and directories of a walk; further ones are left out, so that a walk of a whole
+/// disk ends. Each takes about 200 bytes.
 pub(super) const MOST: usize = 500_000;
 
-/// How many new files are worth showing.
+/// The number of new files after which a walk updates the list.
 const CHUNK: usize = 2_000;
 
-/// A list that is younger is not made again.
+/// The age up to which a list is not made again.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The list, and the walk that makes it.
@@ -36,28 +36,28 @@ struct Shared {
     root: PathBuf,
     most: usize,
     list: Mutex<List>,
-    /// Ends a walk when nobody wants it any more.
+    /// Ends a walk that is no longer needed.
     stop: AtomicBool,
 }
 
 #[derive(Default)]
 struct List {
     chunks: Vec<Chunk>,
-    /// Grows with every change.
+    /// A number that grows with every change.
     generation: u64,
     is_walking: bool,
     walked: Option<Instant>,
 }
 
 impl Files {
-    /// Files below `root`, of which a walk looks at `most` entries.
+    /// Creates the list of the files below `root`; a walk looks at `most` entries.
     pub(super) fn new(root: PathBuf, most: usize) -> Self {
         let list = Mutex::new(List::default());
         Self { shared: Arc::new(Shared { root, most, list, stop: AtomicBool::new(false) }) }
     }
 
-    /// Begins a walk, unless one runs or the list is fresh. What is known stays until
-    /// the walk has ended; where nothing is known, files are listed as they are found.
+    /// Begins a walk, unless one runs or the list is fresh. An earlier list stays until the walk
+    /// has ended; without one, files are listed as they are found.
     pub(super) fn refresh(&self) {
         let mut list = self.shared.lock();
         if list.is_walking || list.walked.is_some_and(|walked| walked.elapsed() < FRESH) {
@@ -69,7 +69,7 @@ impl Files {
         list.is_walking = thread::Builder::new().name("files".to_owned()).spawn(walk).is_ok();
     }
 
-    /// What is known, and a number that changes with it.
+    /// Returns the list, and a number that changes with it.
     pub(super) fn found(&self) -> (u64, Vec<Chunk>) {
         let list = self.shared.lock();
         (list.generation, list.chunks.clone())
@@ -79,7 +79,13 @@ impl Files {
         self.shared.lock().is_walking
     }
 
-    /// As if the last walk had been long ago.
+    /// Keeps the list fresh, however long a test takes.
+    #[cfg(test)]
+    pub(super) fn stay_fresh(&self) {
+        self.shared.lock().walked = Some(Instant::now() + Duration::from_secs(3_600));
+    }
+
+    /// Makes the list stale.
     #[cfg(test)]
     pub(super) fn grow_old(&self) {
         self.shared.lock().walked = None;
@@ -107,7 +113,7 @@ impl Shared {
                 if is_enough || self.stop.load(Ordering::Relaxed) {
                     return WalkState::Quit;
                 }
-                // What cannot be read cannot be named either.
+                // An entry that cannot be read is not listed.
                 let Ok(entry) = entry else { return WalkState::Continue };
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
                 let Some(name) = is_file.then(|| self.name(entry.path())).flatten() else {
@@ -123,7 +129,7 @@ impl Shared {
             })
         });
         let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Nothing typed offers the first ones: those that lie at the top.
+        // An empty word is completed with the first files: those at the top.
         found.sort_by_cached_key(|name| (name.text().matches('/').count(), name.text().to_owned()));
         self.show(|list| {
             list.chunks = vec![found.into()];

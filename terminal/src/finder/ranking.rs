@@ -1,9 +1,9 @@
-//! Which names are most like what was typed.
+//! Fuzzy ranking of names by a typed word.
 
 use nucleo_matcher::pattern::{Atom, AtomKind, CaseMatching, Normalization};
 use nucleo_matcher::{Config, Matcher, Utf32String};
 
-/// A name, ready to be matched.
+/// A name that is prepared for matching.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     text: String,
@@ -11,7 +11,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// `text`, unless it cannot be written behind `@`, or would be obeyed by a terminal.
+    /// Prepares `text`; `None` if it cannot be written after `@`, or a terminal would obey it.
     pub(super) fn new(text: String) -> Option<Self> {
         if text.is_empty() || text.contains('"') || text.contains(char::is_control) {
             return None;
@@ -29,11 +29,11 @@ impl Name {
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) name: &'a Name,
-    /// The characters that were typed, by their places in the name.
+    /// The positions of the typed characters in the name.
     pub(super) indices: Vec<usize>,
 }
 
-/// Matches with memory that is kept between two questions.
+/// A matcher whose memory is kept between two searches.
 pub(super) struct Ranking {
     matcher: Matcher,
     indices: Vec<u32>,
@@ -46,8 +46,8 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// The `most` names that are most like `typed`, best first; among equals the
-    /// shorter, then the earlier one. Nothing typed is like the first ones.
+    /// Returns the `most` names that match `typed` best, best first; among equals the shorter, then
+    /// the earlier one. An empty `typed` matches the first ones.
     pub(super) fn best<'a>(
         &mut self,
         names: impl Iterator<Item = &'a Name>,
@@ -66,7 +66,7 @@ impl Ranking {
         let mut scored: Vec<_> = names.filter_map(score).collect();
         let key = |(score, name): &(u16, &Name)| (u16::MAX - score, name.text.len());
         if scored.len() > most {
-            // In a stable order, so that equals do not change places while somebody types.
+            // In a stable order, so that equal names do not change places while somebody types.
             scored.select_nth_unstable_by(most, |a, b| {
                 key(a).cmp(&key(b)).then_with(|| a.1.text.cmp(&b.1.text))
             });

@@ -1,10 +1,10 @@
-//! Which files a walk leaves out: what is hidden, and what the rules of `.gitignore` and its kin
+//! The rules for what a walk leaves out: hidden files, and what `.gitignore` and similar files
 //! name.
 //!
-//! `ignore` would open the files of rules by itself, follow links and read to the end. A
-//! repository of somebody else's may have `/dev/zero`, a terminal or a FIFO there, and a tool
-//! may put one there between a look and the opening; so each is opened here, once, and what
-//! was opened is looked at. What the rules mean is `ignore`'s to say.
+//! `ignore` would open the rule files itself, follow links and read to the end. A foreign
+//! repository may have `/dev/zero`, a terminal or a FIFO in their place, and a tool may put one
+//! there between a check and the opening; so each is opened here, once, and the open file is
+//! checked. `ignore` interprets the rules.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ use ignore::{DirEntry, Match, WalkBuilder};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// How many bytes of rules are read of one file. Those of large projects have some thousands.
+/// The most bytes of rules that are read of one file. Those of large projects have some thousands.
 const MOST: u64 = 1024 * 1024;
 
-/// A walk of `root` that reads no rules but those that can be read. Where they cannot, all
-/// files of `root` are walked; directories below that have such rules are left out.
+/// Returns a walk of `root` that uses the rules that can be read. Where those of `root` cannot, all
+/// its files are walked; directories below with unreadable rules are left out.
 pub(super) fn walk(root: &Path) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder.standard_filters(false);
@@ -35,16 +35,16 @@ pub(super) fn walk(root: &Path) -> WalkBuilder {
 /// The rules of one walk.
 struct Rules {
     root: PathBuf,
-    /// The root without links; what is above it has rules too.
+    /// The root without links; the directories above it have rules too.
     real: PathBuf,
-    /// Of the directories that the walk has entered; none where rules are not used.
+    /// The rules of the directories that the walk has entered; `None` where rules are not used.
     entered: Option<RwLock<HashMap<PathBuf, Arc<Directory>>>>,
     excluded: Gitignore,
-    /// The person's own, for all repositories.
+    /// The user's own rules, for all repositories.
     global: Gitignore,
 }
 
-/// What a directory says, with what those above it do.
+/// The rules of a directory and those above it.
 struct Directory {
     ignore: Gitignore,
     git_ignore: Gitignore,
@@ -52,22 +52,22 @@ struct Directory {
     above: Option<Arc<Directory>>,
 }
 
-/// Whose a directory is that may have rules.
+/// The position of a directory relative to the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// The workspace and below: links are not followed, and git follows none to rules either.
+    /// In the workspace: links are not followed, and git follows none to rules either.
     Inside,
-    /// Above it, where people keep links to files of theirs.
+    /// Above it, where people keep links to their own files.
     Above,
 }
 
-/// Something is where rules would be that cannot be read, or not to its end.
+/// The error for rules that cannot be read, or not to their end.
 struct Unreadable;
 
 impl Rules {
     fn around(root: &Path) -> Self {
         let real = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
-        // From the top, so that each knows those above it.
+        // From the top, so that each has the rules above it.
         let mut around = real.ancestors().collect::<Vec<_>>().into_iter().rev();
         let around = around.try_fold(None, |above, directory| {
             let at = if directory == real { At::Inside } else { At::Above };
@@ -82,7 +82,7 @@ impl Rules {
         Self { root: root.to_owned(), real, entered, excluded, global }
     }
 
-    /// Whether the walk lists, or enters, what it has met.
+    /// Returns `true` if the walk lists, or enters, `entry`.
     fn keeps(&self, entry: &DirEntry) -> bool {
         let Ok(below) = entry.path().strip_prefix(&self.root) else { return false };
         let path = self.real.join(below);
@@ -124,8 +124,8 @@ impl Directory {
         }))
     }
 
-    /// What the nearest rule says: `.ignore` before `.gitignore`, which git looks for within
-    /// one repository.
+    /// Returns the match of the nearest rule: `.ignore` before `.gitignore`, which git looks for
+    /// within one repository.
     fn matched(&self, path: &Path, is_directory: bool) -> Match<()> {
         let around = || std::iter::successors(Some(self), |it| it.above.as_deref());
         let named = |rules: &Gitignore| match rules.matched(path, is_directory) {
@@ -140,11 +140,11 @@ impl Directory {
     }
 }
 
-/// The rules that a file has for `directory`; none where there is no file, or nobody can read
-/// it.
+/// Reads the rules that a file has for `directory`; they are empty where there is no file, or
+/// nobody can read it.
 fn read(file: &Path, directory: &Path, at: At) -> Result<Gitignore, Unreadable> {
     let follows = if at == At::Inside { OFlags::NOFOLLOW } else { OFlags::empty() };
-    // Nothing is waited for, and no terminal becomes this process's own.
+    // The opening does not block, and no terminal becomes this process's controlling one.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | follows;
     let open = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(file);
     let open = match open {
@@ -157,26 +157,26 @@ fn read(file: &Path, directory: &Path, at: At) -> Result<Gitignore, Unreadable> 
     let text = text_of(open).map_err(|_| Unreadable)?.ok_or(Unreadable)?;
     let mut rules = GitignoreBuilder::new(directory);
     for line in text.strip_prefix("\u{feff}").unwrap_or(&text).lines() {
-        // A line that is no rule is passed over, as git does.
+        // A line that is not a valid rule is skipped, as git does.
         let _ = rules.add_line(Some(file.to_owned()), line);
     }
     Ok(rules.build().unwrap_or_else(|_| Gitignore::empty()))
 }
 
-/// The text of a small file; nothing of anything else.
+/// Reads a small regular file; `None` for anything else.
 fn text_of(file: File) -> io::Result<Option<String>> {
     let found = file.metadata()?;
     if !found.is_file() || found.len() > MOST {
         return Ok(None);
     }
     let mut text = Vec::new();
-    // It may have grown, and the files of `/proc` have no length and may have no end.
+    // It may have grown, and the files of `/proc` report no length and may have no end.
     file.take(MOST + 1).read_to_end(&mut text)?;
     let is_whole = text.len() as u64 <= MOST;
     Ok(is_whole.then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// What the repository around `root` leaves out without saying so in a file of its tree.
+/// Returns the rules that the repository around `root` has outside the files of its tree.
 fn excluded(root: &Path) -> Gitignore {
     let is_repository = |directory: &&Path| {
         fs::symlink_metadata(directory.join(".git")).is_ok_and(|found| found.is_dir())
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// The files that a walk of `root` finds.
+    /// Returns the files that a walk of `root` finds.
     fn found(root: &Path) -> Vec<String> {
         let files = walk(root).build().map(|entry| entry.expect("an entry"));
         let files = files.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
@@ -224,7 +224,7 @@ mod tests {
 
         let workspace = workspace(&[("a", ""), ("sub/b", ""), ("sub/.gitignore", "nothing\n")]);
         let [one, two] = ["sub/.gitignore", "link"].map(|name| workspace.path().join(name));
-        // To be read to its end, a FIFO that nobody writes to is enough.
+        // Reading a FIFO that nobody writes to would never end.
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(CWD, &two, kind, 0o600.into(), 0).expect("a FIFO");
         let ended = AtomicBool::new(false);

@@ -1,8 +1,8 @@
 //! The finder as the editor uses it.
 
 use std::fs;
-use std::thread;
 
+use ikigai_terminal_testing::wait_until_some;
 use tempfile::TempDir;
 
 use super::*;
@@ -24,27 +24,20 @@ fn finder(workspace: &TempDir) -> Finder {
         help: format!("about {name}"),
         arguments: arguments.cloned(),
     };
-    let documents: Names =
-        Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
-    let commands = vec![
-        command("help", None),
-        command("tool", Some(&tools)),
-        command("pin", Some(&documents)),
-    ];
-    Finder::new(workspace.path(), commands, documents)
+    let assets: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
+    let commands =
+        vec![command("help", None), command("tool", Some(&tools)), command("pin", Some(&assets))];
+    Finder::new(workspace.path(), commands, assets)
 }
 
-/// What is offered at the end of `line`, once the walk has ended.
+/// Returns the suggestions at the end of `line`, once the walk has ended.
 fn offered(finder: &mut Finder, line: &str) -> Vec<String> {
-    loop {
+    let attempt = || {
         let result = finder.complete(line, line.len());
-        match finder.poll_completion() {
-            CompletionStatus::Idle => {
-                return result.suggestions().iter().map(|found| found.value.clone()).collect();
-            }
-            CompletionStatus::Pending | CompletionStatus::Ready => thread::yield_now(),
-        }
-    }
+        let names = || result.suggestions().iter().map(|found| found.value.clone()).collect();
+        (finder.poll_completion() == CompletionStatus::Idle).then(names)
+    };
+    wait_until_some(attempt, || format!("the walk for `{line}` does not end"))
 }
 
 #[test]
@@ -86,7 +79,7 @@ fn a_suggestion_replaces_the_word_and_says_why_it_is_there() {
 }
 
 #[test]
-fn documents_are_asked_for_when_they_are_wanted() {
+fn assets_are_listed_when_they_are_wanted() {
     let workspace = workspace(&[]);
     let mut finder = finder(&workspace);
     assert_eq!(offered(&mut finder, "@@"), ["@@blocks/decisions.md", "@@\"my notes\""]);
@@ -105,17 +98,16 @@ fn commands_and_their_arguments_are_offered_at_the_start() {
     assert_eq!(offered(&mut finder, "/help x"), [""; 0]);
     assert_eq!(offered(&mut finder, "say /"), [""; 0]);
     assert_eq!(offered(&mut finder, "/pin decision"), ["blocks/decisions.md"]);
-    assert_eq!(offered(&mut finder, "/pin decisions"), [""; 0], "that is a document's name");
+    assert_eq!(offered(&mut finder, "/pin decisions"), [""; 0], "that is an asset's name");
     let result = finder.complete("/he", 3);
     assert_eq!(result.suggestions()[0].description.as_deref(), Some("about help"));
 }
 
-/// How many files there are, once the walk has ended.
+/// Returns the number of files, once the walk has ended.
 fn list(files: &Files) -> usize {
     files.refresh();
-    while files.is_walking() {
-        thread::yield_now();
-    }
+    let attempt = || (!files.is_walking()).then_some(());
+    wait_until_some(attempt, || "the walk does not end".to_owned());
     files.found().1.iter().map(|chunk| chunk.len()).sum()
 }
 
@@ -125,6 +117,7 @@ fn a_file_that_came_later_is_found_by_a_later_finder() {
     let files = Files::new(workspace.path().to_owned(), 10);
     assert_eq!(list(&files), 1);
     fs::write(workspace.path().join("b"), "").expect("a file");
+    files.stay_fresh();
     assert_eq!(list(&files), 1, "the list is fresh");
     files.grow_old();
     assert_eq!(list(&files), 2);

@@ -1,20 +1,20 @@
-//! The word at the cursor, if it is one that can be completed.
+//! The word at the cursor, if it can be completed.
 
-/// What a word stands for.
+/// The kind of thing that a word names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wanted<'a> {
     Command,
     /// An argument of a command.
     Argument(&'a str),
     File,
-    Document,
+    Asset,
 }
 
 /// A word that is being typed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Word<'a> {
     pub(super) wanted: Wanted<'a>,
-    /// What was typed of the name, without marks.
+    /// The typed part of the name, without marks.
     pub(super) text: &'a str,
     /// The bytes of the line that the completed word replaces.
     pub(super) start: usize,
@@ -22,8 +22,8 @@ pub(super) struct Word<'a> {
 }
 
 impl Word<'_> {
-    /// Whether the word is `name` to the letter, or the name of a document without its folder
-    /// and its extension, which is enough wherever one is named.
+    /// Returns `true` if the word is `name` exactly, or the name of an asset without its folder and
+    /// its extension, which is enough wherever an asset is named.
     pub(super) fn is_exactly(&self, name: &str) -> bool {
         let short = || {
             let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
@@ -31,17 +31,17 @@ impl Word<'_> {
         };
         self.text == name
             || !self.text.is_empty()
-                && matches!(self.wanted, Wanted::Argument(_) | Wanted::Document)
+                && matches!(self.wanted, Wanted::Argument(_) | Wanted::Asset)
                 && self.text == short()
     }
 
-    /// Whether nothing was typed of a word that may be left out.
+    /// Returns `true` if nothing is typed of a word that may be left out.
     pub(super) fn is_unasked(&self) -> bool {
         self.text.is_empty() && matches!(self.wanted, Wanted::Command | Wanted::Argument(_))
     }
 }
 
-/// The word that ends at byte `position` of `line`.
+/// Returns the word that ends at byte `position` of `line`.
 pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
     let line = line.get(..position)?;
     if let Some(command) = line.strip_prefix('/') {
@@ -50,7 +50,7 @@ pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
     let start = start_of_mention(line)?;
     let marked = &line[start..];
     let (wanted, name) = match marked.strip_prefix("@@") {
-        Some(name) => (Wanted::Document, name),
+        Some(name) => (Wanted::Asset, name),
         None => (Wanted::File, &marked[1..]),
     };
     let text = match name.strip_prefix('"') {
@@ -73,8 +73,8 @@ fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
     }
 }
 
-/// Where the last `@` stands that begins a word: behind white space or an opening bracket, as
-/// where mentions are read. Inside quotation marks that a mention opened, none does.
+/// Returns the position of the last `@` that begins a word: after white space or an opening
+/// bracket, as where mentions are read. Inside quotation marks that a mention opened, none does.
 fn start_of_mention(line: &str) -> Option<usize> {
     let mut last = None;
     let mut before = ' ';
@@ -100,7 +100,7 @@ fn is_boundary(before: char) -> bool {
     before.is_whitespace() || matches!(before, '(' | '[' | '{')
 }
 
-/// A name as it is written behind `@`.
+/// Returns a name as it is written after `@`.
 pub(super) fn quoted(name: &str) -> String {
     if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name.to_owned() }
 }
@@ -119,10 +119,10 @@ mod tests {
     fn a_mention_begins_a_word() {
         assert_eq!(found("see @src/ma"), Some((Wanted::File, "src/ma", 4)));
         assert_eq!(found("@"), Some((Wanted::File, "", 0)));
-        assert_eq!(found("line\n@@de"), Some((Wanted::Document, "de", 5)));
+        assert_eq!(found("line\n@@de"), Some((Wanted::Asset, "de", 5)));
         assert_eq!(found("世界 @a"), Some((Wanted::File, "a", 7)));
         assert_eq!(found("(@a.t"), Some((Wanted::File, "a.t", 1)));
-        assert_eq!(found("f[@@d"), Some((Wanted::Document, "d", 2)));
+        assert_eq!(found("f[@@d"), Some((Wanted::Asset, "d", 2)));
         assert_eq!(found("{@"), Some((Wanted::File, "", 1)));
         assert_eq!(found("me@example.org"), None);
         assert_eq!(found(r"\@plain"), None);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn quotation_marks_hold_spaces() {
         assert_eq!(found(r#"@"a b.t"#), Some((Wanted::File, "a b.t", 0)));
-        assert_eq!(found(r#"@@"a @b"#), Some((Wanted::Document, "a @b", 0)));
+        assert_eq!(found(r#"@@"a @b"#), Some((Wanted::Asset, "a @b", 0)));
         assert_eq!(found(r#"@"a b.txt" and @c"#), Some((Wanted::File, "c", 15)));
         assert_eq!(found(r#"@"a b.txt" "#), None);
         assert_eq!(quoted("a b.txt"), r#""a b.txt""#);

@@ -1,28 +1,28 @@
-//! What a line of Markdown begins with: quotation marks, a list marker, a heading, a
-//! fence, or nothing of the kind.
+//! The kinds of beginning that a line of Markdown has: quotation marks, a list marker, a heading,
+//! a fence, or plain text.
 //!
-//! Answers as early as the line's head allows, and the same for every longer head. A head
-//! of [`UNDECIDED`] bytes is always answered. Keeps no state.
+//! Answers as early as the line's head allows, and the same for every longer head. A head of
+//! [`UNDECIDED`] bytes is always answered. Keeps no state.
 
-/// How many bytes a line may go on without saying what it is; then it is text. Whoever has a
-/// head looks at all of it with each character, and a line may be as long as an answer.
+/// The number of bytes after which an undecided line is text. The head is scanned again with each
+/// character, and a line may be as long as an answer.
 const UNDECIDED: usize = 1024;
 
-/// Quotations in quotations: further marks are text. Each is written again before every line.
+/// The deepest nesting of quotations; further marks are text. Each is written before every line.
 const DEEPEST: usize = 16;
 
-/// Where the content of a line begins.
+/// The beginning of a line's content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Line {
-    /// How many `>` stand before it.
+    /// The number of `>` before it.
     pub(super) quotes: usize,
-    /// Columns of white space after those.
+    /// The columns of white space after those.
     pub(super) indent: usize,
     /// The byte at which the content begins.
     pub(super) rest: usize,
 }
 
-/// What the content of a line is. Positions are bytes from the content's beginning.
+/// The kind of a line's content. Positions are bytes from the content's beginning.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Start {
     Blank,
@@ -37,7 +37,7 @@ pub(super) enum Start {
         text: usize,
     },
     Rule,
-    /// The line is a row of what may be a table.
+    /// A row of a possible table.
     Row,
     Fence(Fence),
     /// Indented code.
@@ -52,8 +52,8 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Whether a line of the block that begins with `head` is its end; `None` while
-    /// that depends on what follows.
+    /// Returns `true` if a line of the block that begins with `head` ends it; `None` while that
+    /// depends on the rest of the line.
     pub(super) fn closes(self, head: &str, quotes: usize, complete: bool) -> Option<bool> {
         let line = without_quotes(head, quotes);
         let rest = line.trim_start();
@@ -66,7 +66,7 @@ impl Fence {
     }
 }
 
-/// A line's content without up to `quotes` quotation marks.
+/// Returns a line's content without up to `quotes` quotation marks.
 pub(super) fn without_quotes(line: &str, quotes: usize) -> &str {
     let mut rest = line;
     for _ in 0..quotes {
@@ -76,10 +76,11 @@ pub(super) fn without_quotes(line: &str, quotes: usize) -> &str {
     rest
 }
 
-/// What `head` begins, if that is certain; it is for a `complete` line.
+/// Returns the beginning of the line that `head` begins, if it is certain; for a `complete` line
+/// it is.
 ///
-/// `is_open` says that a paragraph may be continued, `has_marker` that the head stands
-/// behind a list marker on the same line.
+/// `is_open` is `true` if a paragraph may be continued, `has_marker` if the head follows a list
+/// marker on the same line.
 pub(super) fn start(
     head: &str,
     complete: bool,
@@ -95,7 +96,7 @@ pub(super) fn start(
     }
     let found = content(rest, complete, is_open).or(is_long.then_some(Start::Text))?;
     /// The indentation of code, from <https://spec.commonmark.org/0.31.2/#indented-code-blocks>.
-    /// Deeper inside lists it is too often a continuation that was indented by eye.
+    /// Deeper inside lists it is often a continuation that was indented by eye.
     const CODE: usize = 4;
     let is_code = line.indent >= CODE && !is_open && !has_marker && found == Start::Text;
     Some((line, if is_code { Start::Verbatim } else { found }))
@@ -151,7 +152,7 @@ fn heading(rest: &str, complete: bool) -> Option<Start> {
     }
 }
 
-/// A rule, an item of a list, or text that begins with emphasis.
+/// Recognises a rule, an item of a list, or text that begins with emphasis.
 fn marked(rest: &str, mark: char, complete: bool) -> Option<Start> {
     if mark != '+' && rest.chars().all(|c| c == mark || c == ' ') {
         if !complete {
@@ -173,7 +174,7 @@ fn marked(rest: &str, mark: char, complete: bool) -> Option<Start> {
 }
 
 fn numbered(rest: &str, complete: bool) -> Option<Start> {
-    /// <https://spec.commonmark.org/0.31.2/#ordered-list-marker>
+    /// The limit of <https://spec.commonmark.org/0.31.2/#ordered-list-marker>.
     const DIGITS: usize = 9;
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut after = rest[digits..].chars();
@@ -197,7 +198,7 @@ fn fence(rest: &str, mark: char, complete: bool) -> Option<Start> {
     }
 }
 
-/// How many times `text` begins with `mark`, which is ASCII: also that many bytes.
+/// Returns how many times `text` begins with `mark`, which is ASCII: also the number of bytes.
 fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len()
 }

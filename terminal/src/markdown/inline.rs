@@ -1,29 +1,30 @@
 //! The inlines of a piece of a paragraph: emphasis, code, links.
 //!
-//! Parsing is `pulldown-cmark`'s. What is here decides when a piece can be parsed
-//! without what follows it, and what its parts look like.
+//! `pulldown-cmark` does the parsing. This module decides when a piece can be parsed without the
+//! text after it, and the look of its parts.
 
 use anstyle::Style;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::wrap::{Span, Token};
 use super::{CODE, FAINT};
-use crate::sanitize::harmless;
+use crate::sanitize::sanitize;
 
-/// Stand at both ends of what is parsed, and for a line break inside. Neither occurs in
-/// harmless text.
+/// The mark at both ends of parsed text. Sanitized text contains neither this nor [`BREAK`].
 const END: char = '\x1f';
+
+/// The mark of a line break inside parsed text.
 const BREAK: char = '\x1e';
 
-/// How many bytes an opening mark may hold up what follows, before it is taken to be
-/// an ordinary character.
-const PATIENCE: usize = 600;
+/// The number of bytes that an opening mark may hold up, before it is taken for an ordinary
+/// character.
+const MAX_UNSETTLED: usize = 600;
 
-/// Whether what follows cannot change how `segment` looks.
+/// Returns `true` if further text cannot change the look of `segment`.
 ///
 /// It may be wrong where marks are used in an unusual way; those then remain visible.
 pub(super) fn is_settled(segment: &str) -> bool {
-    if segment.len() > PATIENCE || !segment.contains(['*', '_', '~', '`', '[']) {
+    if segment.len() > MAX_UNSETTLED || !segment.contains(['*', '_', '~', '`', '[']) {
         return true;
     }
     let text = framed(segment);
@@ -37,7 +38,7 @@ pub(super) fn is_settled(segment: &str) -> bool {
     })
 }
 
-/// Whether the character at `at`, which the parser took for text, may begin something.
+/// Returns `true` if the character at `at`, which the parser took for text, may begin an inline.
 fn is_opening(text: &str, at: usize, c: char) -> bool {
     let before = text[..at].chars().next_back();
     let after = &text[at + c.len_utf8()..];
@@ -57,7 +58,7 @@ fn is_opening(text: &str, at: usize, c: char) -> bool {
     }
 }
 
-/// The words, spaces and line breaks of `segment`.
+/// Splits `segment` into words, spaces and line breaks.
 pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Token> {
     let mut tokens = Tokens::default();
     let text = framed(segment);
@@ -80,7 +81,7 @@ pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Toke
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
                 styles.pop();
-                // The address is shown, because what is shown instead may be another.
+                // The address is shown, because the text of a link may name another.
                 if let Some(to) = links.pop().filter(|to| to.trim_start_matches("mailto:") != shown)
                 {
                     tokens.push(Token::Space);
@@ -99,8 +100,8 @@ pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Toke
     tokens.without_frame(segment.starts_with(char::is_whitespace))
 }
 
-/// As a heading, `segment` is inlines only: no list, no table, no definition, and no
-/// closing `#` that would vanish.
+/// Frames `segment` as a heading, in which only inlines are parsed: no list, no table, no
+/// definition. The frame protects a closing `#` from being removed.
 fn framed(segment: &str) -> String {
     let lines = segment.replace('\n', &format!(" {BREAK} "));
     format!("# {END} {} {END}", lines.trim())
@@ -113,13 +114,13 @@ fn parse(text: &str) -> Parser<'_> {
 #[derive(Default)]
 struct Tokens {
     all: Vec<Token>,
-    /// Whether the next span belongs to the word before it.
+    /// `true` if the next span belongs to the word before it.
     in_word: bool,
 }
 
 impl Tokens {
-    /// The tokens without the spaces of the frame; `has_space` says whether one stood
-    /// before the text itself.
+    /// Returns the tokens without the spaces of the frame; `has_space` is `true` if the text itself
+    /// began with one.
     fn without_frame(self, has_space: bool) -> Vec<Token> {
         let is_space = |token: &Token| *token == Token::Space;
         let end = self.all.iter().rposition(|token| !is_space(token)).map_or(0, |last| last + 1);
@@ -132,8 +133,8 @@ impl Tokens {
         self.in_word = false;
     }
 
-    /// Text with the spaces and line breaks in it. Entities have been decoded by now,
-    /// so that it may contain what was harmless before.
+    /// Adds text with its spaces and line breaks. Entities are decoded by now, so that it may
+    /// contain control characters again.
     fn text(&mut self, text: &str, style: Style) {
         let mut word = String::new();
         for c in text.chars() {
@@ -157,7 +158,7 @@ impl Tokens {
         if word.is_empty() {
             return;
         }
-        let span = Span { text: harmless(word).into_owned(), style };
+        let span = Span { text: sanitize(word).into_owned(), style };
         word.clear();
         match self.all.last_mut() {
             Some(Token::Word(spans)) if self.in_word => spans.push(span),

@@ -7,11 +7,11 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use super::inline;
 use super::wrap::Token;
 
-/// Of more columns than this no cell could be read, and laying them out takes long.
+/// The most columns of a table. Cells of more could not be read, and laying them out takes long.
 const MOST: usize = 100;
 
-/// The lines of the table that `rows` are, or `None` if they are none: the second row of
-/// a table says how its columns are aligned.
+/// Returns the lines of the table in `rows`, or `None` if they are not a table: the second row of
+/// one gives the alignment of its columns.
 pub(super) fn render(rows: &[String], width: usize) -> Option<Vec<String>> {
     let (header, rest) = rows.split_first()?;
     let (alignments, body) = rest.split_first()?;
@@ -37,7 +37,7 @@ pub(super) fn render(rows: &[String], width: usize) -> Option<Vec<String>> {
     Some(table.lines().map(|line| line.trim_end().to_owned()).collect())
 }
 
-/// The cells of a row: between pipes, of which an escaped one is text.
+/// Returns the cells of a row, which pipes separate; an escaped pipe is text.
 fn cells(row: &str) -> Vec<String> {
     let row = row.trim();
     let row = row.strip_prefix('|').unwrap_or(row);
@@ -75,7 +75,7 @@ fn alignment(cell: &str) -> Option<CellAlignment> {
     })
 }
 
-/// A cell's text, without styles, which would count as width.
+/// Returns a cell's text, without styles, which would count as width.
 fn text(cell: &str) -> String {
     let tokens = inline::tokens(cell.trim(), Style::new(), true).into_iter();
     let text: String = tokens

@@ -1,4 +1,4 @@
-//! Rendering, looked at on the screen of an emulated terminal.
+//! Rendering, checked on the screen of an emulated terminal.
 
 use std::num::NonZero;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::Markdown;
 
-/// What is written of `pieces`, one after the other.
+/// Returns the output for `pieces`, one after the other.
 fn written<'a>(pieces: impl IntoIterator<Item = &'a str>, width: usize) -> String {
     let mut markdown = Markdown::new(width, true);
     let mut written: String = pieces.into_iter().map(|piece| markdown.push(piece)).collect();
@@ -14,7 +14,7 @@ fn written<'a>(pieces: impl IntoIterator<Item = &'a str>, width: usize) -> Strin
     written
 }
 
-/// A terminal after `text` was written to it, through a line discipline.
+/// Returns a terminal after `text` was written to it, through a line discipline.
 fn screen(text: &str, width: u16) -> vt100::Parser {
     let width = NonZero::new(width).expect("a terminal with columns");
     let mut parser = vt100::Parser::new(const { NonZero::new(60).expect("rows") }, width, 0);
@@ -22,7 +22,7 @@ fn screen(text: &str, width: u16) -> vt100::Parser {
     parser
 }
 
-/// The lines that a person sees of `text`.
+/// Returns the lines that a person sees of `text`.
 fn shown(text: &str, width: u16) -> String {
     let screen = screen(&written([text], width.into()), width);
     let lines = screen.screen().contents();
@@ -183,7 +183,7 @@ fn the_next_text_begins_anew() {
     assert_eq!(markdown.push("b\n"), "b\n");
 }
 
-/// Pieces of Markdown, so that a random text has structure.
+/// Generates pieces of Markdown, so that a random text has structure.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "# ",
@@ -269,7 +269,7 @@ proptest! {
     }
 }
 
-/// `text` without the styles that rendering put in.
+/// Returns `text` without the styles of the rendering.
 fn strip(text: &str) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = text;
@@ -281,8 +281,8 @@ fn strip(text: &str) -> Vec<u8> {
     plain
 }
 
-/// Each of these kept a line undecided to its end, and was looked at anew with every
-/// character: a megabyte took many minutes.
+/// Texts that each kept a line undecided to its end and were scanned again with every character: a
+/// megabyte took many minutes.
 #[test]
 fn a_long_line_is_looked_at_once() {
     const LENGTH: usize = 1_000_000;

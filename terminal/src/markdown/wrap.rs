@@ -1,7 +1,7 @@
 //! Lines of words that fit a width, with a margin.
 //!
-//! Widths are those of cells on a screen: an ideograph has two, a combining mark
-//! none. Knows no Markdown.
+//! Widths are counted in cells of a screen: an ideograph has two, a combining mark none. Knows
+//! no Markdown.
 
 use anstyle::Style;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -9,7 +9,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use super::FAINT;
 use crate::cells;
 
-/// What a paragraph consists of.
+/// A part of a paragraph.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Token {
     Word(Vec<Span>),
@@ -24,13 +24,13 @@ pub(super) struct Span {
     pub(super) style: Style,
 }
 
-/// What stands before a quoted line.
+/// The mark before a quoted line.
 const QUOTE: &str = "│ ";
 
-/// Of each line at least this many cells are for words, however deep a list is.
+/// The fewest cells of a line that are for words, however deep a list is.
 const LEAST: usize = 8;
 
-/// Whether lines may be broken between two such characters.
+/// Returns `true` if lines may be broken between two characters like `c`.
 pub(super) fn is_ideograph(c: char) -> bool {
     matches!(c, '\u{3041}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
         | '\u{20000}'..='\u{3ffff}')
@@ -41,12 +41,12 @@ pub(super) fn is_ideograph(c: char) -> bool {
 pub(super) struct Wrap {
     out: String,
     width: usize,
-    /// The cells that are taken on the current line.
+    /// The number of cells that are taken on the current line.
     column: usize,
     has_space: bool,
     quotes: usize,
     indent: usize,
-    /// Stands in the margin of the next line.
+    /// The text for the margin of the next line.
     marker: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Wrap {
         self.marker = Some(outer + &marker);
     }
 
-    /// What can be written now.
+    /// Returns the output that is ready.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
@@ -84,7 +84,7 @@ impl Wrap {
         self.column > 0
     }
 
-    /// The cells of a line that are not margin.
+    /// Returns the number of cells of a line that are not margin.
     pub(super) fn room(&self) -> usize {
         self.width.saturating_sub(self.margin()).max(LEAST)
     }
@@ -123,7 +123,7 @@ impl Wrap {
         }
     }
 
-    /// Breaks a word that no line can hold.
+    /// Breaks a word that is wider than a line.
     fn graphemes(&mut self, text: &str, style: Style, end: usize) {
         for grapheme in text.graphemes(true) {
             let width = cells::width(grapheme);
@@ -195,8 +195,8 @@ impl Wrap {
         self.raw_line(&format!("{style}{rule}{style:#}"));
     }
 
-    /// Begins a line that is written as it comes, however long: what is copied from
-    /// the screen is what was there.
+    /// Begins a line that is written as it comes, however long, so that it can be copied from the
+    /// screen unchanged.
     pub(super) fn begin_verbatim(&mut self, indent: &str) {
         if self.marker.is_some() {
             self.end_line();

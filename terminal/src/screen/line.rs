@@ -1,4 +1,4 @@
-//! The one line that a call has: while it waits, while it runs, and when it has ended.
+//! The line of a call: while it waits, while it runs, and when it has ended.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ const DONE: Style = AnsiColor::Green.on_default();
 const FAILED: Style = AnsiColor::Red.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-/// A line that is not the last word yet.
+/// A line that changes until its call has ended.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) id: u64,
-    pub(super) what: What,
-    /// When it began; nothing while it waits for its turn.
+    pub(super) subject: Subject,
+    /// The start; `None` while the call waits for its turn.
     pub(super) since: Option<Instant>,
 }
 
-/// What a line is about. All of it is harmless, on one line.
+/// The subject of a line. All of it is sanitized and on one line.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum Subject {
     Call { id: String, name: String, arguments: String },
     Wait(String),
 }
 
-impl What {
+impl Subject {
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (name, arguments) = (one_line(name), one_line(arguments));
         Self::Call { id: id.to_owned(), name, arguments }
@@ -55,21 +55,21 @@ impl What {
 }
 
 impl Line {
-    pub(super) fn new(id: u64, what: What) -> Self {
-        Self { id, what, since: Some(Instant::now()) }
+    pub(super) fn new(id: u64, subject: Subject) -> Self {
+        Self { id, subject, since: Some(Instant::now()) }
     }
 
-    pub(super) fn waiting(id: u64, what: What) -> Self {
-        Self { id, what, since: None }
+    pub(super) fn waiting(id: u64, subject: Subject) -> Self {
+        Self { id, subject, since: None }
     }
 
-    /// How long it has gone on.
+    /// Returns the time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The line now, with a spinner and a clock if it runs, in fewer than `columns` cells: a full row would move the cursor
-    /// to the next on some terminals.
+    /// Returns the line for now, with a spinner and a clock if the call runs, in fewer than
+    /// `columns` cells: a full row would move the cursor to the next on some terminals.
     pub(super) fn running(&self, turns: usize, columns: usize, look: Look) -> String {
         const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         if self.since.is_none() {
@@ -85,7 +85,7 @@ impl Line {
         self.laid_out(mark, tail.into_iter(), columns, look)
     }
 
-    /// The line for good.
+    /// Returns the final line.
     pub(super) fn ended(&self, ended: Ended<'_>, columns: usize, look: Look) -> String {
         let duration = duration(ended.duration);
         let (mark, tail) = match ended.error {
@@ -95,7 +95,7 @@ impl Line {
         self.laid_out(mark, tail.into_iter(), columns, look)
     }
 
-    /// The mark, the name, as much of the arguments as there is room for, and the tail.
+    /// Joins the mark, the name, as much of the arguments as there is room for, and the tail.
     fn laid_out(
         &self,
         (mark, style): (&str, Style),
@@ -109,11 +109,11 @@ impl Line {
         };
         let tail: String = tail.map(|part| format!(" · {part}")).collect();
         let room = columns.saturating_sub(1);
-        let name = cells::truncated(self.what.name(), room.saturating_sub(2));
+        let name = cells::truncated(self.subject.name(), room.saturating_sub(2));
         let rest = room.saturating_sub(2 + cells::width(&name));
         let tail = cells::truncated(&tail, rest);
         let rest = rest.saturating_sub(cells::width(&tail));
-        let arguments = match cells::truncated(self.what.arguments(), rest.saturating_sub(1)) {
+        let arguments = match cells::truncated(self.subject.arguments(), rest.saturating_sub(1)) {
             // An ellipsis alone says nothing.
             short if short.is_empty() || short == "…" => String::new(),
             short => format!(" {short}"),
@@ -121,7 +121,7 @@ impl Line {
         let space = if name.is_empty() { "" } else { " " };
         let plain = format!("{mark}{space}{name}{arguments}{tail}");
         if cells::width(&plain) > room {
-            // Marks that join across the parts, or no room even for the first.
+            // Characters that join across the parts, or no room even for the mark.
             return cells::truncated(&plain, room);
         }
         format!(
@@ -142,7 +142,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// Characters, in thousands where there are many.
+/// Formats a number of characters, in thousands where there are many.
 fn size(characters: u64) -> String {
     match characters {
         0..1_000 => format!("{characters} chars"),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: &str) -> Line {
-        Line::new(1, What::call("1", name, arguments))
+        Line::new(1, Subject::call("1", name, arguments))
     }
 
     const ENDED: Ended<'static> =

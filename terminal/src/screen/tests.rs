@@ -1,4 +1,4 @@
-//! What stands on an emulated terminal after each step.
+//! The contents of an emulated terminal after each step.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ impl Terminal {
         self.1.store(columns.into(), Ordering::SeqCst);
     }
 
-    /// Its lines, with every spinner at its first turn.
+    /// Returns the lines of the terminal, with every spinner at its first turn.
     fn lines(&self) -> Vec<String> {
         let contents = self.0.lock().expect("the parser").screen().contents();
         let still = |c: char| if ('\u{2800}'..='\u{28ff}').contains(&c) { '⠋' } else { c };

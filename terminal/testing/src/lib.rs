@@ -1,13 +1,27 @@
-//! A terminal of a test's own: a program runs in a pseudo-terminal, what it draws is on
-//! an emulated screen, and keys are sent to it.
+//! A terminal for tests: a program runs in a pseudo-terminal, its output is drawn on an emulated
+//! screen, and keys are sent to it.
 //!
-//! Knows nothing of ikigai. Waits for what is on the screen, never for time.
+//! ```no_run
+//! use std::process::Command;
+//!
+//! use ikigai_terminal_testing::Terminal;
+//!
+//! let mut terminal = Terminal::start(&Command::new("/bin/sh"), 80, 24);
+//! terminal.wait_for("$");
+//! terminal.send("exit 0\r");
+//! assert!(terminal.wait().success());
+//! ```
+//!
+//! Tests wait for a condition, never for time to pass; [`TIMEOUT`] is the one deadline of every
+//! wait, and a wait that reaches it fails with the screen. This crate knows nothing of ikigai.
+
+#![deny(missing_docs)]
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,13 +31,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vt100::{Callbacks, Parser};
 
-/// Far beyond what anything takes on a busy machine. Reaching it fails the test.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time that any wait takes before its test fails: far beyond what anything takes on a
+/// busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Lines above the screen that are kept.
+/// The pause between two attempts of a wait.
+const POLL: Duration = Duration::from_millis(5);
+
+/// The number of lines above the screen that are kept.
 const SCROLLBACK: usize = 10_000;
 
-/// A program in a terminal. Killed when it is dropped.
+/// A program in a terminal. Dropping this kills the program.
 pub struct Terminal {
     shown: String,
     child: Child,
@@ -31,19 +49,16 @@ pub struct Terminal {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    screen: Mutex<Screen>,
-    changed: Condvar,
-}
+struct Shared(Mutex<Screen>);
 
 struct Screen {
     parser: Parser<Replies>,
-    /// Everything that was written, for those who look for a sequence.
+    /// Everything that was written, for tests that look for a sequence.
     written: Vec<u8>,
     is_closed: bool,
 }
 
-/// Answers what a program asks the terminal.
+/// The replies to a program's requests to the terminal.
 #[derive(Default)]
 struct Replies {
     due: Vec<u8>,
@@ -68,8 +83,8 @@ impl Callbacks for Replies {
 }
 
 impl Terminal {
-    /// Runs `command` in a terminal of `columns` by `rows`. Of the environment it has what
-    /// was set on `command`, and `TERM=xterm-256color` unless that was set.
+    /// Runs `command` in a terminal of `columns` by `rows`. Its environment is what was set on
+    /// `command`, and `TERM=xterm-256color` unless that was set.
     #[must_use]
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
         let shown = format!("{command:?}");
@@ -86,16 +101,15 @@ impl Terminal {
         let child = inside.spawn(pts).unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
         let (width, height) = (cells(columns), cells(rows));
         let parser = Parser::new_with_callbacks(height, width, SCROLLBACK, Replies::default());
-        let screen = Mutex::new(Screen { parser, written: Vec::new(), is_closed: false });
-        let shared = Arc::new(Shared { screen, changed: Condvar::new() });
+        let screen = Screen { parser, written: Vec::new(), is_closed: false };
+        let shared = Arc::new(Shared(Mutex::new(screen)));
         let pty = Arc::new(pty);
         let reader = (Arc::clone(&pty), Arc::clone(&shared));
         thread::spawn(move || reader.1.read(&reader.0));
         Self { shown, child, pty: Some(pty), shared }
     }
 
-    /// Types `keys`, with the sequences that a terminal sends for those that have no
-    /// character.
+    /// Types `keys`; keys without a character are the sequences that a terminal sends for them.
     #[track_caller]
     pub fn send(&self, keys: &str) {
         let pty = self.pty.as_ref().expect("the terminal is open");
@@ -111,52 +125,68 @@ impl Terminal {
 
     /// Closes the terminal's window.
     pub fn close(&mut self) {
-        // The thread that reads holds the other reference, and the kernel hangs up with
-        // the last descriptor; so the session is told as the kernel tells it.
+        // The thread that reads holds the other reference, and the kernel sends SIGHUP only with
+        // the last descriptor; so it is sent here.
         self.pty = None;
         let _ = kill_process(Pid::from_child(&self.child), Signal::HUP);
     }
 
-    /// Answers nothing from now on that a program asks the terminal.
+    /// Stops answering the program's requests to the terminal.
     pub fn fall_silent(&self) {
         self.shared.lock().parser.callbacks_mut().is_silent = true;
     }
 
-    /// Waits until `text` is on the screen, and says what is there then.
+    /// Waits until `text` is on the screen, and returns the screen.
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
         self.wait_until(&format!("`{text}` is on the screen"), |screen| screen.contains(text))
     }
 
-    /// Waits until the lines on the screen are as `holds` wants them.
+    /// Waits until the screen fulfils `holds`, which `what` describes, and returns the screen.
     #[track_caller]
     pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
-        let started = Instant::now();
-        let mut screen = self.shared.lock();
-        loop {
+        self.wait_for_state(what, |screen| {
             let contents = screen.contents();
-            if holds(&contents) {
-                return contents;
-            }
-            assert!(
-                !screen.is_closed && started.elapsed() < PATIENCE,
-                "{}: it never was so that {what}\n{}",
-                self.shown,
-                framed(&contents)
-            );
-            let wait = Duration::from_secs(1);
-            let waited = self.shared.changed.wait_timeout(screen, wait);
-            screen = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+            holds(&contents).then_some(contents)
+        })
     }
 
-    /// What is on the screen now, without trailing white space.
+    /// Waits until everything that the program wrote fulfils `holds`, which `what` describes.
+    #[track_caller]
+    pub fn wait_until_written(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let look = |screen: &Screen| holds(&screen.written()).then_some(());
+        self.wait_for_state(what, look);
+    }
+
+    /// Waits until the terminal [shows typed text](Self::shows_typing) no longer.
+    #[track_caller]
+    pub fn wait_until_typing_is_hidden(&self) {
+        let look = |_: &Screen| (!self.shows_typing()).then_some(());
+        self.wait_for_state("typed text is hidden", look);
+    }
+
+    /// Waits until `look` returns a value. Fails without waiting further if the program has closed
+    /// the terminal, after which nothing changes.
+    #[track_caller]
+    fn wait_for_state<T>(&self, what: &str, look: impl Fn(&Screen) -> Option<T>) -> T {
+        let attempt = || {
+            let screen = self.shared.lock();
+            let found = look(&screen);
+            (found.is_some() || screen.is_closed).then_some(found)
+        };
+        let failure =
+            || format!("{}: waited in vain until {what}\n{}", self.shown, framed(&self.screen()));
+        let Some(found) = wait_until_some(attempt, failure) else { panic!("{}", failure()) };
+        found
+    }
+
+    /// Returns the screen, without trailing white space.
     #[must_use]
     pub fn screen(&self) -> String {
         self.shared.lock().contents()
     }
 
-    /// All lines since the start, those above the screen too.
+    /// Returns all lines since the start, including those above the screen.
     #[must_use]
     pub fn everything(&self) -> String {
         let mut screen = self.shared.lock();
@@ -171,13 +201,13 @@ impl Terminal {
         format!("{}\n{}", above.join("\n"), screen.contents())
     }
 
-    /// Every byte that the program wrote.
+    /// Returns every byte that the program wrote.
     #[must_use]
     pub fn written(&self) -> String {
-        String::from_utf8_lossy(&self.shared.lock().written).into_owned()
+        self.shared.lock().written()
     }
 
-    /// The column and row of the cursor, from 0.
+    /// Returns the column and row of the cursor, from 0.
     #[must_use]
     pub fn cursor(&self) -> (u16, u16) {
         let (row, column) = self.shared.lock().parser.screen().cursor_position();
@@ -189,7 +219,7 @@ impl Terminal {
         kill_process(Pid::from_child(&self.child), signal).expect("the program is there");
     }
 
-    /// Whether the terminal edits and shows what is typed, as a shell leaves it.
+    /// Returns `true` if the terminal edits and shows typed text, as a shell leaves it.
     #[must_use]
     pub fn shows_typing(&self) -> bool {
         let pty = self.pty.as_ref().expect("the terminal is open");
@@ -197,8 +227,7 @@ impl Terminal {
         modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// Makes the terminal edit and show what is typed, as a shell does while the program is
-    /// stopped.
+    /// Makes the terminal edit and show typed text, as a shell does while the program is stopped.
     pub fn show_typing(&self) {
         let pty = self.pty.as_ref().expect("the terminal is open");
         let mut modes = tcgetattr(&**pty).expect("a terminal");
@@ -207,36 +236,53 @@ impl Terminal {
         tcsetattr(&**pty, OptionalActions::Now, &modes).expect("a terminal takes modes");
     }
 
-    /// The program's process id.
+    /// Returns the program's process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the end of the program and of all that has its terminal; then everything
-    /// that was written has been read.
+    /// Waits for the end of the program and of all processes that have its terminal; then all
+    /// output has been read.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let started = Instant::now();
-        loop {
-            let status = self.child.try_wait().expect("waited for");
-            if let Some(status) = status.filter(|_| self.shared.lock().is_closed) {
-                return status;
-            }
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{} does not end\n{}",
-                self.shown,
-                framed(&self.screen())
-            );
-            thread::sleep(Duration::from_millis(10));
+        let Self { shown, child, shared, .. } = self;
+        let attempt = || {
+            let status = child.try_wait().expect("waited for");
+            status.filter(|_| shared.lock().is_closed)
+        };
+        let failure = || format!("{shown} does not end\n{}", framed(&shared.lock().contents()));
+        wait_until_some(attempt, failure)
+    }
+}
+
+/// Calls `attempt` until it returns a value, and returns that value. Every wait ends here.
+///
+/// # Panics
+///
+/// Panics with the message that `failure` returns if there is no value after [`TIMEOUT`].
+#[track_caller]
+pub fn wait_until_some<T>(
+    mut attempt: impl FnMut() -> Option<T>,
+    failure: impl FnOnce() -> String,
+) -> T {
+    let started = Instant::now();
+    loop {
+        // Asked before the attempt, so that a slow machine has one more after the deadline.
+        let is_late = started.elapsed() >= TIMEOUT;
+        if let Some(found) = attempt() {
+            return found;
         }
+        if is_late {
+            panic!("{}", failure());
+        }
+        thread::sleep(POLL);
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended, and then there is nothing to kill.
+        // An error means that the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -244,30 +290,32 @@ impl Drop for Terminal {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Screen> {
-        self.screen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the program writes to the screen, until there is no program.
+    /// Draws the program's output on the screen, until the program has ended.
     fn read(&self, pty: &Pty) {
         let mut buffer = [0; 4096];
-        // A terminal that nobody has open any more is an error (EIO) to read.
+        // Reading a terminal that no process has open any more is an error (EIO).
         while let Ok(count @ 1..) = (&mut &*pty).read(&mut buffer) {
             let mut screen = self.lock();
             screen.parser.process(&buffer[..count]);
             screen.written.extend(&buffer[..count]);
             let replies = std::mem::take(&mut screen.parser.callbacks_mut().due);
             drop(screen);
-            self.changed.notify_all();
             if (&mut &*pty).write_all(&replies).is_err() {
                 break;
             }
         }
         self.lock().is_closed = true;
-        self.changed.notify_all();
     }
 }
 
 impl Screen {
+    fn written(&self) -> String {
+        String::from_utf8_lossy(&self.written).into_owned()
+    }
+
     fn contents(&self) -> String {
         let screen = self.parser.screen();
         let rows = screen.rows(0, screen.size().1.get());
@@ -280,7 +328,7 @@ fn cells(number: u16) -> NonZero<u16> {
     NonZero::new(number).expect("a terminal has columns and rows")
 }
 
-/// A screen as it is shown when a test fails.
+/// Formats a screen for the message of a failed test.
 fn framed(contents: &str) -> String {
     let mut framed = String::from("the screen:\n");
     for line in contents.lines() {

@@ -1,41 +1,40 @@
-//! What the hostile guests share: how they are told what to do, and how they say
-//! what came of it. What they do is theirs.
+//! The common part of the hostile guests: their orders, and the report of their attempts.
 //!
-//! Every mode of a guest is named in the `enum` of its schema, and a test fails
-//! for each that no test calls.
+//! Every mode of a guest is named in the `enum` of its schema, and a test fails for each mode that
+//! no test calls.
 
 use std::fmt::Display;
 use std::io::{self, Read as _, Write as _};
 
-/// The most of stdin that is looked at for what to do.
+/// The most bytes of stdin that are searched for an order.
 const MOST: u64 = 4096;
 
-/// What a guest was told to do: by its arguments, `MODE [PATH]`, or by JSON on stdin.
+/// The order for a guest: its arguments, `MODE [PATH]`, or JSON on stdin.
 pub struct Order {
     /// One of the modes in the guest's schema.
     pub mode: String,
-    /// What the mode works on.
+    /// The object that the mode works on.
     pub path: String,
 }
 
 impl Order {
-    /// Answers `--schema` with `schema` and ends; otherwise reads what to do.
+    /// Answers `--schema` with `schema` and ends; otherwise reads the order.
     #[must_use]
     pub fn read(schema: &str) -> Self {
         let mut args = std::env::args().skip(1);
         let Some(mode) = args.next() else { return Self::from_stdin() };
         if mode == "--schema" {
-            say(schema);
+            print(schema);
             std::process::exit(0);
         }
         Self { mode, path: args.next().unwrap_or_default() }
     }
 
-    /// A parser of JSON would be more code than the guests themselves; the tests
+    /// Reads JSON without a parser, which would be more code than the guests themselves; the tests
     /// write their arguments without escapes.
     fn from_stdin() -> Self {
         let mut text = Vec::new();
-        // What cannot be read names no mode, and that is said.
+        // Input that cannot be read names no mode, which the guest reports.
         let _ = io::stdin().take(MOST).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text);
         let field = |name: &str| {
@@ -47,29 +46,29 @@ impl Order {
     }
 }
 
-/// Writes to stdout. A guest that may not write has nobody to tell.
-pub fn say(text: &str) {
+/// Writes to stdout. A guest that may not write has no way to report that.
+pub fn print(text: &str) {
     let mut stdout = io::stdout();
     let _ = stdout.write_all(text.as_bytes());
     let _ = stdout.flush();
 }
 
-/// What a guest tried, and what came of each attempt, as one JSON object.
+/// The attempts of a guest, and the result of each, as one JSON object.
 #[derive(Default)]
 pub struct Attempts(Vec<String>);
 
 impl Attempts {
-    /// Notes an attempt; success is what the tests look for.
+    /// Records an attempt; the tests look for success.
     pub fn note<T, E: Display>(&mut self, what: &str, result: Result<T, E>) {
-        let came_of_it = match result {
+        let outcome = match result {
             Ok(_) => "REACHED".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.tell(what, &came_of_it);
+        self.observe(what, &outcome);
     }
 
-    /// Notes what was seen.
-    pub fn tell(&mut self, what: &str, seen: &str) {
+    /// Records an observation.
+    pub fn observe(&mut self, what: &str, seen: &str) {
         let quoted = |text: &str| {
             let plain = |c: char| if c.is_control() || "\\\"".contains(c) { '?' } else { c };
             text.chars().map(plain).collect::<String>()
@@ -77,8 +76,8 @@ impl Attempts {
         self.0.push(format!("\"{}\":\"{}\"", quoted(what), quoted(seen)));
     }
 
-    /// Says all of it.
-    pub fn say(self) {
-        say(&format!("{{{}}}", self.0.join(",")));
+    /// Prints the attempts.
+    pub fn print(self) {
+        print(&format!("{{{}}}", self.0.join(",")));
     }
 }

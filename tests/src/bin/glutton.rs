@@ -1,9 +1,9 @@
-//! A tool that takes more than it was given: processes and memory, by each way that has
+//! A tool that takes more than it was given: processes and memory, in each of the ways that once
 //! passed a limit which was only watched.
 //!
-//! The first argument is the way, the second how much is wanted. For each process or
-//! mebibyte that was had, one byte goes to stdout at once, so that the count is known
-//! however the tool ends; what refused the next one goes to stderr.
+//! The first argument is the way, the second the wanted amount. For each process or mebibyte that
+//! it gets, one byte goes to stdout at once, so that the count is known however the tool ends; the
+//! error of the next one goes to stderr.
 
 #![cfg(target_os = "linux")]
 
@@ -19,8 +19,8 @@ const MIB: usize = 1 << 20;
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
-    // What was taken is kept, so that its end is the end of the call, unless it is said that
-    // what was started is to be left behind.
+    // What was taken is kept until the end of the call, unless the order is to leave the
+    // processes behind.
     let leaves = words.pop_if(|word| *word == "leave").is_some();
     let refused = match words[..] {
         ["fork-forever"] => fork_forever(),
@@ -48,20 +48,20 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Takes one after the other, and says so of each.
+/// Takes one after the other, and reports each.
 fn take(wanted: &str, mut one: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let wanted: usize = wanted.parse().map_err(io::Error::other)?;
     for _ in 0..wanted {
         one()?;
-        said(1);
+        report(1);
     }
     Ok(())
 }
 
-fn said(times: usize) {
-    // Without a buffer, whose content would be said again by each child.
+fn report(times: usize) {
+    // Without a buffer, whose content each child would write again.
     let bytes = [b'.'; 64];
-    // SAFETY: a system call on bytes that live. Who no longer reads does not want to know.
+    // SAFETY: a system call on bytes that live. A closed stdout is of no interest.
     unsafe { libc::write(1, bytes.as_ptr().cast(), times.min(bytes.len())) };
 }
 
@@ -69,7 +69,7 @@ fn fork_forever() -> io::Result<()> {
     loop {
         // SAFETY: this process has one thread, and the child makes system calls alone.
         match unsafe { libc::fork() } {
-            0 => said(1),
+            0 => report(1),
             child if child < 0 => {}
             _ => {}
         }
@@ -116,12 +116,12 @@ fn thread(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> io::R
     }
 }
 
-/// A process whose first thread has ended while another lives on.
+/// Starts a process whose first thread has ended while another lives on.
 fn headless() -> io::Result<()> {
     fork(|| behead(idle)).map(drop)
 }
 
-/// The same, which then takes memory.
+/// Starts such a process, which then takes memory.
 fn headless_heap() -> io::Result<()> {
     fork(|| behead(fat)).map(drop)
 }
@@ -136,7 +136,7 @@ fn behead(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
     }
 }
 
-/// A mebibyte of the process's own, written to.
+/// Takes a mebibyte of the process's own memory and writes to it.
 fn heap() -> io::Result<()> {
     let place = map(MIB, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
     // SAFETY: the mapping is new and has this length.
@@ -151,8 +151,8 @@ fn map(length: usize, flags: libc::c_int) -> io::Result<*mut u8> {
     if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place.cast()) }
 }
 
-/// Memory that is shared with nobody, and that this process gives back as soon as it has
-/// written to it: it stays, and is no part of any process.
+/// Takes shared memory that no other process uses, and releases each page as soon as it is written:
+/// the memory stays, and belongs to no process.
 fn shared(wanted: &str) -> io::Result<()> {
     let count: usize = wanted.parse().map_err(io::Error::other)?;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -170,13 +170,13 @@ fn shared(wanted: &str) -> io::Result<()> {
     })
 }
 
-/// As many records of locks as the host takes for a MiB, in four files, since the kernel
-/// looks through those of a file for each new one.
+/// Takes as many records of locks as the host counts for a MiB, in four files, since the kernel
+/// searches those of a file for each new one.
 fn locks() -> io::Result<()> {
     for _ in 0..4 {
         let file = std::mem::ManuallyDrop::new(tempfile::tempfile_in(".")?);
         for record in 0..1024 {
-            // Every other byte: neighbours would become one.
+            // Every other byte: neighbouring locks would become one.
             let lock = libc::flock {
                 l_type: libc::F_WRLCK as libc::c_short,
                 l_whence: libc::SEEK_SET as libc::c_short,
@@ -193,8 +193,8 @@ fn locks() -> io::Result<()> {
     Ok(())
 }
 
-/// Many descriptors of one large directory, each read a little: the file system keeps what
-/// comes next behind each.
+/// Opens many descriptors of one large directory, and reads each a little: the file system caches
+/// the next entries for each.
 fn directories(wanted: &str) -> io::Result<()> {
     let wanted: usize = wanted.parse().map_err(io::Error::other)?;
     std::fs::create_dir_all("large")?;
@@ -215,14 +215,14 @@ fn directories(wanted: &str) -> io::Result<()> {
                     libc::syscall(libc::SYS_getdents64, open, place, length);
                 }
             }
-            said(1);
+            report(1);
             pause();
         })?;
     }
     Ok(())
 }
 
-/// A mebibyte in a pair of sockets that nobody reads from.
+/// Fills a pair of sockets that nobody reads from with a mebibyte.
 fn sockets() -> io::Result<()> {
     let mut held = 0;
     while held < MIB {
@@ -257,7 +257,7 @@ fn sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// A mebibyte in queues of System V.
+/// Fills queues of System V with a mebibyte.
 fn queue() -> io::Result<()> {
     let message = [1_u8; 8 + 4096];
     let mut held = 0;
@@ -282,13 +282,13 @@ fn queue() -> io::Result<()> {
     Ok(())
 }
 
-/// A mebibyte in the directory for temporary files.
+/// Writes a mebibyte to the directory for temporary files.
 fn file() -> io::Result<()> {
     let mut file = std::fs::File::options().append(true).create(true).open("/tmp/f")?;
     file.write_all(&[1; MIB])
 }
 
-/// Takes from another process what it needs to look.
+/// Lowers another process's limit of descriptors, so that it cannot observe this one.
 fn blind(pid: &str) -> io::Result<()> {
     let pid: libc::pid_t = pid.parse().map_err(io::Error::other)?;
     let none = libc::rlimit { rlim_cur: 2, rlim_max: 2 };

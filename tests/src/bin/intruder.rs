@@ -1,8 +1,8 @@
-//! A tool that tries to get at what it was not given.
+//! A tool that tries to reach what it was not granted.
 //!
-//! Each argument is one attempt, its words separated by spaces; for each, one line
-//! says `reached` or what stood in the way. The tests let it run without a sandbox
-//! first: an attempt that fails there too would show nothing.
+//! Each argument is one attempt, its words separated by spaces; for each, one line says `reached`
+//! or the error. The tests run it without a sandbox first: an attempt that fails there too would
+//! show nothing.
 
 #![cfg(target_os = "linux")]
 
@@ -27,12 +27,12 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     if args.first().is_some_and(|first| first == "without-namespaces") {
         let error = run_without_namespaces(&args[1..]);
-        say(&format!("cannot run {args:?}: {error}"));
+        print_line(&format!("cannot run {args:?}: {error}"));
         return ExitCode::FAILURE;
     }
     for attempt in args {
         let words: Vec<&str> = attempt.split(' ').collect();
-        say(&match attack(&words) {
+        print_line(&match attack(&words) {
             Ok(()) => "reached".to_owned(),
             Err(error) => error.to_string(),
         });
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
-    // Who no longer reads does not want to know.
+fn print_line(line: &str) {
+    // A closed stdout is of no interest.
     let _ = writeln!(io::stdout(), "{line}");
 }
 
@@ -104,7 +104,7 @@ fn attack(words: &[&str]) -> io::Result<()> {
     }
 }
 
-/// Calls that no tool needs.
+/// Makes a system call that no tool needs.
 fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
     let zeroes = [0_u64; 32];
     let zeroes = zeroes.as_ptr() as usize;
@@ -162,8 +162,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
                 &[event.as_ptr() as usize, 0, usize::MAX, usize::MAX, 0],
             )
         }
-        // Of a place that is not mapped: where the range is looked at all the same, that is
-        // found out, and no more is done.
+        // The range is not mapped: a kernel that examines it reports that, and does no more.
         "long-survey" => match call(libc::SYS_mincore, &[1 << 40, 1 << 43, 0]) {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
@@ -174,7 +173,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
         "userfaultfd" => call(libc::SYS_userfaultfd, &[0]),
         "syslog" => call(libc::SYS_syslog, &[10, 0, 0]),
         "type-into-terminal" => {
-            // On no terminal it is another error than a refusal.
+            // Without a terminal this is another error than a refusal.
             match call(libc::SYS_ioctl, &[0, libc::TIOCSTI as usize, zeroes]) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -196,7 +195,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
         }
         #[cfg(target_arch = "x86_64")]
         "x32" => match call(0x4000_0000 + libc::SYS_getpid, &[]) {
-            // Most kernels do not know it; here it counts that it is asked.
+            // Most kernels do not have it; the attempt is what counts here.
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
             other => other,
         },
@@ -217,7 +216,7 @@ fn read_memory(pid: usize) -> io::Result<()> {
     let remote = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
     let (local, remote) = (&raw const local as usize, &raw const remote as usize);
     match call(libc::SYS_process_vm_readv, &[pid, local, 1, remote, 1, 0]) {
-        // Nothing is at the address; that is for those to know who may look.
+        // Nothing is at the address; only a permitted call finds that out.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
         other => other,
     }
@@ -232,7 +231,7 @@ fn open_by_handle(path: usize) -> io::Result<()> {
     call(libc::SYS_open_by_handle_at, &[at[0], at[2], 0])
 }
 
-/// Runs a program that has setuid; reached is what it reaches.
+/// Runs a program that has setuid, and reports its result.
 fn run(path: &str) -> io::Result<()> {
     let output = Command::new(path).arg("-u").output()?;
     match String::from_utf8_lossy(&output.stdout).trim() {
@@ -252,7 +251,7 @@ fn fork(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
 /// CLOSE_RANGE_UNSHARE, linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: usize = 2;
 
-/// A filter of this process's own, and a descriptor that keeps it.
+/// Installs a filter of this process's own, and keeps its descriptor.
 fn listen_to_filter() -> io::Result<()> {
     let allow = sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -274,8 +273,8 @@ fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
 fn raw(number: libc::c_long, arguments: &[usize]) -> libc::c_long {
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(argument);
-    // SAFETY: whatever the caller passes as an address is of something that lives, and that
-    // the call leaves alone or that is large enough for what it writes.
+    // SAFETY: every address that a caller passes is of an object that lives, and that the call does
+    // not change or that is large enough for its result.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
 }
 
@@ -287,8 +286,8 @@ fn number(text: &str) -> io::Result<usize> {
     text.parse::<isize>().map(|number| number as usize).map_err(io::Error::other)
 }
 
-/// Runs a program that can make no namespace, and neither can all that it starts, as
-/// in many containers. Returns only if it cannot.
+/// Runs a program that, with everything that it starts, cannot create namespaces, as in many
+/// containers. Returns only if it cannot.
 fn run_without_namespaces(command: &[String]) -> io::Error {
     let [program, arguments @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
     let installed =
@@ -321,7 +320,7 @@ fn filter() -> io::Result<BpfProgram> {
         (libc::SYS_unshare, Vec::new()),
     ];
     let arch = env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    // A C library takes `clone` where `clone3` is not there.
+    // A C library uses `clone` where `clone3` is missing.
     let missing = SeccompAction::Errno(libc::ENOSYS as u32);
     SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, missing, arch)
         .and_then(BpfProgram::try_from)

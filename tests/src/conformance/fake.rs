@@ -1,7 +1,7 @@
 //! Running a case's tool on the file port in memory.
 //!
-//! The case's directory is read into memory, and what the tool made of it is
-//! written back, so that a case is laid out and checked as on any other port.
+//! The case's directory is read into memory, and the result of the tool is written back, so that a
+//! case is laid out and checked as on any other port.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use ikigai_tools::fake::{MemoryDocuments, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{MemoryAssets, MemoryFiles, Node, Tree};
 use ikigai_tools::ports::Storage;
 
 use super::{Case, Port, Ran};
@@ -28,8 +28,8 @@ impl Port for Fake {
         let mut loader = Loader::default();
         loader.load(dir, b"").map_err(|error| error.to_string())?;
         let files = MemoryFiles::new(dir.as_os_str().as_bytes(), loader.tree);
-        let documents = MemoryDocuments::new(BTreeMap::new(), 0);
-        let storage = Storage { files, documents };
+        let assets = MemoryAssets::new(BTreeMap::new(), 0);
+        let storage = Storage { files, assets };
         let stdout = ikigai_tools::answer(case.tool(), &storage, &case.stdin())
             .ok_or("not a tool of files")?;
         store(dir, &storage.files.into_tree(), &loader.modes).map_err(|error| error.to_string())?;
@@ -67,7 +67,7 @@ impl Loader {
     }
 }
 
-/// Writes the tree anew. Each file is a new one, as after a replacement.
+/// Writes the tree again. Each file is a new one, as after a replacement.
 fn store(dir: &Path, tree: &Tree, modes: &HashMap<Vec<u8>, u32>) -> io::Result<()> {
     let mut first: HashMap<u64, &[u8]> = HashMap::new();
     for entry in fs::read_dir(dir)? {

@@ -1,4 +1,4 @@
-//! What lies in a case's directory before, and what must lie there after.
+//! The contents of a case's directory before the run, and the expected contents after it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ fn mode(entry: &Value) -> Option<u32> {
         .map(|mode| u32::from_str_radix(mode, 8).expect("an octal mode in a case"))
 }
 
-/// Makes every entry, and then sets modes, so that children can be made first.
+/// Creates every entry, and then sets modes, so that children can be created first.
 pub(super) fn lay_out(entries: &[Value], dir: &Path) -> io::Result<()> {
     for entry in entries {
         let path = path_of(entry, dir);
@@ -69,7 +69,7 @@ pub(super) fn lay_out(entries: &[Value], dir: &Path) -> io::Result<()> {
     with_mode.into_iter().try_for_each(|(path, mode)| set_mode(&path, mode))
 }
 
-/// The inodes of the files that are checked later.
+/// Returns the inodes of the files that are checked later.
 pub(super) fn inodes(expected: &[Value], dir: &Path) -> HashMap<PathBuf, u64> {
     let paths = expected.iter().map(|entry| path_of(entry, dir));
     paths
@@ -130,7 +130,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks that directories hold exactly the names listed.
+/// Checks that directories contain exactly the names listed.
 pub(super) fn check_listings(expected: Option<&Value>, dir: &Path) -> Result<(), String> {
     for (name, wanted) in expected.and_then(Value::as_object).into_iter().flatten() {
         let entries = fs::read_dir(dir.join(name)).map_err(|error| format!("`{name}`: {error}"))?;
@@ -149,9 +149,9 @@ pub(super) fn check_listings(expected: Option<&Value>, dir: &Path) -> Result<(),
     Ok(())
 }
 
-/// Gives back the modes that removing the directory needs.
+/// Restores the modes that removing the directory needs.
 pub(super) fn make_removable(dir: &Path) {
-    // A directory that is gone meanwhile needs none.
+    // A directory that was removed meanwhile needs none.
     let _ = set_mode(dir, 0o755);
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -3,10 +3,10 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
-/// Shown of a text that did not match, in characters.
+/// The number of characters that are shown of a text that did not match.
 const SHOWN: usize = 160;
 
-/// Checks `found` against `expected`; `path` says where in the document.
+/// Checks `found` against `expected`; `path` is the position in the JSON.
 pub(super) fn check(expected: &Value, found: &Value, path: &str) -> Result<(), String> {
     match (expected, found) {
         (Value::Object(operators), _) if is_matcher(operators) => {
@@ -90,14 +90,14 @@ fn apply(name: &str, operand: &Value, found: &Value, path: &str) -> Result<(), S
     if holds { Ok(()) } else { Err(shown()) }
 }
 
-/// `{prefix, text, n, suffix}` written out.
+/// Expands `{prefix, text, n, suffix}`.
 pub(super) fn repeated(value: &Value) -> String {
     let part = |name: &str| value[name].as_str().unwrap_or("");
     let count = usize::try_from(value["n"].as_u64().unwrap_or(0)).expect("a count in a case");
     [part("prefix"), &part("text").repeat(count), part("suffix")].concat()
 }
 
-/// A text cut to what fits in a message.
+/// Truncates a text for a message.
 pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),

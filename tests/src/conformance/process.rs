@@ -18,7 +18,7 @@ use crate::places;
 
 const NOBODY: u32 = 65_534;
 
-/// How often a process is asked whether it has ended.
+/// The interval at which a process is checked for its end.
 const POLL: Duration = Duration::from_millis(2);
 
 /// The executables of a directory, with the rights of their caller.
@@ -28,7 +28,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// The tools that are staged. They are copied to where any user may run them.
+    /// Returns the staged tools. They are copied to a directory from which any user may run them.
     #[must_use]
     pub fn staged() -> Self {
         Self { tools: copied(&places::tools(), &[]) }
@@ -51,13 +51,13 @@ pub struct Component {
 }
 
 impl Component {
-    /// The staged host and components, already compiled.
+    /// Returns the staged host and components, already compiled.
     #[must_use]
     pub fn staged() -> Self {
         let programs = copied(&places::tools(), &[places::host()]);
         let port = Self { programs, cache: places::shared_scratch().join("cache") };
         fs::create_dir_all(&port.cache).expect("a directory for compiled components");
-        // The time that a case is given is the tool's, not the compiler's.
+        // The time of a case is for the tool, not for the compiler.
         let mut list = Command::new(port.programs.path().join("ikigai"));
         list.args(port.options(Path::new("/")))
             .args(["tool", "list"])
@@ -70,7 +70,7 @@ impl Component {
         port
     }
 
-    /// The host trusts only a cache that belongs to its user.
+    /// Returns a cache that belongs to nobody: the host trusts only one that belongs to its user.
     fn cache_of_nobody(&self) -> PathBuf {
         self.programs.path().join("cache-of-nobody")
     }
@@ -97,7 +97,7 @@ impl Port for Component {
     }
 }
 
-/// Copies the programs to where a case that runs as nobody can reach them.
+/// Copies the programs to a directory in which a case that runs as nobody can reach them.
 fn copied(tools: &Path, others: &[PathBuf]) -> TempDir {
     let to = TempDir::new().expect("a temporary directory");
     set_mode(to.path(), 0o755).expect("a directory for all to read");
@@ -157,7 +157,7 @@ fn run(
     let input = case.stdin();
     thread::scope(|scope| {
         scope.spawn(move || {
-            // A tool need not read what it is given.
+            // A tool need not read its input.
             let _ = stdin.map(|mut stdin| stdin.write_all(&input));
         });
         let stdout = scope.spawn(move || drained(stdout));
@@ -186,7 +186,7 @@ fn run(
 
 fn drained(stream: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What came before a failure is what is checked.
+    // The bytes before a failure are checked.
     let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
     bytes
 }

@@ -1,4 +1,4 @@
-//! What lies in a workspace before each command.
+//! The files in a workspace before each command.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

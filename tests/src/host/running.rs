@@ -1,5 +1,4 @@
-//! A host that is started and does something else meanwhile, and the bound on
-//! how long any host may take.
+//! A host that runs while the test does something else, and the bound on the time of any host.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,20 +12,20 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Host, Ran};
 
-/// Far beyond what anything takes on a busy machine. What reaches it hangs, and
-/// is killed so that the test can say so.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time of a host: far beyond what anything takes on a busy machine. A host that
+/// reaches it hangs, and is killed so that the test can report it.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Kills a child that does not end.
-pub(super) struct Patience(Sender<()>);
+/// A thread that kills a child after [`TIMEOUT`].
+pub(super) struct Deadline(Sender<()>);
 
-impl Patience {
+impl Deadline {
     pub(super) fn with(child: &Child) -> Self {
         let pid = Pid::from_child(child);
         let (sender, ended) = channel::<()>();
         thread::spawn(move || {
-            if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // The test sees a signal where it expected an exit code.
+            if ended.recv_timeout(TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                // The test reports a signal where it expects an exit code.
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
@@ -38,18 +37,18 @@ impl Patience {
     }
 }
 
-/// A host that runs, its stdin open and silent.
+/// A running host, its stdin open and silent.
 pub struct Running {
     child: Child,
     shown: String,
-    patience: Patience,
-    /// What was read of its stderr before its end.
-    heard: Vec<u8>,
+    deadline: Deadline,
+    /// The part of stderr that was read before its end.
+    stderr: Vec<u8>,
 }
 
 impl Host {
-    /// Starts `ikigai ARGS` and does not wait for it. It leads a process group of
-    /// its own, so that a signal to it is to it alone.
+    /// Starts `ikigai ARGS` and does not wait for it. It leads a process group of its own, so that
+    /// a signal reaches no other process.
     pub fn start<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut command = self.command();
         command.args(args);
@@ -68,8 +67,8 @@ impl Running {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
-        let patience = Patience::with(&child);
-        Self { child, shown, patience, heard: Vec::new() }
+        let deadline = Deadline::with(&child);
+        Self { child, shown, deadline, stderr: Vec::new() }
     }
 
     /// Sends a signal to the host's process alone.
@@ -77,7 +76,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("the host is there");
     }
 
-    /// Waits until `path` exists: what a tool makes to say that it runs.
+    /// Waits until `path` exists: a file that a tool creates once it runs.
     #[track_caller]
     pub fn wait_for(&mut self, path: &Path) {
         self.wait_until(&format!("`{}` exists", path.display()), || path.exists());
@@ -89,52 +88,52 @@ impl Running {
         let mut waited = Duration::ZERO;
         while !holds() {
             let status = self.child.try_wait().expect("waited for");
-            assert!(status.is_none(), "{} ended before it was so that {what}", self.shown);
-            assert!(waited < PATIENCE, "{}: it never was so that {what}", self.shown);
+            assert!(status.is_none(), "{} ended before {what}", self.shown);
+            assert!(waited < TIMEOUT, "{}: waited in vain until {what}", self.shown);
             thread::sleep(Duration::from_millis(10));
             waited += Duration::from_millis(10);
         }
     }
 
-    /// Waits until its stderr has `text`.
+    /// Waits until stderr contains `text`.
     #[track_caller]
     pub fn wait_for_stderr(&mut self, text: &str) {
         let stderr = self.child.stderr.as_mut().expect("a pipe");
-        while !String::from_utf8_lossy(&self.heard).contains(text) {
+        while !String::from_utf8_lossy(&self.stderr).contains(text) {
             let mut part = [0; 1024];
             let read = stderr.read(&mut part).expect("read");
-            let heard = String::from_utf8_lossy(&self.heard);
-            assert!(read > 0, "{} ended and never said `{text}`, but:\n{heard}", self.shown);
-            self.heard.extend_from_slice(&part[..read]);
+            let printed = String::from_utf8_lossy(&self.stderr);
+            assert!(read > 0, "{} ended without `{text}` on stderr:\n{printed}", self.shown);
+            self.stderr.extend_from_slice(&part[..read]);
         }
     }
 
-    /// The CPU time that the host has used so far, in ticks of its clock.
+    /// Returns the CPU time that the host has used so far, in ticks of its clock.
     #[must_use]
     pub fn processor_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        // The name is in parentheses and may hold spaces; utime and stime are the
-        // 14th and 15th fields (proc_pid_stat(5)).
+        // The name is in parentheses and may contain spaces; utime and stime are the 14th and
+        // 15th fields (proc_pid_stat(5)).
         let stat = stat.unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
         fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
     }
 
-    /// Waits until the host has used so much more CPU time: a guest that spins is
-    /// seen by nothing else from outside.
+    /// Waits until the host has used so much more CPU time: a guest that spins shows no other sign
+    /// outside.
     #[track_caller]
     pub fn wait_until_busy(&mut self, ticks: u64) {
         let mut waited = Duration::ZERO;
         while self.processor_ticks() < ticks {
             let status = self.child.try_wait().expect("waited for");
             assert!(status.is_none(), "{} ended before it was busy", self.shown);
-            assert!(waited < PATIENCE, "{} was never busy", self.shown);
+            assert!(waited < TIMEOUT, "{} did not become busy", self.shown);
             thread::sleep(Duration::from_millis(10));
             waited += Duration::from_millis(10);
         }
     }
 
-    /// The most memory that the host's own process has had resident so far, in bytes.
+    /// Returns the most memory that the host's own process has had resident so far, in bytes.
     fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.unwrap_or_default();
@@ -143,8 +142,8 @@ impl Running {
         kibibytes.unwrap_or(0_u64) << 10
     }
 
-    /// Waits for its end, and kills it as soon as it has more than `most` bytes resident:
-    /// what takes memory without end must not take that of the machine.
+    /// Waits for the host's end, and kills it as soon as it has more than `most` bytes resident: a
+    /// guest that takes memory without end must not take the machine's.
     #[track_caller]
     pub fn wait_within(mut self, most: u64) -> Ran {
         let mut peak = 0;
@@ -160,13 +159,13 @@ impl Running {
         self.wait()
     }
 
-    /// Waits for its end. Its stdin stays open until then.
+    /// Waits for the host's end. Its stdin stays open until then.
     pub fn wait(mut self) -> Ran {
         let stdin = self.child.stdin.take();
         let mut output = self.child.wait_with_output().expect("the output of a child");
-        output.stderr.splice(..0, self.heard);
+        output.stderr.splice(..0, self.stderr);
         drop(stdin);
-        self.patience.end();
+        self.deadline.end();
         Ran { shown: self.shown, directory: None, output }
     }
 }

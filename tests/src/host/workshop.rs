@@ -1,4 +1,4 @@
-//! What tests put in the way of a host: tools, files, another user.
+//! The surroundings that tests give a host: tools, files, another user.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -11,11 +11,11 @@ use rustix::process::geteuid;
 use super::Host;
 use crate::{leftovers, places};
 
-/// A user without any rights of its own.
+/// The id of a user without any rights of its own.
 pub const NOBODY: u32 = 65534;
 
 impl Host {
-    /// A host whose tools are the test's own alone.
+    /// Creates a host whose tools are the test's own only.
     #[must_use]
     pub fn without_system_tools() -> Self {
         let host = Self::new();
@@ -24,27 +24,26 @@ impl Host {
         host.env("IKIGAI_SYSTEM_TOOLS", dir)
     }
 
-    /// The directory that [`Self::without_system_tools`] has in place of the
-    /// staged one.
+    /// Returns the directory that [`Self::without_system_tools`] uses in place of the staged one.
     #[must_use]
     pub fn system_tools(&self) -> PathBuf {
         self.scratch.path().join("system-tools")
     }
 
-    /// The directory that ends with this host and holds all the others.
+    /// Returns the directory that is removed with this host and contains all the others.
     #[must_use]
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Where this host caches, beneath `XDG_CACHE_HOME`.
+    /// Returns the directory of this host's caches, beneath `XDG_CACHE_HOME`.
     #[must_use]
     pub fn cache(&self) -> PathBuf {
         self.cache.join("ikigai")
     }
 
-    /// Takes the turn of compiling the component of this digest, as another host that compiles
-    /// it has it, for as long as the value lives. The cache must have a component already.
+    /// Holds the lock for compiling the component of this digest, like another host that compiles
+    /// it, for as long as the value lives. The cache must contain a component already.
     #[must_use]
     pub fn take_turn(&self, digest: impl Display) -> File {
         let mut engines = fs::read_dir(self.cache().join("components")).expect("a cache");
@@ -54,8 +53,8 @@ impl Host {
         turn
     }
 
-    /// Has the tools of the build where every user can get at them, without what was
-    /// compiled of them.
+    /// Copies the tools of the build to a place that every user can reach, without their compiled
+    /// code.
     #[must_use]
     pub fn with_tools_for_all(self) -> Self {
         let dir = self.system_tools();
@@ -68,16 +67,15 @@ impl Host {
         self.env("IKIGAI_SYSTEM_TOOLS", dir)
     }
 
-    /// From now on runs as a user without rights: everything so far becomes its
-    /// own. Without root the user is one already.
+    /// Makes further runs those of a user without rights, who owns everything so far. Without root
+    /// the user is one already.
     #[must_use]
     pub fn as_nobody(mut self) -> Self {
         if geteuid().is_root() {
             give(self.scratch.path());
-            // The build may lie where only root gets to. A copy, because a link would
-            // change the file's times, and hosts of other tests judge by them whether
-            // they are the host that filled a cache. After the rest was given away:
-            // the file stays root's.
+            // Only root may reach the build. It is a copy, because a link would change the file's
+            // times, by which hosts of other tests judge whether they are the host that filled a
+            // cache. It is made after the other files changed their owner: this one stays root's.
             let installed = self.scratch.path().join("installed");
             let copy = |from: &Path, to: &str| {
                 let to = installed.join(to);
@@ -92,13 +90,13 @@ impl Host {
         self
     }
 
-    /// Whether it runs as [`NOBODY`], and not as the user of the test.
+    /// Returns `true` if the host runs as [`NOBODY`], and not as the user of the test.
     #[must_use]
     pub fn runs_as_nobody(&self) -> bool {
         self.user.is_some()
     }
 
-    /// A file in any of the host's directories, its parents made where they lack.
+    /// Writes a file in any of the host's directories, and creates its missing parents.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = self.scratch.path().join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
@@ -107,8 +105,8 @@ impl Host {
         path
     }
 
-    /// A tool that is a shell script in the directory of user tools. It answers
-    /// `--schema` and otherwise does what `body` says.
+    /// Writes a tool that is a shell script in the directory of user tools. It answers `--schema`
+    /// and otherwise runs `body`.
     pub fn script(&self, name: &str, body: &str) -> PathBuf {
         let schema = schema(name);
         let text = format!(
@@ -117,20 +115,19 @@ impl Host {
         self.write(Path::new("user-tools").join(name), text, 0o755)
     }
 
-    /// A tool that is an executable with exactly this content.
+    /// Writes a tool that is an executable with exactly this content.
     pub fn program(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         self.write(Path::new("user-tools").join(name), content, 0o755)
     }
 
-    /// A guest of `tests/guests` in the directory of user tools.
+    /// Copies a guest of `tests/guests` to the directory of user tools.
     pub fn guest(&self, name: &str) -> PathBuf {
         let file = format!("{name}.wasm");
         self.write(Path::new("user-tools").join(&file), guest_bytes(name), 0o644)
     }
 
-    /// A guest of `tests/guests` as the standard tool `as_name` in the directory
-    /// of system tools, with the grant that goes with the name. The name must be
-    /// as long as the guest's own.
+    /// Copies a guest of `tests/guests` as the standard tool `as_name` to the directory of system
+    /// tools, with the grant of that name. The name must have the length of the guest's own.
     pub fn guest_as(&self, name: &str, own_name: &str, as_name: &str) -> PathBuf {
         assert_eq!(own_name.len(), as_name.len(), "the name is written over the guest's own");
         let mut bytes = guest_bytes(name);
@@ -147,14 +144,14 @@ impl Host {
         self.write(Path::new("system-tools").join(file), bytes, 0o644)
     }
 
-    /// Where this host keeps its audit log, beneath `XDG_STATE_HOME`.
+    /// Returns the directory of this host's audit log, beneath `XDG_STATE_HOME`.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.scratch.path().join("state/ikigai")
     }
 
-    /// Every file beneath the host's directories but the cache and the audit log, with
-    /// its size: what a test compares before and after.
+    /// Returns every file beneath the host's directories except the cache and the audit log, with
+    /// its size, for a comparison of before and after.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let mut files = Vec::new();
@@ -164,8 +161,7 @@ impl Host {
         files
     }
 
-    /// Fails unless every process that has to do with this host is gone, or goes
-    /// while it is waited for.
+    /// Fails unless every process that belongs to this host is gone, or ends during a wait.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         leftovers::assert_none(self.scratch.path());
@@ -175,7 +171,7 @@ impl Host {
     }
 }
 
-/// The schema of a tool that does not matter.
+/// Returns a schema for a tool whose parameters do not matter.
 #[must_use]
 pub fn schema(name: &str) -> String {
     format!(

@@ -104,7 +104,7 @@ fn a_proposal_that_loses_something_is_refused() {
 }
 
 #[test]
-fn a_asset_that_is_read_only_stays_as_it_is() {
+fn an_asset_that_is_read_only_stays_as_it_is() {
     let rig = Rig::new(Vendor::OpenAi, [command("/compact x"), Reply::answer().text("I see.")]);
     put(&rig, "x", "text");
     rig.host.run_with(["asset", "put", "--read-only", "x"], b"text").expect_code(0);
@@ -210,7 +210,7 @@ fn what_policy_forbids_a_model_cannot_command() {
 }
 
 #[test]
-fn a_asset_that_is_short_enough_is_not_rewritten() {
+fn an_asset_that_is_short_enough_is_not_rewritten() {
     let rig = Rig::new(Vendor::OpenAi, [command("/compact x 4k"), Reply::answer().text("I see.")]);
     put(&rig, "x", "a few words\n");
     let ran = rig.ask(&["--json", "go"]).expect_code(0);

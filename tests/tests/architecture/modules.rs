@@ -1,8 +1,7 @@
-//! Which module of a crate may use which other, read from the sources.
+//! The modules of a crate that a module may use, checked in the sources.
 //!
-//! Paths are found where they are written: in `use`, with its braces, and inside
-//! expressions, from `crate::` or `super::`. Comments and
-//! strings do not count. What a macro makes of its input is not seen.
+//! Paths are found in `use`, with its braces, and inside expressions, from `crate::` or `super::`.
+//! Comments and strings do not count. The output of macros is not checked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +11,8 @@ use std::path::Path;
 pub(crate) struct Crate {
     /// The folder of its package.
     pub(crate) folder: &'static str,
-    /// Its modules, from low to high. Those of one row are independent of each other; a module
-    /// may use those of lower rows.
+    /// Its modules, from low to high. Those of one row are independent of each other; a module may
+    /// use those of lower rows.
     layers: &'static [&'static [&'static str]],
     /// The program, or the list of modules: above everything.
     top: &'static str,
@@ -52,7 +51,7 @@ pub(crate) const ASSETS: Crate = Crate {
     top: "lib",
 };
 
-/// All sources below `root`, by their path relative to it.
+/// Reads all sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -71,7 +70,7 @@ pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
     sources
 }
 
-/// Every use that goes up or sideways, and every module without a layer.
+/// Returns every use that goes up or sideways, and every module without a layer.
 pub(crate) fn wrong_arrows(of: &Crate, sources: &BTreeMap<String, String>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, text) in sources {
@@ -98,7 +97,7 @@ pub(crate) fn wrong_arrows(of: &Crate, sources: &BTreeMap<String, String>) -> Ve
     wrong
 }
 
-/// The rows that no source belongs to: modules that have gone, or are misspelt.
+/// Returns the rows that no source belongs to: modules that were removed, or are misspelt.
 pub(crate) fn stale_rows(of: &Crate, sources: &BTreeMap<String, String>) -> Vec<&'static str> {
     let is_there = |module: &str| {
         sources.keys().any(|path| {
@@ -115,12 +114,11 @@ impl Crate {
     }
 }
 
-/// The top-level modules that a source names, with their lines. `depth` is how
-/// many `super` lead from it to the crate.
+/// Returns the top-level modules that a source names, with their lines. `depth` is the number of
+/// `super` that lead from it to the crate.
 ///
-/// A module inside the file (`mod tests`) lies one deeper, and its `super::super`
-/// is taken for a step further up than it is; what then follows is no name of a
-/// top-level module, unless it is one by chance.
+/// A module inside the file (`mod tests`) is one deeper, and its `super::super` is taken for a step
+/// further up than it is; the name after it is no top-level module, unless by chance.
 fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
     let tokens = tokens(text);
     let word = |at: usize| tokens.get(at).map_or("", |(_, token)| token.as_str());
@@ -145,7 +143,7 @@ fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
     uses
 }
 
-/// The names that a path starts with: one, or each at the top level of braces.
+/// Returns the names that a path starts with: one, or each at the top level of braces.
 fn first_names(tokens: &[(usize, String)]) -> Vec<(usize, String)> {
     let Some((line, first)) = tokens.first() else { return Vec::new() };
     if first != "{" {
@@ -173,7 +171,7 @@ fn first_names(tokens: &[(usize, String)]) -> Vec<(usize, String)> {
     names
 }
 
-/// Words, `::` and single other characters, with their lines; no comments, no
+/// Splits a source into words, `::` and single other characters, with their lines; no comments, no
 /// strings.
 fn tokens(text: &str) -> Vec<(usize, String)> {
     let mut tokens = Vec::new();
@@ -203,7 +201,7 @@ fn tokens(text: &str) -> Vec<(usize, String)> {
     tokens
 }
 
-/// The length of the string that `text` starts with, quotes included.
+/// Returns the length of the string that `text` starts with, quotes included.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

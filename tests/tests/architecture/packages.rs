@@ -1,25 +1,25 @@
-//! Which package of the workspace may depend on which other.
+//! The packages of the workspace that a package may depend on.
 
 use serde_json::Value;
 
-/// What stands for any package of the workspace.
+/// The name that stands for any package of the workspace.
 const ANY: &[&str] = &["*"];
 
 /// A package, and the packages of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-protocol", &[]),
     ("ikigai-assets", &["ikigai-assets-testing", "ikigai-protocol"]),
-    // A server for tests, of the store and of the host alike.
+    // A server for tests of the store and of the host alike.
     ("ikigai-assets-testing", &[]),
     ("ikigai-tools", &["ikigai-protocol"]),
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-tools"]),
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
-    // The vendors as they asset themselves, for tests; knows no reading of ours.
+    // The vendors' servers for tests, from their documentation, without code of ours.
     ("ikigai-provider-testing", &[]),
     ("ikigai-terminal", &["ikigai-protocol", "ikigai-terminal-testing"]),
-    // A terminal for tests, of the package and of the program alike.
+    // A terminal for tests of the package and of the program alike.
     ("ikigai-terminal-testing", &[]),
     ("ikigai-supervisor", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
@@ -55,8 +55,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What `cargo metadata` says that ought not to be, in its order. Dependencies of
-/// tests count: they are arrows as well.
+/// Returns every forbidden dependency in `cargo metadata`, in its order. Dependencies of tests
+/// count too.
 pub(crate) fn wrong_arrows(metadata: &Value) -> Vec<String> {
     let packages = list(metadata, "packages");
     let in_workspace = |name: &str| packages.iter().any(|package| text(package, "name") == name);

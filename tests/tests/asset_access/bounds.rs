@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{AssetAccess, Sandbox};
 use ikigai_protocol::host_socket::MAX_CONTENT;
-use ikigai_tools::fake::{MemoryAssets, MemoryDocument};
+use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 
 use crate::rig::{Build, Rig, Silent, Store, printed};
 
@@ -47,8 +47,8 @@ fn a_call_that_waits_for_the_store_can_be_cancelled() {
 }
 
 #[test]
-fn a_asset_has_a_size_that_every_port_holds_it_to() {
-    let large = MemoryDocument {
+fn an_asset_has_a_size_that_every_port_holds_it_to() {
+    let large = MemoryAsset {
         content: [b"first\n".repeat(1 << 20), vec![b'x']].concat(),
         read_only: false,
     };

@@ -19,7 +19,7 @@ use ikigai_host::limits::Limits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::places;
-use ikigai_tools::fake::{MemoryAssets, MemoryDocument};
+use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 use ikigai_tools::ports::{Assets as _, Lines};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -30,7 +30,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is in a store when a case begins, in memory and beneath the host alike.
 pub(crate) fn assets() -> MemoryAssets {
-    let asset = |content: &[u8], read_only| MemoryDocument { content: content.to_vec(), read_only };
+    let asset = |content: &[u8], read_only| MemoryAsset { content: content.to_vec(), read_only };
     let assets = [
         ("blocks/decisions.md", asset(b"one\ntwo\n\ntwo", false)),
         ("blocks/empty.md", asset(b"", false)),
@@ -105,7 +105,7 @@ impl AssetStore for Store {
 
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         self.note(caller);
-        let entry = |(path, it): (String, MemoryDocument)| Entry {
+        let entry = |(path, it): (String, MemoryAsset)| Entry {
             path,
             tokens: it.content.len().div_ceil(4) as u64,
             read_only: it.read_only,

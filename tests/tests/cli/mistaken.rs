@@ -122,7 +122,7 @@ fn a_directory_of_tools_that_was_named_and_is_missing_is_told() {
 }
 
 #[test]
-fn a_asset_that_is_nearly_right_is_corrected() {
+fn an_asset_that_is_nearly_right_is_corrected() {
     let host = Host::without_system_tools();
     for path in ["blocks/decisions.md", "blocks/long-lived-rules.md", "notes/today.txt"] {
         host.run_with(["asset", "put", path], b"text").expect_code(0);

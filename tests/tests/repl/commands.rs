@@ -48,7 +48,7 @@ fn a_variable_reaches_a_tool_and_no_file() {
 }
 
 #[test]
-fn a_asset_is_replaced_only_where_the_person_agrees() {
+fn an_asset_is_replaced_only_where_the_person_agrees() {
     let shorter = || Reply::answer().text("Short.");
     let rig = Rig::new([shorter(), shorter()]);
     let long = "A long text of many words that says little.\n".repeat(4);

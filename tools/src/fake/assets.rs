@@ -1,67 +1,66 @@
-//! Documents in memory, with the rules of a store as far as a tool can see them.
+//! Assets in memory, with the rules of a store as far as a tool can see them.
 //!
-//! It keeps no versions and no pins. What it calls the budget is a bound on all of its
-//! documents together.
+//! There are no versions and no pins. The budget is a bound on all assets together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ikigai_protocol::ToolCode;
 
-use crate::ports::{AssetError, Documents, Lines};
+use crate::ports::{AssetError, Assets, Lines};
 
-/// The longest path of a document, in bytes.
+/// The longest path of an asset, in bytes.
 const MAX_PATH: usize = 1024;
 
-/// One document.
+/// One asset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemoryDocument {
-    /// What is stored, which need not be UTF-8.
+pub struct MemoryAsset {
+    /// The stored bytes, which need not be UTF-8.
     pub content: Vec<u8>,
-    /// Whether it can be read only.
+    /// `true` if the asset may only be read.
     pub read_only: bool,
 }
 
-/// Documents by their paths.
+/// The assets by their paths.
 #[derive(Debug)]
-pub struct MemoryDocuments {
-    documents: Mutex<BTreeMap<String, MemoryDocument>>,
-    /// In tokens, for all documents.
+pub struct MemoryAssets {
+    assets: Mutex<BTreeMap<String, MemoryAsset>>,
+    /// The limit of all assets together, in tokens.
     budget: u64,
 }
 
-impl MemoryDocuments {
-    /// The documents that are there at first, and the tokens that all may have together.
+impl MemoryAssets {
+    /// Creates a store of `assets` that holds at most `budget` tokens.
     #[must_use]
-    pub fn new(documents: BTreeMap<String, MemoryDocument>, budget: u64) -> Self {
-        Self { documents: Mutex::new(documents), budget }
+    pub fn new(assets: BTreeMap<String, MemoryAsset>, budget: u64) -> Self {
+        Self { assets: Mutex::new(assets), budget }
     }
 
-    /// What there is, in the order of the paths that begin with `prefix`.
+    /// Returns the assets whose paths begin with `prefix`, in the order of the paths.
     #[must_use]
-    pub fn list(&self, prefix: &str) -> Vec<(String, MemoryDocument)> {
-        let documents = self.lock();
-        let wanted = documents.iter().filter(|(path, _)| path.starts_with(prefix));
-        wanted.map(|(path, document)| (path.clone(), document.clone())).collect()
+    pub fn list(&self, prefix: &str) -> Vec<(String, MemoryAsset)> {
+        let assets = self.lock();
+        let wanted = assets.iter().filter(|(path, _)| path.starts_with(prefix));
+        wanted.map(|(path, asset)| (path.clone(), asset.clone())).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MemoryDocument>> {
-        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MemoryAsset>> {
+        self.assets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `content` in the place of a document, if the rules allow it.
+    /// Stores `content` as an asset, if the rules allow it.
     fn store(
         &self,
-        documents: &mut BTreeMap<String, MemoryDocument>,
+        assets: &mut BTreeMap<String, MemoryAsset>,
         path: &str,
         content: Vec<u8>,
     ) -> Result<(), AssetError> {
-        let old = documents.get(path);
+        let old = assets.get(path);
         if old.is_some_and(|old| old.read_only) {
             let message = format!("Document is read-only: ikigai:///{path}");
             return Err(AssetError::new(ToolCode::ReadOnly, message));
         }
-        let all: u64 = documents.values().map(|document| tokens(&document.content)).sum();
+        let all: u64 = assets.values().map(|asset| tokens(&asset.content)).sum();
         let new = tokens(&content);
         let others = all - old.map_or(0, |old| tokens(&old.content));
         let shrinks = old.is_some_and(|old| content.len() <= old.content.len());
@@ -69,19 +68,19 @@ impl MemoryDocuments {
             let message = format!("Block budget exceeded: {all}/{} tokens", self.budget);
             return Err(AssetError::new(ToolCode::BudgetExceeded, message));
         }
-        documents.insert(path.to_owned(), MemoryDocument { content, read_only: false });
+        assets.insert(path.to_owned(), MemoryAsset { content, read_only: false });
         Ok(())
     }
 }
 
-impl Documents for MemoryDocuments {
+impl Assets for MemoryAssets {
     fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
         let path = path(uri)?;
-        let documents = self.lock();
-        let document = documents.get(path).ok_or_else(|| missing(uri))?;
+        let assets = self.lock();
+        let asset = assets.get(path).ok_or_else(|| missing(uri))?;
         let skip = usize::try_from(lines.skip).unwrap_or(usize::MAX);
         let limit = lines.limit.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
-        let all = document.content.split_inclusive(|byte| *byte == b'\n');
+        let all = asset.content.split_inclusive(|byte| *byte == b'\n');
         let shown: Vec<u8> = all.skip(skip).take(limit).flatten().copied().collect();
         Ok(String::from_utf8_lossy(&shown).into_owned())
     }
@@ -93,9 +92,9 @@ impl Documents for MemoryDocuments {
 
     fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
         let path = path(uri)?;
-        let mut documents = self.lock();
-        let document = documents.get(path).ok_or_else(|| missing(uri))?;
-        let found: Vec<usize> = memchr::memmem::find_iter(&document.content, old).collect();
+        let mut assets = self.lock();
+        let asset = assets.get(path).ok_or_else(|| missing(uri))?;
+        let found: Vec<usize> = memchr::memmem::find_iter(&asset.content, old).collect();
         match found.len() {
             0 if !all => {
                 return Err(AssetError::new(ToolCode::NotFound, "String not found in file"));
@@ -108,12 +107,12 @@ impl Documents for MemoryDocuments {
         }
         let (mut after, mut rest) = (Vec::new(), 0);
         for at in &found {
-            after.extend_from_slice(&document.content[rest..*at]);
+            after.extend_from_slice(&asset.content[rest..*at]);
             after.extend_from_slice(new.as_bytes());
             rest = at + old.len();
         }
-        after.extend_from_slice(&document.content[rest..]);
-        self.store(&mut documents, path, after)?;
+        after.extend_from_slice(&asset.content[rest..]);
+        self.store(&mut assets, path, after)?;
         Ok(found.len() as u64)
     }
 }
@@ -126,7 +125,7 @@ fn missing(uri: &str) -> AssetError {
     AssetError::new(ToolCode::FileNotFound, format!("File not found: {uri}"))
 }
 
-/// The path in a URI: `ikigai://` with or without a third slash.
+/// Returns the path in a URI: `ikigai://` with or without a third slash.
 fn path(uri: &str) -> Result<&str, AssetError> {
     let Some(rest) = uri.strip_prefix("ikigai://") else {
         let message = format!("`{uri}` is not named as a document is: ikigai:///PATH");

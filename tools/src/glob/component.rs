@@ -1,11 +1,10 @@
-//! One component of a glob: `*`, `?`, bracket expressions and escapes against one
-//! name, as `fnmatch` with FNM_PERIOD has it.
+//! One component of a glob: `*`, `?`, bracket expressions and escapes against one name, as
+//! `fnmatch` with FNM_PERIOD matches it.
 //!
-//! `?` and brackets take one UTF-8 character, or one byte where there is none.
-//! Classes are those of the C locale. A match takes at most the product of the
-//! two lengths, whatever the pattern.
+//! `?` and brackets take one UTF-8 character, or one byte where there is none. Classes are those of
+//! the C locale. A match takes at most the product of the two lengths, whatever the pattern.
 
-/// A compiled component that holds a wildcard.
+/// A compiled component that contains a wildcard.
 #[derive(Clone, Debug)]
 pub(crate) struct Wildcard {
     tokens: Vec<Token>,
@@ -23,12 +22,12 @@ enum Token {
 enum Item {
     Range(u32, u32),
     Class(fn(&u8) -> bool),
-    /// A class that does not exist: nothing matches the whole bracket.
+    /// A class that does not exist: the whole bracket matches nothing.
     Unknown,
 }
 
-/// One character, and how many bytes it took. A byte that begins no character
-/// stands for itself, above all characters.
+/// Returns the next character and its number of bytes. A byte that begins no character stands for
+/// itself, above all characters.
 pub(crate) fn next_char(bytes: &[u8]) -> Option<(u32, usize)> {
     let first = *bytes.first()?;
     if first < 0x80 {
@@ -86,17 +85,17 @@ impl Wildcard {
         if wild { Ok(Self { tokens }) } else { Err(literal) }
     }
 
-    /// Whether a name that begins with a dot may match.
+    /// Returns `true` if a name that begins with a dot may match.
     pub(crate) fn takes_hidden(&self) -> bool {
         matches!(self.tokens.first(), Some(Token::Char(first)) if *first == u32::from(b'.'))
     }
 
-    /// Whether `name` matches. A dot at its start is matched by a dot only.
+    /// Returns `true` if `name` matches. Only a dot matches a dot at its start.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         if name.first() == Some(&b'.') && !self.takes_hidden() {
             return false;
         }
-        // Only the last star is ever tried again, so this is no exponential search.
+        // Only the last star is tried again, so the search is not exponential.
         let (mut token, mut at) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
         loop {
@@ -151,7 +150,7 @@ impl Item {
     }
 }
 
-/// The POSIX classes in the C locale.
+/// Returns a POSIX class of the C locale.
 pub(crate) fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -170,7 +169,7 @@ pub(crate) fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     })
 }
 
-/// A bracket expression at the start of `pattern`; `None` if it is not closed.
+/// Parses a bracket expression at the start of `pattern`; `None` if it is not closed.
 fn parse_set(pattern: &[u8]) -> Option<(Token, usize)> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };
@@ -202,7 +201,7 @@ fn parse_set(pattern: &[u8]) -> Option<(Token, usize)> {
     }
 }
 
-/// One character of a bracket expression: plain, escaped, `[.x.]` or `[=x=]`.
+/// Parses one character of a bracket expression: plain, escaped, `[.x.]` or `[=x=]`.
 fn parse_element(rest: &[u8]) -> Option<(u32, usize)> {
     match rest {
         [b'[', mark @ (b'.' | b'='), inner @ ..] => match next_char(inner) {

@@ -1,9 +1,8 @@
 //! Finding the paths that match a pattern of several components.
 //!
-//! All components that could apply to a directory are followed at once, so each
-//! directory is read at most once however many `**` the pattern has, and memory
-//! and time follow the tree, not the pattern. Directories that cannot be read,
-//! and links that lead outside the grant, are passed over.
+//! All components that could apply to a directory are followed at once, so each directory is read
+//! at most once however many `**` the pattern has, and memory and time follow the tree, not the
+//! pattern. Directories that cannot be read, and links that lead outside the grant, are skipped.
 
 use super::component::Wildcard;
 use crate::ports::{Directory, Files, Kind};
@@ -11,19 +10,19 @@ use crate::ports::{Directory, Files, Kind};
 /// A path that matches. Sorts by the bytes of the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Found {
-    /// As it is shown.
+    /// The path for the answer.
     pub(crate) path: Vec<u8>,
-    /// Where in `path` the last component begins: before it stands its directory.
+    /// The position of the last component in `path`.
     pub(crate) name_at: usize,
 }
 
 /// A parsed pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// What stands before the first component: empty, `/`, or a directory and `/`.
+    /// The text before the first component: empty, `/`, or a directory and `/`.
     prefix: Vec<u8>,
     components: Vec<Component>,
-    /// The pattern ends in a slash: directories only.
+    /// `true` if the pattern ends in a slash: only directories match.
     directories_only: bool,
 }
 
@@ -42,7 +41,7 @@ impl Pattern {
         if pattern.is_empty() { None } else { Some(Self::with_prefix(prefix, pattern)) }
     }
 
-    /// Parses a pattern beneath a directory that is taken as it is.
+    /// Parses a pattern beneath a directory that is taken literally.
     pub(crate) fn beneath(path: &[u8], pattern: &[u8]) -> Option<Self> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
         let prefix = [&path[..end], b"/"].concat();
@@ -66,8 +65,8 @@ impl Pattern {
         Self { prefix, components, directories_only: pattern.last() == Some(&b'/') }
     }
 
-    /// For an absolute pattern, or one that begins with `..`: the part before
-    /// the first wildcard.
+    /// Returns the part before the first wildcard of a pattern that is absolute or begins with
+    /// `..`.
     pub(crate) fn leaves_workspace(&self) -> Option<Vec<u8>> {
         let climbs =
             matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
@@ -86,7 +85,7 @@ impl Pattern {
     }
 }
 
-/// Everything that `pattern` matches, in no order.
+/// Returns every path that `pattern` matches, in no order.
 pub(crate) fn walk<F: Files>(
     files: &F,
     pattern: &Pattern,
@@ -112,13 +111,13 @@ struct Walk<'w, F> {
     pattern: &'w Pattern,
     wanted: &'w dyn Fn(Kind) -> bool,
     found: Vec<Found>,
-    /// Directories still to visit: the path with its slash (empty for the
-    /// current directory), and the components that apply to its entries.
+    /// The directories still to visit: the path with its slash (empty for the current directory),
+    /// and the components that apply to its entries.
     waiting: Vec<(Vec<u8>, Vec<usize>)>,
 }
 
 impl<F: Files> Walk<'_, F> {
-    /// Puts a directory on the list, `**` also matching no directory at all.
+    /// Adds a directory to the list; `**` also matches no directory at all.
     fn enter(&mut self, prefix: Vec<u8>, mut states: Vec<usize>) {
         let mut at = 0;
         while at < states.len() {
@@ -143,8 +142,8 @@ impl<F: Files> Walk<'_, F> {
             Component::Literal(name) => Some(name.clone()),
             _ => None,
         };
-        // Where only names are asked for the directory need not be readable.
-        // `.` and `..` are never among a directory's entries.
+        // If only names are wanted, the directory need not be readable. `.` and `..` are never
+        // among a directory's entries.
         let all_literal = states.iter().all(|state| literal(state).is_some());
         let mut looked_up: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
         for (state, name) in states.iter().filter_map(|state| Some((*state, literal(state)?))) {
@@ -201,7 +200,7 @@ impl<F: Files> Walk<'_, F> {
         for (name, kind) in [(&b"."[..], Kind::Directory), (b"..", Kind::Directory)] {
             each(name, kind);
         }
-        // What was listed before a failure is as good as any other entry.
+        // Entries that were listed before a failure are valid.
         let _ = dir.entries(&mut each);
         for (name, kind) in taken {
             self.take(prefix, &name, kind);
@@ -211,8 +210,8 @@ impl<F: Files> Walk<'_, F> {
         }
     }
 
-    /// What component `state` makes of one entry: a result, and components that
-    /// apply to its own entries.
+    /// Applies component `state` to one entry: sets `result` if the entry matches, and adds the
+    /// components that apply to its own entries to `next`.
     fn step(
         &self,
         state: usize,

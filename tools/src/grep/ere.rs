@@ -1,13 +1,11 @@
 //! POSIX extended regular expressions, with the GNU escapes, translated into the
 //! syntax of the `regex` crate.
 //!
-//! The grammar and the error texts are those of `regcomp` in the GNU C library,
-//! with one thing beyond: a `{` that begins no interval stands for itself, as in
-//! GNU grep. Classes and word characters are those of the C locale; a character
-//! is one of UTF-8, and a byte that belongs to none counts as one as well.
-//! Back-references are refused, since no engine in linear time has them. Matching
-//! is not this module's: only whether a line matches is ever asked, so
-//! leftmost-longest and leftmost-first come to the same.
+//! The grammar and the error texts are those of `regcomp` in the GNU C library, with one exception:
+//! a `{` that begins no interval stands for itself, as in GNU grep. Classes and word characters are
+//! those of the C locale; a character is one of UTF-8, and a byte that belongs to none counts as
+//! one too. Back-references are refused, since no engine in linear time has them. Only whether a
+//! line matches is of interest, so leftmost-longest and leftmost-first give the same result.
 
 mod bracket;
 
@@ -15,17 +13,17 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
-/// How deep groups and stacked repetitions may nest. Recursion in the compiler
-/// of expressions is held by this, also on the small stack of a component.
+/// The deepest nesting of groups and stacked repetitions. It bounds the recursion in the compiler
+/// of expressions, also on the small stack of a component.
 const MAX_DEPTH: usize = 64;
 
-/// What [`MAX_DEPTH`] comes to in nodes of the translation.
+/// The nodes of the translation at the depth of [`MAX_DEPTH`].
 pub(super) const NEST_LIMIT: u32 = MAX_DEPTH as u32 * 6 + 16;
 
-/// RE_DUP_MAX of the GNU C library.
+/// The value of RE_DUP_MAX in the GNU C library.
 const MAX_REPEAT: u32 = 0x7fff;
 
-/// Why a pattern is refused, in the words of `regerror`.
+/// The reason why a pattern is refused, in the words of `regerror`.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(super) enum EreError {
     #[error("Unmatched ( or \\(")]
@@ -52,7 +50,7 @@ pub(super) enum EreError {
     TooBig,
 }
 
-/// A class that nothing matches.
+/// A class that matches nothing.
 const NEVER: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// Translates `pattern` for a matcher in multi-line mode.
@@ -60,12 +58,12 @@ pub(super) fn translate(pattern: &str) -> Result<String, EreError> {
     Translator { rest: pattern, levels: vec![Level::default()], groups: 0 }.run()
 }
 
-/// Something that can be repeated.
+/// A part of the pattern that can be repeated.
 #[derive(Debug)]
 struct Atom {
     text: String,
-    /// What to repeat instead of `text` under `*` and `+`, where that is the same
-    /// language and a smaller automaton.
+    /// The text to repeat instead of `text` under `*` and `+`, where that is the same language and
+    /// a smaller automaton.
     repeated: Option<String>,
     repetition: Option<Repetition>,
     depth: usize,
@@ -78,7 +76,7 @@ struct Repetition {
 }
 
 impl Repetition {
-    /// One of `*`, `+` and `?`: repeating such a one again needs no nesting.
+    /// Returns `true` for `*`, `+` and `?`: repeating one of them again needs no nesting.
     fn is_simple(self) -> bool {
         self.min <= 1 && self.max.is_none_or(|max| max == 1)
     }
@@ -89,7 +87,7 @@ impl Atom {
         Self { text, repeated: None, repetition: None, depth: 0 }
     }
 
-    /// Any character but those of a set of ASCII characters.
+    /// Returns an atom for any character but a set of ASCII characters.
     fn all_but(ascii: &str) -> Self {
         let byte = format!(r"(?-u:[^{ascii}\n])");
         let text = format!(r"(?:{byte}|[^\x{{0}}-\x{{7F}}])");
@@ -140,11 +138,11 @@ impl Atom {
     }
 }
 
-/// A group that is open, or the whole.
+/// An open group, or the whole pattern.
 #[derive(Debug, Default)]
 struct Level {
     out: String,
-    /// What a repetition would apply to; none at the start and after an anchor.
+    /// The atom that a repetition would apply to; `None` at the start and after an anchor.
     last: Option<Atom>,
     depth: usize,
 }
@@ -171,7 +169,7 @@ impl Level {
 struct Translator<'p> {
     rest: &'p str,
     levels: Vec<Level>,
-    /// Groups that were closed, for the message on back-references.
+    /// The number of closed groups, for the message on back-references.
     groups: u32,
 }
 
@@ -217,7 +215,7 @@ impl Translator<'_> {
         Some(character)
     }
 
-    /// The innermost open group. There always is one: the outermost is never closed.
+    /// Returns the innermost open group. There always is one: the outermost is never closed.
     fn level(&mut self) -> &mut Level {
         if self.levels.is_empty() {
             self.levels.push(Level::default());
@@ -243,7 +241,8 @@ impl Translator<'_> {
         atom.repeat(Repetition { min, max })
     }
 
-    /// After `{`: `{n}`, `{n,}`, `{,m}`, `{n,m}`, or a brace that stands for itself.
+    /// Parses the text after `{`: `{n}`, `{n,}`, `{,m}`, `{n,m}`, or a brace that stands for
+    /// itself.
     fn interval(&mut self) -> Result<(), EreError> {
         let Some((min, max, rest)) = parse_interval(self.rest) else {
             self.level().push(Atom::literal('{'));
@@ -287,8 +286,8 @@ impl Translator<'_> {
     }
 }
 
-/// The two numbers of an interval and what follows it; `None` if it is none.
-/// Numbers that are too large come back as the largest.
+/// Returns the two numbers of an interval and the text after it; `None` if it is not an interval.
+/// Numbers that are too large become the largest.
 fn parse_interval(text: &str) -> Option<(u32, Option<u32>, &str)> {
     let (inside, rest) = text.split_once('}')?;
     let number = |digits: &str| {

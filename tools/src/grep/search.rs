@@ -1,9 +1,8 @@
-//! Searching files for lines: in parallel where there are threads, with the same
-//! result where there are none.
+//! The search of files for lines: in parallel where there are threads, with the same result where
+//! there are none.
 //!
-//! Files are handed out in their order, a batch at a time. A batch keeps the text
-//! of its matches up to the answer's cap; once that much is kept by earlier
-//! batches, later ones only count.
+//! Files are handed out in their order, a batch at a time. A batch keeps the text of its matches up
+//! to the answer's limit; once earlier batches fill the answer, later ones only count.
 
 use std::io::{Read, Write as _};
 use std::num::NonZero;
@@ -19,11 +18,11 @@ use crate::glob::Found;
 use crate::json;
 use crate::ports::{Directory, Files};
 
-/// What ends each match in a batch's text: a newline inside a JSON string.
+/// The end of each match in a batch's text: a newline inside a JSON string.
 pub(super) const LINE_END: &[u8] = b"\\n";
 
-/// Files in a batch: enough that fetching the next costs nothing, few enough
-/// that no thread is left with the last large one.
+/// The number of files in a batch: enough that fetching the next costs nothing, few enough that no
+/// thread is left with the last large one.
 const BATCH_FILES: usize = 32;
 
 /// The longest line that is searched, in bytes.
@@ -32,11 +31,11 @@ const MAX_LINE_BYTES: usize = 256 << 20;
 /// The matches of one batch of files.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// Matches, as the inside of a JSON string.
+    /// The matches, as the inside of a JSON string.
     pub(super) text: Vec<u8>,
-    /// How many lines match.
+    /// The number of matching lines.
     pub(super) count: u64,
-    /// Not all of them are in `text`.
+    /// `true` if `text` does not contain all of them.
     pub(super) cut: bool,
 }
 
@@ -72,14 +71,14 @@ struct Job<'j, F> {
     matcher: &'j RegexMatcher,
     batches: Vec<&'j [Found]>,
     next: AtomicUsize,
-    /// Bytes of text in the parts so far.
+    /// The number of bytes of text in the parts so far.
     kept: AtomicUsize,
     parts: Mutex<Vec<(usize, Part)>>,
 }
 
 impl<F: Files> Job<'_, F> {
     fn work(&self) {
-        // A matcher of its own keeps a thread off the others' scratch space.
+        // With a matcher of its own, a thread does not share scratch space.
         let matcher = self.matcher.clone();
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
@@ -88,12 +87,12 @@ impl<F: Files> Job<'_, F> {
             .heap_limit(Some(MAX_LINE_BYTES))
             .build();
         let mut ahead = vec![0; AHEAD];
-        // The directory of the file before, which is most often that of the next.
+        // The directory of the file before, which is usually that of the next.
         let mut current: Option<(&[u8], F::Dir)> = None;
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(batch) = self.batches.get(index) else { return };
-            // Batches are handed out in order, so what is kept comes before this one.
+            // Batches are handed out in order, so the kept text comes before this batch.
             let room = OUTPUT_CAP.saturating_sub(self.kept.load(Ordering::Relaxed));
             let mut sink = Matches { part: Part::default(), room, label: Vec::new() };
             for one in *batch {
@@ -127,28 +126,28 @@ impl<F: Files> Job<'_, F> {
     ) {
         let file = Whole { file, ahead, unread: 0..0, ended: false };
         if let Err(error) = searcher.search_reader(matcher, file, sink) {
-            // The specification passes over files that fail; the log may know.
+            // The specification skips files that fail; the log names them.
             let path = String::from_utf8_lossy(path);
             let _ = writeln!(std::io::stderr(), "{path}: not searched to its end: {error}");
         }
     }
 }
 
-/// A file that is asked for no more than it takes: the searcher looks at the first
-/// three bytes by themselves, and asks once more after the end. For a small file
-/// those are two calls of the system in four, for a component of the host.
+/// A file that is read with few calls: the searcher reads the first three bytes by themselves, and
+/// once more after the end. For a small file those are two system calls in four; a component calls
+/// the host for each.
 struct Whole<'b, R> {
     file: R,
-    /// Holds what was read at once where less was asked for.
+    /// The buffer for a read that is larger than the caller's.
     ahead: &'b mut [u8],
     unread: Range<usize>,
     ended: bool,
 }
 
-/// Less than this is not asked for by itself.
+/// The smallest read that is passed on to the file.
 const WORTH_A_READ: usize = 4 << 10;
 
-/// What is read ahead instead, in bytes.
+/// The size of the larger read, in bytes.
 const AHEAD: usize = 64 << 10;
 
 impl<R: Read> Read for Whole<'_, R> {
@@ -173,11 +172,11 @@ impl<R: Read> Read for Whole<'_, R> {
     }
 }
 
-/// Collects matches as text.
+/// A sink that collects matches as text.
 struct Matches {
     part: Part,
     room: usize,
-    /// The escaped path of the file being searched.
+    /// The escaped path of the current file.
     label: Vec<u8>,
 }
 
@@ -199,7 +198,7 @@ impl Sink for Matches {
         let line = found.bytes();
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let before = self.part.text.len();
-        // Every byte takes at least one, so a line that cannot fit is not copied.
+        // Every byte takes at least one in the answer, so a line that cannot fit is not copied.
         if before + line.len() <= self.room {
             self.part.text.extend_from_slice(&self.label);
             write!(self.part.text, ":{}: ", found.line_number().unwrap_or(0))?;

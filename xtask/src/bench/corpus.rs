@@ -1,6 +1,5 @@
-//! The inputs of the benchmark: generated from a seed, so that they are the same
-//! bytes on every machine, and bounded. What is searched for is decided here,
-//! because the files must hold it.
+//! The inputs of the benchmark: generated from a seed, so that they are the same bytes on every
+//! machine, and bounded. The searched patterns are here too, because the files must contain them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// What is searched for, by the name of its row.
+/// The searched patterns, by the name of the row.
 pub(crate) const PATTERNS: [(&str, &str); 6] = [
     ("literal", "retry_budget_exhausted"),
     ("case-insensitive", "[Rr][Ee][Tt][Rr][Yy]_[Bb][Uu][Dd][Gg][Ee][Tt]"),
@@ -18,7 +17,7 @@ pub(crate) const PATTERNS: [(&str, &str); 6] = [
     ("many matches", "return"),
 ];
 
-/// Names that the patterns find: one line in [`RARE`] holds one of them.
+/// The names that the patterns find: one line in [`RARE`] contains one of them.
 const NAMES: [&str; 6] = [
     "retry_budget_exhausted",
     "RETRY_BUDGET_TOTAL",
@@ -29,31 +28,31 @@ const NAMES: [&str; 6] = [
 ];
 const RARE: u64 = 2000;
 
-/// The names are of a programmer's kind; the text is made of them and of these.
+/// The other words of the text, which looks like a program.
 const KEYWORDS: [&str; 12] = [
     "let", "if", "for", "match", "return", "struct", "self", "fn", "while", "use", "const", "else",
 ];
 
-/// A tree of files.
+/// The shape of a tree of files.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) directories: u32,
     pub(crate) files_in_each: u32,
-    /// Of one file, on average.
+    /// The average size of a file.
     pub(crate) bytes: u64,
 }
 
 impl Shape {
-    /// What a person calls it.
+    /// Returns the description for a person.
     pub(crate) fn text(self) -> String {
         let files = u64::from(self.directories) * u64::from(self.files_in_each);
         format!("{} files, {:.0} MB", files, (files * self.bytes) as f64 / 1e6)
     }
 }
 
-/// Lays `shape` out in `root`, unless it is there.
+/// Creates the tree `shape` in `root`, unless it is there.
 pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
-    // Changes with what the generator makes of a shape.
+    // To be changed with the output of the generator.
     const VERSION: u32 = 1;
     let Shape { directories, files_in_each, bytes } = shape;
     let stamp = root.with_extension("stamp");
@@ -70,7 +69,7 @@ pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
         fs::create_dir_all(&directory)?;
         for file in 0..files_in_each {
             let extension = ["rs", "c", "py", "md"][text.random.below(4) as usize];
-            // The first is called by its name.
+            // The first file is used by its name.
             let extension = if file == 0 { "rs" } else { extension };
             let length = bytes / 4 + text.random.below(bytes * 3 / 2);
             let path = directory.join(format!("f{file:04}.{extension}"));
@@ -82,7 +81,7 @@ pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text that looks like code: words of a small vocabulary, few of them often.
+/// A source of text that looks like code: words of a small vocabulary, few of them often.
 struct Text {
     random: Random,
     words: Vec<String>,
@@ -111,7 +110,7 @@ impl Text {
         Self { random, words }
     }
 
-    /// Whole lines of `length` bytes or a little more.
+    /// Returns whole lines of `length` bytes or a little more.
     fn lines(&mut self, length: u64) -> String {
         let mut text = String::new();
         while (text.len() as u64) < length {
@@ -138,7 +137,7 @@ impl Text {
     }
 }
 
-/// SplitMix64: the same numbers everywhere, and good enough for text.
+/// The generator SplitMix64: the same numbers everywhere, and good enough for text.
 struct Random(u64);
 
 impl Random {

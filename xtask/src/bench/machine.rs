@@ -1,11 +1,11 @@
-//! Which machine this is, and whether it has something else to do.
+//! The description of this machine and of its other load.
 
 use std::fs;
 use std::thread;
 
 use crate::run::{self, note};
 
-/// One line for the table.
+/// Returns one line for the table.
 pub(crate) fn describe() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");
@@ -24,7 +24,7 @@ pub(crate) fn describe() -> String {
     )
 }
 
-/// Says so where the figures will say as much of others as of this program.
+/// Prints a warning if other programs use the processors so much that the figures would show it.
 pub(crate) fn warn_if_busy() {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse::<f64>().ok());
@@ -33,7 +33,7 @@ pub(crate) fn warn_if_busy() {
     }
 }
 
-/// Processors that this process may use.
+/// Returns the number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,5 +1,5 @@
-//! Whole processes: the command line against a tool run by itself, discovery,
-//! `grep` against ripgrep, and the first answer of a large component.
+//! The figures of whole processes: the command line against a tool run by itself, discovery, `grep`
+//! against ripgrep, and the first answer of a large component.
 
 use std::fs;
 use std::io::Write as _;
@@ -37,7 +37,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// `ikigai tool call` with everything cached, and the native tool by itself.
+/// Measures `ikigai tool call` with everything cached, and the native tool by itself.
 fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let tree = layout.at("small");
     let arguments = r#"{"file_path":"d000/f0000.rs"}"#;
@@ -58,7 +58,7 @@ fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples
     )
 }
 
-/// A listing of unchanged components, and as many spawns of a native tool.
+/// Measures a listing of unchanged components, and as many spawns of a native tool.
 fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let mut list = host(layout);
     list.env("IKIGAI_USER_TOOLS", layout.hundred());
@@ -80,7 +80,7 @@ fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::S
     )
 }
 
-/// The native `grep` and ripgrep, with the same threads over the same files.
+/// Measures the native `grep` and ripgrep, with the same threads over the same files.
 fn ripgrep(
     layout: &Layout,
     pattern: &str,
@@ -91,7 +91,7 @@ fn ripgrep(
     let mut ours = Command::new(layout.tools().join("grep"));
     ours.current_dir(&corpus).env("IKIGAI_DIRS", format!("ro:{}", text(&corpus)));
     let mut theirs = Command::new("rg");
-    // What `grep` does: no ignore files, binary files as text, numbered lines.
+    // The behaviour of `grep`: no ignore files, binary files as text, numbered lines.
     theirs.current_dir(&corpus).args(["--no-config", "--no-ignore", "--text", "--line-number"]);
     theirs.args(["--no-heading", "--color=never", "--threads", &cores().to_string()]);
     theirs.args(["--regexp", pattern, "."]);
@@ -111,7 +111,7 @@ fn ripgrep(
     )
 }
 
-/// The first schema of a component that was never compiled here.
+/// Measures the first schema of a component that was never compiled here.
 fn first_answer(
     layout: &Layout,
     component: &Path,
@@ -129,7 +129,7 @@ fn first_answer(
     in_turn(rounds, &mut [("first", &mut ask)])
 }
 
-/// The installed host, with nothing of this user's.
+/// Returns the installed host, without anything of this user's.
 fn host(layout: &Layout) -> Command {
     let mut command = Command::new(layout.host());
     for (name, _) in std::env::vars_os() {
@@ -142,8 +142,7 @@ fn host(layout: &Layout) -> Command {
     command
 }
 
-/// Runs `command` with pipes and returns what it printed. ripgrep exits with 1
-/// where nothing matches.
+/// Runs `command` with pipes and returns its output. ripgrep exits with 1 if nothing matches.
 fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
     let program = text(Path::new(command.get_program()));
     let mut child = command

@@ -1,19 +1,19 @@
-//! Samples, what lies in their middle, and timing things in turn.
+//! Samples, their quartiles, and timing things in turn.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The samples of one figure by the name of what was measured.
+/// The samples of one figure, by the name of the measured thing.
 pub(crate) type Samples = BTreeMap<String, Vec<f64>>;
 
 /// All samples of a run, in microseconds unless a figure's name says otherwise.
 pub(crate) type Figures = BTreeMap<String, Samples>;
 
-/// Something to time, by its name.
+/// A thing to time, by its name.
 pub(crate) type Subject<'a> = (&'a str, &'a mut dyn FnMut() -> anyhow::Result<()>);
 
-/// Runs the subjects in turn, so that what else the machine does meets all of
-/// them alike. The first round is not kept.
+/// Runs the subjects in turn, so that other load on the machine affects all of them alike. The
+/// first round is not kept.
 pub(crate) fn in_turn(rounds: usize, subjects: &mut [Subject<'_>]) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     for round in 0..=rounds {
@@ -38,7 +38,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None of no values.
+    /// Returns the spread of values; `None` if there are none.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -46,12 +46,12 @@ impl Spread {
         Some(Self { low: at(1), median: at(2), high: at(3) })
     }
 
-    /// Of one thing.
+    /// Returns the spread of one thing.
     pub(crate) fn single(samples: &Samples, name: &str) -> Option<Self> {
         Self::of(samples.get(name)?.clone())
     }
 
-    /// Of what `combine` makes of two things, sample by sample.
+    /// Returns the spread of two things that `combine` joins, sample by sample.
     pub(crate) fn pairs(
         samples: &Samples,
         (one, other): (&str, &str),

@@ -1,7 +1,7 @@
-//! The table: which figure stands beside which target, and whether it is met.
+//! The table of figures and targets, with the result of each comparison.
 //!
-//! The targets are those that docs/performance.md explains, each written here
-//! once. Measures nothing.
+//! The targets are those that docs/performance.md explains, each written here once. This module
+//! measures nothing.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ enum Target {
     AtLeast(f64),
 }
 
-/// How a value is written.
+/// The format of a value.
 #[derive(Clone, Copy)]
 enum Unit {
     Times,
@@ -37,7 +37,7 @@ enum Unit {
 use Target::{AtLeast, AtMost};
 use Unit::{KiB, MB, Micros, Millis, PerSecond, Times};
 
-/// What is compared, and how.
+/// The values of a comparison.
 enum From {
     /// One over the other.
     Ratio(&'static str, &'static str),
@@ -49,7 +49,7 @@ enum From {
 
 use From::{Alone, More, Ratio};
 
-/// `(what it says, figure, what of it, unit, target)`
+/// `(text, figure, values, unit, target)` of a row.
 type Line = (&'static str, &'static str, From, Unit, Option<Target>);
 
 fn lines() -> Vec<Line> {
@@ -207,21 +207,21 @@ fn lines() -> Vec<Line> {
             None,
         ),
         (
-            "`file_read` of a document of 10 KiB, against a file of the same text",
+            "`file_read` of an asset of 10 KiB, against a file of the same text",
             "document",
             Ratio("document", "file"),
             Times,
             Some(AtMost(2.0)),
         ),
         (
-            "listing 10,000 documents by prefix, SQLite",
+            "listing 10,000 assets by prefix, SQLite",
             "assets_list",
             Alone("list"),
             Millis,
             Some(AtMost(20.0)),
         ),
         (
-            "writing a document of 10 KiB under a budget, SQLite, without syncing",
+            "writing an asset of 10 KiB under a budget, SQLite, without syncing",
             "assets_write",
             Alone("write"),
             Millis,
@@ -260,10 +260,10 @@ fn lines() -> Vec<Line> {
     ]
 }
 
-/// Patterns for which the searchers of the native build have no form in wasm.
+/// The patterns for which the searchers of the native build have no equivalent in wasm.
 const NO_WASM_FORM: [&str; 2] = ["literal", "case-insensitive"];
 
-/// The whole table.
+/// Returns the whole table.
 pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
     let mut rows: Vec<Row> = lines().into_iter().map(|line| row(figures, line)).collect();
     for (name, _) in super::PATTERNS {
@@ -307,7 +307,7 @@ fn search(
 }
 
 impl Spread {
-    /// From microseconds, bytes or whatever was measured.
+    /// Converts microseconds, bytes or another measured unit.
     fn in_unit(self, unit: Unit) -> Self {
         let scale = match unit {
             Times | Micros => 1.0,
@@ -350,7 +350,7 @@ impl Target {
     fn write(self, unit: Unit) -> String {
         let written = |value: f64| {
             let text = unit.write(value);
-            // 1.10 is a target; 25.0 is twenty-five.
+            // 1.10 is a target; 25.0 is written as 25.
             if value.fract() == 0.0 { text.replacen(".0", "", 1) } else { text }
         };
         match self {
@@ -371,7 +371,7 @@ impl Row {
     }
 }
 
-/// The table as Markdown, which is also readable as it is, and what was missed.
+/// Formats the table as Markdown, with a list of the missed targets.
 pub(crate) fn text(rows: &[Row]) -> String {
     let header = ["what", "target", "today", "middle half", ""].map(str::to_owned);
     let mut cells = vec![header];
@@ -416,7 +416,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// Everything for a program.
+/// Formats everything as JSON for a program.
 pub(crate) fn json(machine: &str, rows: &[Row], figures: &Figures) -> Value {
     let rows = rows.iter().map(|row| {
         json!({

@@ -1,4 +1,4 @@
-//! What a command says that is not here: what bash says, and no more.
+//! The message for a command that does not exist: bash's, and no more.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use bashkit::{
 
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// Answers for every name that is no command. The interpreter by itself would add
-/// hints about a sandbox that is not this one.
+/// A command that takes the place of every name that is not a command. The interpreter's own
+/// message would add hints about a sandbox that is not this one.
 pub(in crate::shell) struct Absent;
 
 struct NotFound(String);
@@ -27,7 +27,7 @@ impl Builtin for NotFound {
         Ok(ExecResult::err(format!("bash: {}: command not found\n", self.0), EXIT_NOT_FOUND))
     }
 
-    /// Only the interpreter knows the line, and tells it to a script alone.
+    /// Prints the message by a script, because only a script has access to the line number.
     async fn execution_plan(&self, _: &BuiltinContext<'_>) -> Result<Option<ExecutionPlan>> {
         let name = self.0.replace('\'', "'\\''");
         let script = format!(

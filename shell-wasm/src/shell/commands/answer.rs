@@ -1,8 +1,8 @@
-//! Questions that `-i` asks, and the answers on standard input.
+//! The questions of `-i`, and the answers on standard input.
 
 use bashkit::{CommandContext, CommandInput, Result};
 
-/// The answers that are left of the chunk that was read last.
+/// The answers that are left of the last chunk.
 pub(super) struct Answers {
     input: CommandInput,
     left: Vec<u8>,
@@ -13,7 +13,7 @@ impl Answers {
         Self { input: context.stdin.clone(), left: Vec::new() }
     }
 
-    /// Asks, and returns whether the next line says yes; the end of the input does not.
+    /// Asks, and returns `true` if the next line says yes; the end of the input means no.
     pub(super) async fn agree(
         &mut self,
         context: &CommandContext<'_>,

@@ -1,5 +1,5 @@
-//! The interpreter's commands that take options which they do not know, or know and do
-//! not heed: what each of them does heed, and a refusal of the rest before it is called.
+//! The check before commands of the interpreter that accept options without effect: it has the
+//! options that each of them implements, and refuses the rest before the command is called.
 
 use bashkit::{BashBuilder, Command, CommandContext, CommandStatus, Result, async_trait};
 
@@ -8,7 +8,7 @@ use super::options::Options;
 
 const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
 
-/// Each with the options that it heeds, and the exit code of a refusal.
+/// The commands, each with the options that it implements, and the exit code of a refusal.
 const CHECKED: [(&str, &str, i32); 14] = [
     ("bc", "l,mathlib q,quiet s,standard w,warn", 1),
     ("gunzip", "c,stdout ,to-stdout f,force k,keep q,quiet", 1),
@@ -18,7 +18,7 @@ const CHECKED: [(&str, &str, i32); 14] = [
                  t,target-directory= v,verbose",
         1,
     ),
-    // Of a pager only the text remains where there is no terminal.
+    // Without a terminal a pager shows the text.
     (
         "less",
         "c E F I i J M m N n Q q R r S s X ,quit-if-one-screen ,RAW-CONTROL-CHARS \
@@ -38,7 +38,7 @@ const CHECKED: [(&str, &str, i32); 14] = [
              s,separate u,unbuffered z,null-data ,zero-terminated ,posix",
         1,
     ),
-    // The interpreter takes --keep-old-files, and overwrites them.
+    // The interpreter accepts --keep-old-files, and overwrites them all the same.
     (
         "tar",
         "c,create x,extract ,get t,list v,verbose z,gzip j,bzip2 O,to-stdout p,preserve-permissions \
@@ -49,10 +49,10 @@ const CHECKED: [(&str, &str, i32); 14] = [
     ("touch", "a c,no-create d,date= f h,no-dereference m r,reference= t= ,time=", 1),
 ];
 
-/// One of the commands.
+/// A command with a check of its options.
 struct Checked(Options);
 
-/// Puts the check before each of the commands.
+/// Adds the check to each of the commands.
 pub(super) fn add(builder: BashBuilder) -> BashBuilder {
     CHECKED.into_iter().fold(builder, |builder, (name, words, refusal)| {
         builder.command(name, Checked(Options { words, refusal }))

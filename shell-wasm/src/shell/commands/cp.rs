@@ -1,4 +1,4 @@
-//! `cp`: over what [`transfer`](super::transfer) decides.
+//! `cp`, over the decisions of [`transfer`](super::transfer).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::reason;
 use super::transfer::{Misuse, Pair, Transfer, Verdict};
 use crate::shell::world::World;
 
-/// Modes and owners are no part of what can be preserved, and are not asked about.
+/// The options. Modes and owners cannot be preserved, and there is no option for them.
 const OPTIONS: Options = Options {
     words: "a,archive b ,backup[=] d f,force H i,interactive l,link L,dereference n,no-clobber \
             P,no-dereference p ,parents ,preserve[=] ,no-preserve= R r,recursive ,reflink[=] \
@@ -22,7 +22,7 @@ const OPTIONS: Options = Options {
 /// `cp [-abdfHiLlnPpRrsTuvx] [-S SUFFIX] [-t DIRECTORY] SOURCE… TARGET`
 pub(super) struct Cp(pub(super) Arc<World>);
 
-/// What is made of a file.
+/// The kind of copy that is made of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Making {
     Copy,
@@ -35,7 +35,7 @@ struct Copying<'w, 'c> {
     transfer: Transfer<'c>,
     making: Making,
     recursive: bool,
-    /// Whether links among the operands, and those below, are followed.
+    /// `true` where links are followed: among the operands, and below them.
     follow: (bool, bool),
     times: bool,
     parents: bool,
@@ -188,7 +188,7 @@ impl<'w, 'c> Copying<'w, 'c> {
         if there.is_some()
             && (self.remove || replaced && (self.force || found.file_type.is_symlink()))
         {
-            // A failure shows when the file is made.
+            // A failure shows when the copy is made.
             let _ = fs.remove(&to, false).await;
         } else if there.is_some_and(|there| there.file_type.is_symlink())
             && fs.stat(&to).await.is_err()

@@ -1,4 +1,4 @@
-//! `date`: the interpreter's, with durations after a date as well.
+//! `date`: the interpreter's, extended by durations after a date.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 use chrono::{DateTime, Days, Months, TimeDelta, Utc};
@@ -48,7 +48,7 @@ impl Command for Date {
         arguments[value_at] = format!("{prefix}@{}", moved.format("%s.%f"));
         let moved = inner::run(&context, "date", &arguments, Vec::new()).await?;
         if moved.exit_code != 0 {
-            // Without the fraction, where the interpreter knows none.
+            // Without the fraction, which the interpreter does not know here.
             arguments[value_at] = arguments[value_at]
                 .rsplit_once('.')
                 .map_or_else(|| arguments[value_at].clone(), |(seconds, _)| seconds.to_owned());
@@ -82,7 +82,7 @@ impl Shift {
         })
     }
 
-    /// The time after it; a day that a month does not have runs over into the next.
+    /// Adds the duration; a day that a month does not have runs over into the next.
     fn apply(start: DateTime<Utc>, shift: &Self) -> Option<DateTime<Utc>> {
         use chrono::Datelike as _;
         match *shift {
@@ -105,7 +105,7 @@ impl Shift {
     }
 }
 
-/// A date and the durations after it, such as `+2 days`, `-1 week` and `3 hours ago`.
+/// Splits a date from the durations after it, such as `+2 days`, `-1 week` and `3 hours ago`.
 fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
     let mut shifts = Vec::new();
     let mut base = text.trim_end();
@@ -135,7 +135,7 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
         base = before.trim_end();
     }
     shifts.reverse();
-    // After a time, a number with a sign is a time zone, and after `@` none is taken.
+    // After a time, a number with a sign is a time zone, and after `@` there are no durations.
     let zoned = base.contains(':') && text[base.len()..].trim_start().starts_with(['+', '-']);
     (!shifts.is_empty() && !zoned && !base.starts_with('@')).then_some((base, shifts))
 }
@@ -143,7 +143,7 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// A date such as `Jan 5 2024` or `5 January 2024` in numbers, as the interpreter takes it.
+/// Rewrites a date such as `Jan 5 2024` or `5 January 2024` with numbers, for the interpreter.
 fn with_numbers(text: &str) -> String {
     let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     let month = |word: &str| {

@@ -1,4 +1,4 @@
-//! `diff`: the interpreter's knows two options and no directories.
+//! `diff`, since the interpreter's has two options and no directories.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const OPTIONS: Options = Options {
     refusal: 2,
 };
 
-/// Lines of context, where no number is given.
+/// The lines of context, where no number is given.
 const CONTEXT: usize = 3;
 
 /// `diff [-abBiNqrsuw] [-U LINES] [-x NAME] FROM TO`
@@ -33,7 +33,7 @@ struct Comparison<'c> {
     status: i32,
 }
 
-/// One side: its name, and what is there.
+/// One side: its name, and its contents.
 struct Side {
     name: String,
     contents: Vec<u8>,
@@ -73,7 +73,7 @@ impl Command for Diff {
 }
 
 impl Comparison<'_> {
-    async fn say(&mut self, line: &str) -> Result<()> {
+    async fn print(&mut self, line: &str) -> Result<()> {
         self.context.stdout.write_all(line.as_bytes()).await?;
         self.status = self.status.max(1);
         Ok(())
@@ -133,7 +133,7 @@ impl Comparison<'_> {
                     let kind = |dir| if dir { "directory" } else { "regular file" };
                     let (one, other) = (kind(dirs.0), kind(dirs.1));
                     let line = format!("File {left} is a {one} while file {right} is a {other}\n");
-                    self.say(&line).await?;
+                    self.print(&line).await?;
                 }
                 (true, true) => self.files(&left, &right, true).await?,
                 _ if self.parsed.has("new-file") && (dirs.0 || dirs.1) => {
@@ -142,14 +142,14 @@ impl Comparison<'_> {
                 _ if self.parsed.has("new-file") => self.files(&left, &right, true).await?,
                 (there, _) => {
                     let dir = if there { from } else { to };
-                    self.say(&format!("Only in {}: {name}\n", dir.trim_end_matches('/'))).await?;
+                    self.print(&format!("Only in {}: {name}\n", dir.trim_end_matches('/'))).await?;
                 }
             }
         }
         Ok(())
     }
 
-    /// A directory that is on one side only, with `-N`.
+    /// Compares a directory that is on one side only, with `-N`.
     async fn one_sided(&mut self, left: &str, right: &str) -> Result<()> {
         let there = if self.is_dir(left).await { left } else { right };
         for entry in self.context.fs.read_dir(&self.path(there)).await? {
@@ -192,8 +192,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares two files; those of directories are introduced by the command that
-    /// would compare them alone.
+    /// Compares two files; before those of directories stands the command that would compare them
+    /// alone.
     async fn files(&mut self, from: &str, to: &str, within: bool) -> Result<()> {
         let (old, new) = (self.side(from).await?, self.side(to).await?);
         let (Some(old), Some(new)) = (old, new) else { return Ok(()) };
@@ -202,7 +202,7 @@ impl Comparison<'_> {
         let binary = |contents: &[u8]| contents.contains(&0) && !self.parsed.has("text");
         if !same && (binary(&old.contents) || binary(&new.contents)) {
             let start = if self.parsed.has("brief") { "Files" } else { "Binary files" };
-            self.say(&format!("{start} {from} and {to} differ\n")).await?;
+            self.print(&format!("{start} {from} and {to} differ\n")).await?;
             return Ok(());
         }
         let (left, right) = (edits::lines(&old.contents), edits::lines(&new.contents));
@@ -223,7 +223,7 @@ impl Comparison<'_> {
         }
         self.status = self.status.max(1);
         if self.parsed.has("brief") {
-            return self.say(&format!("Files {from} and {to} differ\n")).await;
+            return self.print(&format!("Files {from} and {to} differ\n")).await;
         }
         let mut out = Vec::new();
         if within {
@@ -249,7 +249,7 @@ impl Comparison<'_> {
         self.context.stdout.write_all(&out).await
     }
 
-    /// A line as it is compared.
+    /// Returns the form of a line that is compared.
     fn alike(&self, line: &[u8]) -> Vec<u8> {
         let has = |name| self.parsed.has(name);
         let mut line = line.to_vec();

@@ -1,4 +1,4 @@
-//! `du`, in blocks as most file systems have them: WASI tells a file's length only.
+//! `du`, in blocks as most file systems have them: WASI reports a file's length only.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 use super::ls::human;
 use super::{absolute, fail, reason};
 
-/// A disk block, in bytes.
+/// The size of a disk block, in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
 /// `du [-abchkms] [-d DEPTH] [FILE…]`
@@ -25,7 +25,7 @@ struct Options {
     all: bool,
     summary: bool,
     total: bool,
-    /// Lengths instead of blocks.
+    /// `true` for lengths instead of blocks.
     apparent: bool,
     unit: Unit,
     depth: usize,
@@ -60,7 +60,7 @@ struct Counted<'c> {
 }
 
 impl Counted<'_> {
-    /// The bytes beneath `path`, and a line for what is to be shown.
+    /// Counts the bytes beneath `path`, and writes a line for each entry to be shown.
     async fn count(&mut self, name: &str, path: &Path, depth: usize) -> Result<u64> {
         let found = match self.context.fs.lstat(path).await {
             Ok(found) => found,

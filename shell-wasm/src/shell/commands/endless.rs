@@ -1,4 +1,4 @@
-//! Commands whose length is their caller's to say: the interpreter's stop short.
+//! Commands of any length, where the interpreter's stop early.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 use super::fail;
 use super::options::Options;
 
-/// Written at once, in bytes: what a pipe holds.
+/// The number of bytes that are written at once: the capacity of a pipe.
 const CHUNK_BYTES: usize = 4096;
 
-/// `yes`: ends when nobody reads any more, or by the host's limits.
+/// `yes`: ends when its output is closed, or by the host's limits.
 pub(super) struct Yes;
 
 const NONE: Options = Options { words: "", refusal: 1 };

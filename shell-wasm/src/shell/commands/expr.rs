@@ -1,14 +1,14 @@
-//! `expr`: the interpreter's own knows no precedence.
+//! `expr`, since the interpreter's has no precedence.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-/// The value is empty or zero.
+/// The exit code for a value that is empty or zero.
 const EXIT_NULL: i32 = 1;
 
-/// The expression cannot be read.
+/// The exit code for an expression that does not parse.
 const EXIT_INVALID: i32 = 2;
 
-/// From the loosest to the tightest, as POSIX has it; all associate to the left.
+/// The operators from the loosest to the tightest, as in POSIX; all associate to the left.
 const LEVELS: [&[&str]; 5] =
     [&["|"], &["&"], &["<", "<=", "=", "==", "!=", ">=", ">"], &["+", "-"], &["*", "/", "%"]];
 
@@ -170,7 +170,7 @@ fn apply(operator: &str, left: String, right: String) -> Value {
     result.map(|number| number.to_string()).ok_or_else(|| "numeric result out of range".to_owned())
 }
 
-/// Matches a basic regular expression at the start: the first group, or the length.
+/// Matches a basic regular expression at the start; returns the first group, or the length.
 fn matched(text: &str, pattern: &str) -> Value {
     let translated = extended(pattern);
     let regex = regex::Regex::new(&format!("^(?:{translated})"))
@@ -184,7 +184,7 @@ fn matched(text: &str, pattern: &str) -> Value {
     })
 }
 
-/// A basic regular expression in the syntax of an extended one.
+/// Rewrites a basic regular expression in the syntax of an extended one.
 fn extended(pattern: &str) -> String {
     let mut out = String::new();
     let mut letters = pattern.strip_prefix('^').unwrap_or(pattern).chars().peekable();
@@ -202,7 +202,7 @@ fn extended(pattern: &str) -> String {
             },
             '[' => {
                 out.push('[');
-                // `]` is itself where it comes first.
+                // `]` is literal as the first character.
                 for special in ['^', ']'] {
                     if letters.next_if_eq(&special).is_some() {
                         out.push_str(if special == ']' { "\\]" } else { "^" });

@@ -1,4 +1,4 @@
-//! `head`: the interpreter's own cannot read a device that has no end.
+//! `head`, since the interpreter's cannot read a device that has no end.
 
 use bashkit::{Command, CommandContext, CommandInput, CommandStatus, Result, async_trait};
 
@@ -10,15 +10,15 @@ const OPTIONS: options::Options =
 
 const DEFAULT_LINES: u64 = 10;
 
-/// Made at once of a device without end, in bytes.
+/// The number of bytes that are read at once of a device without an end.
 const CHUNK_BYTES: usize = 4096;
 
-/// How much of each input is shown.
+/// The amount of each input that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Amount {
     bytes: bool,
     count: u64,
-    /// All but the last so many.
+    /// `true` for all but the last `count` lines or bytes.
     but_last: bool,
 }
 
@@ -44,7 +44,7 @@ impl Amount {
         Some(Self { bytes, count, but_last })
     }
 
-    /// The part of a whole input that is shown.
+    /// Returns the part of a whole input that is shown.
     fn of(self, contents: &[u8]) -> &[u8] {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         if self.bytes {
@@ -120,7 +120,7 @@ impl Command for Head {
     }
 }
 
-/// Fills a buffer with what a device without end holds.
+/// A function that fills a buffer with the contents of a device without an end.
 type Fill = fn(&mut [u8]) -> std::result::Result<(), getrandom::Error>;
 
 fn device(path: &str) -> Option<Fill> {
@@ -146,7 +146,7 @@ async fn write_device(context: &CommandContext<'_>, fill: Fill, count: u64) -> R
     Ok(())
 }
 
-/// Shows the standard input, and reads no further than it must.
+/// Shows the standard input, and reads no further than necessary.
 async fn write_input(context: &CommandContext<'_>, amount: Amount) -> Result<()> {
     if amount.but_last {
         let mut contents = Vec::new();

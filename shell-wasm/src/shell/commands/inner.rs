@@ -1,5 +1,5 @@
-//! The interpreter's own commands, run from within ours: what a command lacks is done
-//! here, and the rest by the interpreter's.
+//! Calls of the interpreter's own commands from within ours, for everything that ours do not add or
+//! change.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bashkit::{Bash, CommandContext, CommandStatus, ExecOptions, ExecResult, Resu
 use super::is_kept;
 use crate::shell::limits;
 
-/// Runs the interpreter's command `name`, where ours of that name is not in the way.
+/// Runs the interpreter's command `name`, past ours of that name.
 pub(super) async fn run(
     context: &CommandContext<'_>,
     name: &str,
@@ -30,7 +30,7 @@ pub(super) async fn run(
     builder.build().exec_with_options(&format!("command {name} \"$@\""), options).await
 }
 
-/// Runs it with the whole standard input of the call, and passes on what it made.
+/// Runs the command with the whole standard input of the call, and passes on its output.
 pub(super) async fn pass_on(
     context: &CommandContext<'_>,
     name: &str,
@@ -40,7 +40,7 @@ pub(super) async fn pass_on(
     emit(context, &run(context, name, arguments, input).await?).await
 }
 
-/// Writes the outputs of a command out, and takes over its status.
+/// Writes the outputs of a command, and takes over its status.
 pub(super) async fn emit(
     context: &CommandContext<'_>,
     ended: &ExecResult,
@@ -50,7 +50,7 @@ pub(super) async fn emit(
     Ok(CommandStatus::with_code(ended.exit_code))
 }
 
-/// The whole standard input of a call.
+/// Returns the whole standard input of a call.
 pub(super) async fn input(context: &CommandContext<'_>) -> Result<Vec<u8>> {
     let mut input = Vec::new();
     while let Some(chunk) = context.stdin.read_chunk().await? {

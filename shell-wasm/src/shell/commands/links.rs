@@ -1,4 +1,4 @@
-//! `ln` and `link`: the interpreter knows no hard links, and makes symbolic ones instead.
+//! `ln` and `link`: the interpreter has no hard links, and creates symbolic ones instead.
 
 use std::path::Path;
 use std::sync::Arc;

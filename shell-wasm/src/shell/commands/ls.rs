@@ -1,8 +1,8 @@
 //! `ls`, in the format of coreutils: the interpreter's own leaves out `.` and `..`,
 //! owners and whole listings where one operand is missing.
 //!
-//! WASI tells neither owner nor group: `?` stands in their columns, as coreutils
-//! writes what it cannot tell. Names are sorted by bytes, and times are UTC.
+//! WASI reports neither owner nor group: `?` stands in their columns, as in coreutils for unknown
+//! values. Names are sorted by bytes, and times are UTC.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use chrono::DateTime;
 
 use super::{absolute, fail, reason};
 
-/// An operand that cannot be listed.
+/// The exit code for an operand that cannot be listed.
 const EXIT_SERIOUS: i32 = 2;
 
-/// A disk block, in bytes, and in the units that `total` counts.
+/// The size of a disk block, in bytes, and in the units that `total` counts.
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_UNITS: u64 = 4;
 
-/// Older than this, in seconds, a file shows its year instead of the time of day.
+/// The age in seconds from which a file shows its year instead of the time of day.
 const HALF_A_YEAR: u64 = 31_556_952 / 2;
 
 /// `ls [-1aAdFghlnopRrSStU] [FILE…]`
@@ -139,7 +139,7 @@ impl Listing<'_> {
         let followed = self.options.follow || name.ends_with('/') || !itself;
         let metadata = match fs.stat(&path).await {
             Ok(found) if followed => found,
-            // A link that leads nowhere is listed as itself.
+            // A link without a target is listed as itself.
             _ => fs.lstat(&path).await?,
         };
         Ok(Item { name: name.to_owned(), path, metadata })
@@ -149,7 +149,7 @@ impl Listing<'_> {
         item.metadata.file_type.is_dir() && !self.options.directories_themselves
     }
 
-    /// Lists a directory, and those in it where that is asked for.
+    /// Lists a directory, and those in it if that is requested.
     async fn enter(&mut self, name: &str, path: &Path, titled: bool) -> Result<()> {
         let mut items = match self.items(path).await {
             Ok(items) => items,
@@ -198,7 +198,7 @@ impl Listing<'_> {
                 items.push(Item { name: name.to_owned(), path, metadata });
             }
         }
-        // What the listing itself tells is not enough for modes.
+        // The listing itself does not contain modes.
         let whole = self.options.style == Style::Long || self.options.mark == Mark::All;
         for entry in fs.read_dir(path).await? {
             if entry.name.starts_with('.') && self.options.hidden == Hidden::No {
@@ -289,7 +289,7 @@ impl Listing<'_> {
                 FileType::Symlink => {
                     let target = self.context.fs.read_link(&item.path).await;
                     target.map_or_else(
-                        // A link that leads outside does not tell where.
+                        // The target of a link that leads outside is not revealed.
                         |_| " -> ?".to_owned(),
                         |target| format!(" -> {}", target.display()),
                     )
@@ -346,7 +346,7 @@ pub(super) fn permissions(metadata: &Metadata) -> String {
     std::iter::once(kind).chain(letters).collect()
 }
 
-/// A size with at most three digits, rounded up, as coreutils has it.
+/// Formats a size with at most three digits, rounded up, as coreutils does.
 pub(super) fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     if bytes < 1024 {

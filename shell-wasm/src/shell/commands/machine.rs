@@ -1,4 +1,4 @@
-//! What can be said about the machine: it is a component, with one thread.
+//! Commands about the machine, which is a component with one thread.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
@@ -22,7 +22,8 @@ impl Command for Uname {
                     'm' | 'p' | 'i' => words.push(MACHINE),
                     'a' => words.extend([SYSTEM, MACHINE]),
                     _ => {
-                        return fail(&context, &format!("`{argument}` cannot be told here")).await;
+                        return fail(&context, &format!("`{argument}` is not known in this shell"))
+                            .await;
                     }
                 }
             }
@@ -38,7 +39,7 @@ impl Command for Uname {
 /// `nproc [--all] [--ignore=N]`
 pub(super) struct Nproc;
 
-/// There is one thread, which `--ignore` leaves, too.
+/// The options. There is one thread, and `--ignore` does not remove it.
 const NPROC: Options = Options { words: ",all ,ignore=", refusal: 1 };
 
 #[async_trait]

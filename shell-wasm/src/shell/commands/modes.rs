@@ -1,5 +1,5 @@
-//! `chmod` and `umask`: WASI knows no modes, so that none can be set in a granted
-//! directory. To say that one was would be a lie that somebody relies on.
+//! `chmod` and `umask`: WASI has no modes, so a mode cannot be set in a granted directory, and the
+//! attempt fails.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
@@ -45,7 +45,7 @@ impl Command for Chmod {
             let Some(mode) = changed(found.mode, mode, found.file_type.is_dir()) else {
                 return fail(&context, &format!("invalid mode: '{mode}'")).await;
             };
-            // What a file shows already, such as the x bit of a script, needs no setting.
+            // A mode that a file shows already, such as the x bit of a script, needs no setting.
             let same = mode & MODE_BITS == found.mode & MODE_BITS;
             let done = if same { Ok(()) } else { context.fs.chmod(&path, mode).await };
             if let Err(error) = done {
@@ -64,7 +64,7 @@ impl Command for Chmod {
     }
 }
 
-/// `mode` after the change that `text` describes, octal or symbolic.
+/// Applies the change that `text` describes, octal or symbolic, to `mode`.
 fn changed(mode: u32, text: &str, directory: bool) -> Option<u32> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -107,6 +107,7 @@ impl Command for Umask {
         if let Err(status) = UMASK.of(&context).await? {
             return Ok(status);
         }
-        fail(&context, "the mask of new files is the host's, and cannot be told here").await
+        fail(&context, "the mask of new files belongs to the host and is not known in this shell")
+            .await
     }
 }

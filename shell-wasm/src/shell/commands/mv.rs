@@ -1,4 +1,4 @@
-//! `mv`: over what [`transfer`](super::transfer) decides.
+//! `mv`, over the decisions of [`transfer`](super::transfer).
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
@@ -56,7 +56,7 @@ async fn rename(transfer: &mut Transfer<'_>, pair: &Pair) -> Result<()> {
         Some(there) if !there.is_dir() && directory => {
             Some(format!("cannot overwrite non-directory '{target}' with directory '{source}'"))
         }
-        // The slash says that a directory is meant, and a file would become one's name.
+        // The slash means a directory, and a file would get the name of one.
         None if target.ends_with('/') && !directory => {
             Some(format!("cannot move '{source}' to '{target}': Not a directory"))
         }

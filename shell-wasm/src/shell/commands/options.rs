@@ -1,8 +1,8 @@
 //! The options of commands: one grammar to write them down in, and one parser.
 //!
-//! It is `getopt_long`'s: letters may be bundled, a value may be attached, long names
-//! may be cut short where that is unambiguous, and options may follow operands. What a
-//! command does not know is refused by name, so that nothing is left undone in silence.
+//! The grammar is `getopt_long`'s: letters may be bundled, a value may be attached, long names may
+//! be abbreviated where that is unambiguous, and options may follow operands. An unknown option is
+//! refused with its name, so that none is ignored silently.
 
 use bashkit::{CommandContext, CommandStatus, Result};
 
@@ -13,7 +13,7 @@ use bashkit::{CommandContext, CommandStatus, Result};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) words: &'static str,
-    /// The exit code where the options are wrong.
+    /// The exit code for wrong options.
     pub(super) refusal: i32,
 }
 
@@ -44,13 +44,13 @@ impl Known {
         Self { letter: letter.chars().next(), long: Some(long).filter(|l| !l.is_empty()), takes }
     }
 
-    /// The long name, or the letter where there is none.
+    /// Returns the long name, or the letter if there is none.
     fn name(&self) -> String {
         self.long.map_or_else(|| self.letter.into_iter().collect(), str::to_owned)
     }
 }
 
-/// What a command was called with.
+/// The parsed arguments of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
     given: Vec<(String, Option<String>)>,
@@ -58,7 +58,7 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// The option of one of these names that was given last.
+    /// Returns the one of these options that was given last.
     pub(super) fn last_of(&self, names: &[&str]) -> Option<&str> {
         let name = |(name, _): &'_ (String, _)| names.contains(&name.as_str());
         self.given.iter().rev().find(|given| name(given)).map(|(name, _)| name.as_str())
@@ -68,13 +68,13 @@ impl Parsed {
         self.last_of(&[name]).is_some()
     }
 
-    /// The value that the option was given last; empty where it needs none and has none.
+    /// Returns the last value of an option; empty if its value is optional and missing.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         let given = self.given.iter().rev().find(|(given, _)| given == name);
         given.map(|(_, value)| value.as_deref().unwrap_or_default())
     }
 
-    /// Every value that the option was given, in order.
+    /// Returns every value of an option, in order.
     pub(super) fn values<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p str> {
         let of_name = self.given.iter().filter(move |(given, _)| given == name);
         of_name.map(|(_, value)| value.as_deref().unwrap_or_default())
@@ -89,11 +89,11 @@ impl Options {
             .map(Known::parse)
     }
 
-    fn says(self, mark: &str) -> bool {
+    fn has_mark(self, mark: &str) -> bool {
         self.words.split_ascii_whitespace().any(|word| word == mark)
     }
 
-    /// Takes the arguments apart, or says which of them is wrong.
+    /// Parses the arguments, or returns the message about the wrong one.
     pub(super) fn parse(self, arguments: &[String]) -> std::result::Result<Parsed, String> {
         let mut parsed = Parsed::default();
         let mut arguments = arguments.iter();
@@ -104,14 +104,14 @@ impl Options {
             } else if let Some(long) = argument.strip_prefix("--") {
                 parsed.given.push(self.long(long, &mut arguments)?);
             } else if let Some(letters) = argument.strip_prefix('-').filter(|l| !l.is_empty()) {
-                if self.says("#") && number(letters) {
+                if self.has_mark("#") && number(letters) {
                     parsed.given.push(("#".to_owned(), Some(letters.to_owned())));
                 } else {
                     self.letters(letters, &mut arguments, &mut parsed.given)?;
                 }
             } else {
                 parsed.operands.push(argument.clone());
-                if self.says("+") {
+                if self.has_mark("+") {
                     break;
                 }
             }
@@ -188,7 +188,7 @@ impl Options {
         Ok(())
     }
 
-    /// The options as they are typed, for `--help`.
+    /// Lists the options as they are typed, for `--help`.
     fn listed(self) -> String {
         let mut text = String::new();
         for known in self.known() {
@@ -205,8 +205,8 @@ impl Options {
         text
     }
 
-    /// Takes the arguments of a call apart; where they are wrong, or ask for help,
-    /// says so and returns the status with which the command ends.
+    /// Parses the arguments of a call; if they are wrong, or request help, prints that and returns
+    /// the status with which the command ends.
     pub(super) async fn of(
         self,
         context: &CommandContext<'_>,

@@ -1,4 +1,4 @@
-//! `patch`: the interpreter's, with the file and the patch as operands as well.
+//! `patch`: the interpreter's, extended by the file and the patch as operands.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
@@ -58,8 +58,8 @@ impl Command for Patch {
     }
 }
 
-/// The patch with the name of the file that is meant in each header: the operand, or of
-/// the two names the one that is there.
+/// Writes the name of the patched file into each header of the patch: the operand, or the one of
+/// the two names that exists.
 async fn headed(
     context: &CommandContext<'_>,
     directory: &std::path::Path,
@@ -102,8 +102,8 @@ async fn headed(
     out
 }
 
-/// The name of a header, without its time, and without so many leading components; all
-/// but the last where no number is given.
+/// Returns the name in a header, without its time, and without `strip` leading components; without
+/// all but the last if no number is given.
 fn name(header: &str, strip: Option<usize>) -> String {
     let name =
         header.trim_end_matches(['\n', '\r']).split('\t').next().unwrap_or_default().trim_end();

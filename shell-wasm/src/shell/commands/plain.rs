@@ -1,5 +1,5 @@
-//! Short commands of which the interpreter's take any option for an operand, or none
-//! for an error: `dirname`, `file`, `mkdir`, `printenv`, `pwd`, `which`.
+//! Short commands whose counterparts in the interpreter take any option for an operand, or report
+//! no errors: `dirname`, `file`, `mkdir`, `printenv`, `pwd`, `which`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Command for Dirname {
     }
 }
 
-/// What is before the last component, as text.
+/// Returns the part before the last component, as text.
 fn parent(name: &str) -> &str {
     let trimmed = name.trim_end_matches('/');
     match trimmed.rfind('/') {
@@ -64,7 +64,7 @@ impl Command for Mkdir {
         let (parents, verbose) = (parsed.has("parents"), parsed.has("verbose"));
         let mut status = CommandStatus::success();
         for name in &parsed.operands {
-            // Each of the parents is told, too, so that each is made by itself.
+            // `-v` names each of the parents too, so each is created by itself.
             let above = Path::new(name).ancestors().filter(|above| *above != Path::new(""));
             let mut all: Vec<_> = above.map(|above| above.to_string_lossy().into_owned()).collect();
             all.reverse();
@@ -170,7 +170,7 @@ impl Command for File {
         for name in &parsed.operands {
             let place = absolute(context.cwd, name);
             let target = match context.fs.read_link(&place).await {
-                // The interpreter's own describes links themselves.
+                // The interpreter's command describes links themselves.
                 Ok(target) if follow => {
                     let dir = place.parent().unwrap_or(Path::new("/"));
                     absolute(dir, &target.to_string_lossy()).to_string_lossy().into_owned()

@@ -1,4 +1,4 @@
-//! `rm`: the interpreter's takes `-i` and asks nothing.
+//! `rm`, since the interpreter's accepts `-i` and does not ask.
 
 use bashkit::{Command, CommandContext, CommandStatus, Metadata, Result, async_trait};
 
@@ -12,13 +12,13 @@ const OPTIONS: Options = Options {
     refusal: 1,
 };
 
-/// From so many operands on, `-I` asks once for all.
+/// The number of operands from which `-I` asks once for all.
 const MANY: usize = 4;
 
 /// `rm [-dfiIrRv] FILE…`
 pub(super) struct Rm;
 
-/// When to ask.
+/// The cases in which `rm` asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Never,
@@ -130,7 +130,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes what is there, and tells whether it is gone.
+    /// Removes a file, and returns `true` if it is gone.
     async fn remove(&mut self, file: &str, found: &Metadata) -> Result<bool> {
         let directory = found.file_type.is_dir();
         let path = absolute(self.context.cwd, file);
@@ -180,7 +180,7 @@ impl Removal<'_> {
     }
 }
 
-/// The kind of a file, in the words of `rm`.
+/// Returns the kind of a file, in the words of `rm`.
 fn kind(found: &Metadata) -> &'static str {
     match found.file_type {
         kind if kind.is_dir() => "directory",

@@ -1,13 +1,13 @@
 //! `seq`, of any length: the interpreter's stops after a hundred thousand lines.
 //!
-//! Numbers are decimal fractions with a common number of places, so that no step
-//! is lost to rounding.
+//! Numbers are decimal fractions with a common number of places, so that no step is lost to
+//! rounding.
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::fail;
 
-/// Written at once, in bytes: what a pipe holds.
+/// The number of bytes that are written at once: the capacity of a pipe.
 const CHUNK_BYTES: usize = 4096;
 
 /// The most decimal places that are kept.
@@ -23,7 +23,7 @@ struct Options {
     operands: Vec<String>,
 }
 
-/// A number as its digits and where its point is.
+/// A number as its digits and the position of its point.
 #[derive(Clone, Copy)]
 struct Decimal {
     digits: i128,
@@ -53,7 +53,7 @@ impl Decimal {
         fits.then_some(Self { digits, places: fraction.len() })
     }
 
-    /// The digits with `places` of them after the point.
+    /// Returns the digits with `places` of them after the point.
     fn scaled(self, places: usize) -> i128 {
         self.digits * 10_i128.pow(u32::try_from(places - self.places).unwrap_or(0))
     }
@@ -86,7 +86,7 @@ impl Command for Seq {
             let text = format!("invalid Zero increment value: '{}'", options.operands[1]);
             return fail(&context, &text).await;
         }
-        // The last operand says where to end, not how many places are shown.
+        // The last operand gives the end, not the number of places that are shown.
         let shown_places = first.places.max(step.places);
         let places = shown_places.max(last.places);
         let hidden = 10_i128.pow(u32::try_from(places - shown_places).unwrap_or(0));
@@ -133,7 +133,7 @@ fn text_of(number: i128, places: usize) -> String {
     format!("{sign}{whole}{point}{fraction}")
 }
 
-/// Zeros between the sign and the digits.
+/// Inserts zeros between the sign and the digits.
 fn padded(text: &str, width: usize) -> String {
     match text.strip_prefix('-') {
         Some(digits) => format!("-{digits:0>width$}", width = width.saturating_sub(1)),
@@ -198,7 +198,7 @@ impl Format {
     }
 }
 
-/// As C writes it: at least two digits of exponent, with a sign.
+/// Formats a number as C does: at least two digits of exponent, with a sign.
 fn exponent(number: f64, precision: usize) -> String {
     let text = format!("{number:.precision$e}");
     let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));

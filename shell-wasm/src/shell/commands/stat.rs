@@ -1,4 +1,4 @@
-//! `stat`: what WASI tells of a file, and `?` for what it does not.
+//! `stat`: the values that WASI reports of a file, and `?` for the others.
 
 use std::time::UNIX_EPOCH;
 

@@ -1,5 +1,5 @@
-//! `timeout`: the command runs in a shell of its own, as a child process would, because
-//! only a whole shell can be stopped in the middle of a loop that waits for nothing.
+//! `timeout`: the command runs in a shell of its own, like a child process, because only a whole
+//! shell can be stopped in the middle of a busy loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const TERMINATED: i32 = 143;
 /// `timeout [-v] [-s SIGNAL] [-k DURATION] DURATION COMMAND [ARGUMENT…]`
 pub(super) struct Timeout(pub(super) Arc<World>);
 
-/// Outputs in the order in which they came; `true` is standard error.
+/// The outputs in the order in which they came; `true` is standard error.
 type Written = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
 
 #[async_trait]
@@ -67,7 +67,7 @@ impl Command for Timeout {
 }
 
 impl Timeout {
-    /// Returns the exit code of the command, or none where its time was up.
+    /// Returns the exit code of the command, or `None` if it timed out.
     async fn run(
         &self,
         context: &CommandContext<'_>,

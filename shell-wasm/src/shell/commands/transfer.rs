@@ -1,6 +1,5 @@
-//! What `cp` and `mv` have in common: where their operands go, and what becomes of
-//! what is there already. The interpreter's own take every option that protects a file
-//! and heed none of them.
+//! The common part of `cp` and `mv`: the names of their targets, and the handling of existing
+//! files. The interpreter's accept every option that protects a file and ignore all of them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,20 +10,20 @@ use super::answer::Answers;
 use super::options::Parsed;
 use super::{absolute, fail, reason};
 
-/// Appended to the name of what is replaced, where nothing else is asked for.
+/// The suffix for the name of a backup, unless another is requested.
 const SUFFIX: &str = "~";
 
-/// How the names of backups are made.
+/// The naming of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backups {
     None,
     Simple,
     Numbered,
-    /// Numbered where there are numbered ones.
+    /// Numbered if there are numbered ones already.
     Existing,
 }
 
-/// What happens to a file that is in the way.
+/// The handling of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clobber {
     Replace,
@@ -49,20 +48,20 @@ pub(super) struct Transfer<'c> {
     backups: Backups,
     suffix: String,
     verbose: bool,
-    /// What this run has made: a second file of that name would be lost.
+    /// The files that this run has made: a second file of the same name would overwrite one.
     made: BTreeSet<PathBuf>,
 }
 
-/// What is to be done about a target.
+/// The decision about a target.
 pub(super) enum Verdict {
     Skip,
-    /// With a backup of that name, if one was made.
+    /// The target may be written; contains the name of the backup, if one was made.
     Go(Option<String>),
 }
 
 impl<'c> Transfer<'c> {
-    /// `overriding` are the options of which the last one says what happens to files in
-    /// the way.
+    /// Begins a run. The last of the given options that is in `overriding` decides about existing
+    /// files.
     pub(super) fn new(
         context: &'c CommandContext<'c>,
         parsed: &Parsed,
@@ -111,7 +110,7 @@ impl<'c> Transfer<'c> {
         absolute(self.context.cwd, name)
     }
 
-    /// The metadata of a source, or none where it cannot be had, which is then told.
+    /// Returns the metadata of a source; `None`, after a message, if it cannot be read.
     pub(super) async fn source(&mut self, name: &str, follow: bool) -> Result<Option<Metadata>> {
         let path = self.path(name);
         let found = if follow || name.ends_with('/') {
@@ -130,7 +129,7 @@ impl<'c> Transfer<'c> {
         Ok(None)
     }
 
-    /// Decides about a target that is no directory, by what is there.
+    /// Decides about a target that is not a directory, by the existing file.
     pub(super) async fn decide(&mut self, source: &Metadata, pair: &Pair) -> Result<Verdict> {
         let place = self.path(&pair.target);
         let Ok(there) = self.context.fs.lstat(&place).await else {
@@ -182,7 +181,7 @@ impl<'c> Transfer<'c> {
         }))
     }
 
-    /// Pairs the operands with their names, or says why that is not possible.
+    /// Pairs the operands with their targets, or returns the reason why that is not possible.
     pub(super) async fn pairs(
         &self,
         parsed: &Parsed,
@@ -232,7 +231,7 @@ impl<'c> Transfer<'c> {
             let name = if parents { name } else { name.rsplit('/').next().unwrap_or_default() };
             let target = match name {
                 _ if !into => destination.to_owned(),
-                // Of `.` and `..` the contents are meant.
+                // `.` and `..` stand for the contents of the directory.
                 "." | ".." => destination.to_owned(),
                 name => format!(
                     "{}/{}",
@@ -253,17 +252,17 @@ impl<'c> Transfer<'c> {
         }
     }
 
-    /// What is where the target is to be, links followed.
+    /// Returns the kind of the existing file at a target, links followed.
     pub(super) async fn kind_at(&self, name: &str) -> Option<FileType> {
         self.context.fs.stat(&self.path(name)).await.ok().map(|found| found.file_type)
     }
 }
 
-/// Why operands cannot be paired.
+/// The reason why operands cannot be paired.
 pub(super) enum Misuse {
     /// The command was called wrongly.
     Usage(String),
-    /// What an operand names does not fit.
+    /// An operand names a file of the wrong kind.
     Operand(String),
 }
 

@@ -1,4 +1,4 @@
-//! `zcat`
+//! `zcat`, which decompresses to standard output.
 
 use std::io::Read as _;
 
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::{absolute, fail, reason};
 
-/// Written at once, in bytes.
+/// The number of bytes that are written at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// `zcat [FILE…]`

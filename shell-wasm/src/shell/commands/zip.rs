@@ -1,5 +1,5 @@
-//! `zip` and `unzip`: the interpreter's write a format of their own, which nobody else
-//! can read.
+//! `zip` and `unzip`, since the interpreter's use a format of their own, which no other program can
+//! read.
 
 use std::io::{Cursor, Read as _, Write as _};
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use super::{absolute, fail, reason};
 
 /// One member of an archive.
 struct Member {
-    /// With a slash at the end for a directory.
+    /// The name, with a slash at the end for a directory.
     name: String,
     contents: Vec<u8>,
     modified: Option<DateTime>,
@@ -103,14 +103,14 @@ impl Command for Zip {
     }
 }
 
-/// Ends either command with the code that is for what went wrong with files.
+/// Ends either command with the exit code for errors of files.
 async fn failed(context: &CommandContext<'_>, text: &str) -> Result<CommandStatus> {
     const NOTHING_DONE: i32 = 12;
     fail(context, text).await?;
     Ok(CommandStatus::with_code(NOTHING_DONE))
 }
 
-/// The time of a file as archives keep it, which is from 1980 on.
+/// Returns the time of a file in the form of archives, which begins in 1980.
 fn stamp(modified: SystemTime) -> Option<DateTime> {
     let time: Time<Utc> = modified.into();
     let small = |number: u32| u8::try_from(number).ok();

@@ -1,5 +1,5 @@
-//! A guest that reaches for the network, by sockets and by HTTP, in honest ways and in
-//! others. What it may reach is the tests' to grant.
+//! A guest that uses the network, by sockets and by HTTP, in honest and dishonest ways. The tests
+//! choose its grant.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket};
@@ -18,7 +18,7 @@ const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network
 fn main() {
     let order = Order::read(SCHEMA);
     let mut attempts = Attempts::default();
-    // Each of the targets, separated by blanks.
+    // The targets are separated by blanks.
     let targets: Vec<&str> = order.path.split(' ').collect();
     match order.mode.as_str() {
         "tcp" => targets.iter().for_each(|it| attempts.note(it, tcp(it))),
@@ -29,7 +29,7 @@ fn main() {
         "lookup" => targets.iter().for_each(|it| lookup(&mut attempts, it)),
         "sockets" => sockets(&mut attempts, targets[0]),
         "hang" => hang(&mut attempts, targets[0]),
-        "get" => targets.iter().for_each(|it| attempts.tell(it, &http::get(it))),
+        "get" => targets.iter().for_each(|it| attempts.observe(it, &http::get(it))),
         "follow" => http::follow(&mut attempts, targets[0]),
         "hoard" => http::hoard(&mut attempts, targets[0]),
         "forge" => http::forge(&mut attempts, targets[0]),
@@ -37,26 +37,26 @@ fn main() {
         "impatient" => http::impatient(&mut attempts, targets[0]),
         "texts" => http::texts(&mut attempts),
         "requests" => http::requests(&mut attempts),
-        other => attempts.tell("error", &format!("there is no mode '{other}'")),
+        other => attempts.observe("error", &format!("there is no mode '{other}'")),
     }
-    attempts.say();
+    attempts.print();
 }
 
-/// Connects, and wants to be greeted.
+/// Connects, and expects a greeting.
 fn tcp(target: &str) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(target)?;
     stream.write_all(b"hello")?;
     stream.read_exact(&mut [0; 5])
 }
 
-/// Sends a datagram, and wants an answer.
+/// Sends a datagram, and expects an answer.
 fn udp(target: &str) -> std::io::Result<()> {
     let socket = UdpSocket::bind(anywhere(target))?;
     socket.send_to(b"hello", target)?;
     socket.recv_from(&mut [0; 64]).map(drop)
 }
 
-/// The unspecified address of the family of `target`.
+/// Returns the unspecified address of the family of `target`.
 fn anywhere(target: &str) -> SocketAddr {
     let any = if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
     any.parse().expect("an address")
@@ -86,7 +86,7 @@ fn udp_strays(attempts: &mut Attempts, targets: &[&str]) {
     }
 }
 
-/// Tells the first target its port, then waits for the first datagram that it is let have.
+/// Sends its port to the first target, then waits for the first datagram that the host passes on.
 fn udp_listens(attempts: &mut Attempts, targets: &[&str]) {
     let heard = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.send_to(socket.local_addr()?.port().to_string().as_bytes(), targets[0])?;
@@ -94,10 +94,10 @@ fn udp_listens(attempts: &mut Attempts, targets: &[&str]) {
         let length = socket.recv(&mut datagram)?;
         Ok(String::from_utf8_lossy(&datagram[..length]).into_owned())
     });
-    attempts.tell("heard", &heard.unwrap_or_else(|error| error.to_string()));
+    attempts.observe("heard", &heard.unwrap_or_else(|error| error.to_string()));
 }
 
-/// Each target, as a place to listen on and one to send from.
+/// Uses each target as an address to listen on and one to send from.
 fn listen(attempts: &mut Attempts, targets: &[&str]) {
     for target in targets {
         attempts.note(&format!("tcp {target}"), TcpListener::bind(target));
@@ -111,8 +111,8 @@ fn lookup(attempts: &mut Attempts, name: &str) {
         found.join(" ")
     });
     match found {
-        Ok(found) => attempts.tell(name, &format!("found {found}")),
-        Err(error) => attempts.tell(name, &error.to_string()),
+        Ok(found) => attempts.observe(name, &format!("found {found}")),
+        Err(error) => attempts.observe(name, &error.to_string()),
     }
 }
 
@@ -125,13 +125,13 @@ fn sockets(attempts: &mut Attempts, target: &str) {
             Err(error) => break error,
         }
     };
-    attempts.tell("open", &open.len().to_string());
-    attempts.tell("refused", &refused.to_string());
+    attempts.observe("open", &open.len().to_string());
+    attempts.observe("refused", &refused.to_string());
     drop(open);
     attempts.note("again", TcpStream::connect(target));
 }
 
-/// Waits for what never comes.
+/// Waits for an answer that never comes.
 fn hang(attempts: &mut Attempts, target: &str) {
     let read = TcpStream::connect(target).and_then(|mut stream| {
         stream.set_read_timeout(Some(Duration::from_secs(3600)))?;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
 
-use ikigai_test_guests::{Attempts, Order, say};
+use ikigai_test_guests::{Attempts, Order, print};
 use wasip2::cli::stdin::get_stdin;
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::random::random::get_random_bytes;
@@ -29,24 +29,24 @@ fn main() {
         "flood_stderr" => flood_stderr(),
         "pollables" => pollables(),
         "bad_utf8" => drop(io::stdout().write_all(b"{\"text\":\"\xff\xfe\"}")),
-        "long_line" => say(&format!("\"{}\"", "x".repeat(10_000_000))),
-        "deep_json" => say(&("[".repeat(100_000) + &"]".repeat(100_000))),
-        "two_values" => say("{} {}"),
+        "long_line" => print(&format!("\"{}\"", "x".repeat(10_000_000))),
+        "deep_json" => print(&("[".repeat(100_000) + &"]".repeat(100_000))),
+        "two_values" => print("{} {}"),
         "answer_then_hang" => {
-            say("{\"answered\":true}");
+            print("{\"answered\":true}");
             spin();
         }
         "trap" => std::process::abort(),
         "exit_7" => {
-            say("half an answer");
+            print("half an answer");
             std::process::exit(7);
         }
         "panic" => panic!("as it was told to"),
-        "echo_args" => say(&format!("{:?}", std::env::args().skip(2).collect::<Vec<_>>())),
+        "echo_args" => print(&format!("{:?}", std::env::args().skip(2).collect::<Vec<_>>())),
         "random_bomb" => drop(black_box(get_random_bytes(1 << 40))),
         "read_bomb" => drop(black_box(get_stdin().blocking_read(1 << 40))),
-        "fine" => say("{\"fine\":true}"),
-        other => say(&format!("{{\"error\":\"there is no mode '{other}'\"}}")),
+        "fine" => print("{\"fine\":true}"),
+        other => print(&format!("{{\"error\":\"there is no mode '{other}'\"}}")),
     }
 }
 
@@ -59,10 +59,10 @@ fn spin() -> ! {
 fn open(path: &str) {
     let mut attempts = Attempts::default();
     attempts.note(path, File::open(path));
-    attempts.say();
+    attempts.print();
 }
 
-/// Memory that is touched, so that it is really taken.
+/// Takes memory and touches it, so that it is really resident.
 fn memory(piece: usize) {
     let mut taken: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -80,22 +80,22 @@ fn flood(mut stream: impl io::Write) {
     while stream.write_all(&piece).is_ok() {}
 }
 
-/// 20 MiB, then a mark by which its end is known, then an answer.
+/// Writes 20 MiB to stderr, then a mark for its end, then an answer.
 fn flood_stderr() {
     let mut stderr = io::stderr();
     for _ in 0..320 {
         let _ = stderr.write_all(&[b'y'; 64 << 10]);
     }
     let _ = stderr.write_all(b"the end");
-    say("{\"flooded\":true}");
+    print("{\"flooded\":true}");
     std::process::exit(3);
 }
 
-/// Clocks that are never waited for: a handle each.
+/// Creates clocks that are never waited for: a handle each.
 fn pollables() {
     let mut taken = Vec::new();
     for _ in 0..1_000_000 {
         taken.push(subscribe_duration(1_000_000_000_000));
     }
-    say(&format!("{{\"taken\":{}}}", taken.len()));
+    print(&format!("{{\"taken\":{}}}", taken.len()));
 }

@@ -6,12 +6,12 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlag
 
 use self::bindings::ikigai::tool::workspace::replace;
 
-/// See `trespass` for the name.
+/// The schema; `trespass` explains the name.
 const SCHEMA: &str = r#"{"name":"_replacer","description":"Replaces what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "replace","replace_in_file","replace_many","replace_huge","replace_race"]}}}}"#;
 
-/// Its own, because the library of the tools keeps its bindings to itself.
+/// The bindings. The library of the tools does not publish its own.
 mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -37,11 +37,11 @@ fn main() {
     let order = Order::read(SCHEMA);
     let mut attempts = Attempts::default();
     let Some((dir, _)) = get_directories().into_iter().find(|(_, name)| name == ".") else {
-        attempts.tell("error", "nothing is preopened");
-        return attempts.say();
+        attempts.observe("error", "nothing is preopened");
+        return attempts.print();
     };
     match order.mode.as_str() {
-        // Each of the names, separated by colons.
+        // The names are separated by colons.
         "replace" => {
             for name in order.path.split(':') {
                 attempts.note(&format!("<{name}>"), replace(&dir, name, b"replaced"));
@@ -56,19 +56,19 @@ fn main() {
             let all = (0..100).try_for_each(|_| replace(&dir, &order.path, b"replaced"));
             attempts.note("many", all);
         }
-        // While the test exchanges a directory on the way for a link that leads out.
+        // The test meanwhile exchanges a directory on the path for a link that leads out.
         "replace_race" => {
             let done = (0..3000).filter(|_| replace(&dir, &order.path, b"inside").is_ok()).count();
-            attempts.tell("inside", &done.to_string());
-            attempts.tell("refused", &(3000 - done).to_string());
+            attempts.observe("inside", &done.to_string());
+            attempts.observe("refused", &(3000 - done).to_string());
         }
         "replace_huge" => {
             let contents = vec![b'x'; (256 << 20) + (2 << 20)];
             attempts.note("huge", replace(&dir, &order.path, &contents));
         }
-        other => attempts.tell("error", &format!("there is no mode '{other}'")),
+        other => attempts.observe("error", &format!("there is no mode '{other}'")),
     }
-    attempts.say();
+    attempts.print();
 }
 
 const FLAGS: DescriptorFlags = DescriptorFlags::READ;

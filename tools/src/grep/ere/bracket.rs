@@ -1,13 +1,13 @@
 //! Bracket expressions: sets, ranges, classes, collating symbols.
 //!
-//! A backslash is an ordinary character in them. The rules on where a hyphen may
-//! stand are those of the GNU C library.
+//! A backslash is an ordinary character in them. The rules for hyphens are those of the GNU C
+//! library.
 
 use std::fmt::Write as _;
 
 use super::{Atom, EreError, NEVER};
 
-/// Reads what follows `[`; returns the set and what follows it.
+/// Parses the text after `[`; returns the set and the rest of the text.
 pub(super) fn parse(text: &str) -> Result<(Atom, &str), EreError> {
     let mut reader = Reader { rest: text };
     let negated = reader.take("^");
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<(Atom, &str), EreError> {
 
 enum Element {
     Char(char),
-    /// `[=x=]`: itself only, in the C locale, and no end of a range.
+    /// An equivalence class `[=x=]`: itself only, in the C locale, and no end of a range.
     Equivalence(char),
     /// A class in the syntax of the translation.
     Class(&'static str),
@@ -122,7 +122,7 @@ struct Set {
 
 impl Set {
     fn add(&mut self, low: char, high: char) {
-        // No line holds a newline, and the matcher refuses patterns that name one.
+        // A line contains no newline, and the matcher refuses patterns that name one.
         if (low, high) == ('\n', '\n') {
             return;
         }

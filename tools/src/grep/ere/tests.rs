@@ -1,4 +1,4 @@
-//! The translation against what `regcomp` of the GNU C library answers.
+//! The translation against the results of `regcomp` of the GNU C library.
 
 use grep_regex::RegexMatcherBuilder;
 

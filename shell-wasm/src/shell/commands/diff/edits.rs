@@ -1,4 +1,4 @@
-//! The lines that two files do not share, by Myers' algorithm, and how `diff` shows them.
+//! The lines in which two files differ, by Myers' algorithm, and their output by `diff`.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ pub(super) fn lines(contents: &[u8]) -> Vec<&[u8]> {
     contents.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The changes that lead from one file to the other, lines compared by what `alike`
-/// makes of them.
+/// Returns the changes that lead from one file to the other. `alike` returns the form of a line
+/// that is compared.
 pub(super) fn compare(
     old: &[&[u8]],
     new: &[&[u8]],
@@ -41,11 +41,11 @@ pub(super) fn compare(
     changes
 }
 
-/// The pairs of lines that a shortest edit script keeps.
+/// Returns the pairs of lines that a shortest edit script keeps.
 fn shared(old: &[Vec<u8>], new: &[Vec<u8>]) -> Vec<(usize, usize)> {
     let (height, width) = (old.len(), new.len());
     let most = height + width;
-    // How far each diagonal reaches, diagonal `x - y` at `x - y + most + 1`.
+    // The reach of each diagonal, diagonal `x - y` at `x - y + most + 1`.
     let mut reach = vec![0_usize; 2 * most + 3];
     let mut trace: Vec<Vec<usize>> = Vec::new();
     let middle = most + 1;
@@ -94,7 +94,7 @@ fn write_line(out: &mut Vec<u8>, mark: &[u8], line: &[u8]) {
 }
 
 impl Change {
-    /// The form of `ed`, as in `3,4c5`.
+    /// Writes the change in the form of `ed`, as in `3,4c5`.
     pub(super) fn write_normal(&self, out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]]) {
         let lines = |range: &Range<usize>| match range.len() {
             0 => range.start.to_string(),
@@ -124,7 +124,7 @@ pub(super) struct Hunk<'c> {
 }
 
 impl<'c> Hunk<'c> {
-    /// Puts changes together that have no more than twice `around` lines between them.
+    /// Joins changes that have no more than twice `around` lines between them.
     pub(super) fn gather(
         changes: &'c [Change],
         around: usize,

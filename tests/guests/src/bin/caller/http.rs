@@ -1,4 +1,4 @@
-//! `wasi:http`, as it is.
+//! The attempts over `wasi:http`, without a library.
 
 use ikigai_test_guests::Attempts;
 use wasip2::http::outgoing_handler::handle;
@@ -8,10 +8,10 @@ use wasip2::http::types::{
 };
 use wasip2::io::streams::StreamError;
 
-/// Redirections that are followed.
+/// The most redirections that are followed.
 const MOST: usize = 5;
 
-/// A URL, in three parts. Nothing is checked: that is the host's to do.
+/// A URL, in three parts. Nothing is checked: that is the host's task.
 struct Target<'a> {
     scheme: Scheme,
     authority: &'a str,
@@ -46,7 +46,7 @@ fn send(
 ) -> Result<IncomingResponse, ErrorCode> {
     let waiting = handle(request, options)?;
     waiting.subscribe().block();
-    // There once it is ready, and only once.
+    // The response is there once it is ready, and only once.
     waiting.get().expect("ready").expect("once")
 }
 
@@ -75,22 +75,22 @@ fn text(response: &IncomingResponse) -> String {
     }
 }
 
-/// The status and the body, or the error code.
+/// Returns the status and the body, or the error code.
 pub(crate) fn get(url: &str) -> String {
     fetch(url).map_or_else(|error| format!("{error:?}"), |response| text(&response))
 }
 
-/// The same, with no patience for the first byte, then with none between two.
+/// Requests with a timeout of zero for the first byte, then with one between two bytes.
 pub(crate) fn impatient(attempts: &mut Attempts, url: &str) {
     let options = RequestOptions::new();
     options.set_first_byte_timeout(Some(1_000_000)).expect("supported");
     let response = request(url, Fields::new()).and_then(|it| send(it, Some(options)));
-    attempts.tell("first", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
+    attempts.observe("first", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
     let options = RequestOptions::new();
     options.set_between_bytes_timeout(Some(1_000_000)).expect("supported");
     let url = format!("{url}halfway");
     let response = request(&url, Fields::new()).and_then(|it| send(it, Some(options)));
-    attempts.tell("between", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
+    attempts.observe("between", &response.map_or_else(|it| format!("{it:?}"), |it| text(&it)));
 }
 
 /// Follows redirections, as a client does.
@@ -99,31 +99,31 @@ pub(crate) fn follow(attempts: &mut Attempts, url: &str) {
     for _ in 0..MOST {
         let response = match fetch(&url) {
             Ok(response) => response,
-            Err(error) => return attempts.tell(&url, &format!("{error:?}")),
+            Err(error) => return attempts.observe(&url, &format!("{error:?}")),
         };
         let location = response.headers().get("location");
         let Some(location) = location.first() else {
-            return attempts.tell(&url, &text(&response));
+            return attempts.observe(&url, &text(&response));
         };
-        attempts.tell(&url, &response.status().to_string());
+        attempts.observe(&url, &response.status().to_string());
         url = String::from_utf8_lossy(location).into_owned();
     }
 }
 
-/// Keeps all that comes, twice over.
+/// Keeps everything that arrives, twice.
 pub(crate) fn hoard(attempts: &mut Attempts, url: &str) {
     let mut kept = Vec::new();
     match fetch(url) {
         Ok(response) => {
             let end = read(&response.consume().expect("once"), |piece| kept.push(piece));
-            attempts.tell("end", &format!("{end:?}"));
+            attempts.observe("end", &format!("{end:?}"));
         }
-        Err(error) => attempts.tell("end", &format!("{error:?}")),
+        Err(error) => attempts.observe("end", &format!("{error:?}")),
     }
-    attempts.tell("kept", &kept.iter().map(Vec::len).sum::<usize>().to_string());
+    attempts.observe("kept", &kept.iter().map(Vec::len).sum::<usize>().to_string());
 }
 
-/// Requests that say another host, or another kind of request, than is connected to.
+/// Sends requests that name another host, or another kind of request, than that of the connection.
 pub(crate) fn forge(attempts: &mut Attempts, url: &str) {
     for name in ["host", "Host", "transfer-encoding", "connection", "upgrade", "proxy-connection"] {
         attempts
@@ -159,14 +159,14 @@ pub(crate) fn connections(attempts: &mut Attempts, url: &str) {
             Err(error) => break error,
         }
     };
-    attempts.tell("open", &open.len().to_string());
-    attempts.tell("refused", &format!("{refused:?}"));
+    attempts.observe("open", &open.len().to_string());
+    attempts.observe("refused", &format!("{refused:?}"));
     drop(open);
     let again = fetch(url).map(|response| response.status().to_string());
-    attempts.tell("again", &again.unwrap_or_else(|error| format!("{error:?}")));
+    attempts.observe("again", &again.unwrap_or_else(|error| format!("{error:?}")));
 }
 
-/// Has the host keep long texts, in requests that are never sent.
+/// Makes the host keep long texts, in requests that are never sent.
 pub(crate) fn texts(attempts: &mut Attempts) {
     let text = "a".repeat(4 << 20);
     let kept: Vec<_> = (0..50)
@@ -180,10 +180,10 @@ pub(crate) fn texts(attempts: &mut Attempts) {
         })
         .collect();
     let taken = kept.iter().filter(|(_, taken)| *taken).count();
-    attempts.tell("taken", &taken.to_string());
+    attempts.observe("taken", &taken.to_string());
 }
 
-/// Has the host keep requests with a body that nobody reads, until it does not.
+/// Makes the host keep requests with a body that nobody reads, until it refuses.
 pub(crate) fn requests(attempts: &mut Attempts) {
     let mut kept = Vec::new();
     for _ in 0..600 {
@@ -200,5 +200,5 @@ pub(crate) fn requests(attempts: &mut Attempts) {
         }
         kept.push(request);
     }
-    attempts.tell("kept", &kept.len().to_string());
+    attempts.observe("kept", &kept.len().to_string());
 }

@@ -1,8 +1,8 @@
-//! What documents cost: read through a tool beside a file of the same text, listed by
-//! the thousand, and written under a budget.
+//! The cost of assets: read through a tool beside a file of the same text, listed by the thousand,
+//! and written under a budget.
 //!
-//! The store is a file of SQLite in memory, where syncing costs nothing: how long a
-//! disk takes for that is the disk's.
+//! The store is a file of SQLite in memory, where syncing costs nothing: the time that a disk takes
+//! for it is not the host's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use crate::rig::{self, Rig};
 use crate::samples::{Samples, in_turn};
 
-/// Of the document that is read and of the file beside it.
+/// The size of the asset that is read and of the file beside it, in bytes.
 const BYTES: usize = 10 << 10;
 
-/// Documents that are listed by one prefix.
+/// The number of assets that are listed by one prefix.
 const MANY: u32 = 10_000;
 
-/// Calls of each kind in one sample.
+/// The calls of each kind in one sample.
 const CALLS: u32 = 40;
 
-/// The figures `document`, `assets_list` and `assets_write`.
+/// Measures the figures `document`, `assets_list` and `assets_write`.
 pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
@@ -36,11 +36,11 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let agent = Agent::new("bench@here")?;
     let author = Author { agent: agent.clone(), cause: Cause::Write };
     let text = "0123456789abcde\n".repeat(BYTES / 16);
-    let document = AssetPath::parse("blocks/ten.md")?;
+    let asset = AssetPath::parse("blocks/ten.md")?;
     runtime.block_on(async {
         let store = assets.open().await?;
-        store.write(&document, text.as_bytes(), &author, Expected::Any).await?;
-        store.pin(&agent, &document).await?;
+        store.write(&asset, text.as_bytes(), &author, Expected::Any).await?;
+        store.pin(&agent, &asset).await?;
         for number in 0..MANY {
             let path = AssetPath::parse(&format!("many/{number:05}.md"))?;
             store.write(&path, b"one of many", &author, Expected::Any).await?;
@@ -70,12 +70,12 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let store = runtime.block_on(assets.open())?;
     let mut list = || {
         let found = runtime.block_on(store.list("many/", None))?;
-        ensure!(found.len() == MANY as usize, "{} documents are listed", found.len());
+        ensure!(found.len() == MANY as usize, "{} assets are listed", found.len());
         Ok(())
     };
     let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list)])?;
     let mut write = || {
-        let write = store.write(&document, text.as_bytes(), &author, Expected::Any);
+        let write = store.write(&asset, text.as_bytes(), &author, Expected::Any);
         runtime.block_on(write)?;
         Ok(())
     };
