@@ -35,6 +35,22 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate =
     Crate { folder: "cli", layers: &[&["config"], &["repl"], &["commands"]], top: "main" };
 
+pub(crate) const SUPERVISOR: Crate = Crate {
+    folder: "supervisor",
+    layers: &[
+        &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
+        &["kernel_memory", "mounts", "plan"],
+        &["cgroup", "identity", "reaper", "request", "view"],
+        &["domain", "installation", "launch", "namespace", "root"],
+        &["layers", "selection", "watch"],
+        &["sandbox"],
+        &["serve"],
+        // The program, which uses the library.
+        &["main"],
+    ],
+    top: "lib",
+};
+
 /// All sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
