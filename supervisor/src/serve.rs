@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::IntoRawFd;
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
     Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid,
 };
@@ -46,6 +48,7 @@ pub fn main() -> u8 {
 }
 
 fn serve() -> io::Result<Delivery> {
+    fill_standard_descriptors()?;
     // The groups of the tool's processes are killed as a whole, so that this process must not
     // share one with the host. The call fails for the leader of a group, which a process that
     // the host spawns is not.
@@ -74,6 +77,24 @@ fn serve() -> io::Result<Delivery> {
     }
     delivery
 }
+
+/// Opens `/dev/null` at each standard descriptor that is closed, as Rust's runtime does for
+/// programs that have it. Otherwise the next file that is opened would be taken for a stream.
+fn fill_standard_descriptors() -> io::Result<()> {
+    for number in 0..STANDARD_DESCRIPTORS {
+        // SAFETY: a system call on a number.
+        let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
+        if !is_open {
+            // It gets the lowest number that is free, which is this one, and keeps it.
+            let null = open(c"/dev/null", OFlags::RDWR, Mode::empty())?;
+            let _ = null.into_raw_fd();
+        }
+    }
+    Ok(())
+}
+
+/// stdin, stdout and stderr.
+const STANDARD_DESCRIPTORS: i32 = 3;
 
 /// The limit under which a tool that crashes leaves no dump. Any dump is larger than a file of
 /// this size. Where dumps are piped to a program of root's no limit holds, but the kernel takes
