@@ -191,7 +191,7 @@ impl Cgroups {
         Ok(events)
     }
 
-    /// Returns the reason why no group bounds the call's memory, if none does.
+    /// Returns the reason why no group bounds all of the call's memory, if none does.
     pub(super) fn bounds_memory(&self) -> Result<(), &str> {
         self.memory.as_ref().map_err(String::as_str)?;
         self.uncounted.map_or(Ok(()), Err)
@@ -254,7 +254,7 @@ impl Group {
         let pid = getpid().as_raw_nonzero();
         let mut refused = Errno::EXIST.into();
         for turn in 0..NAMES {
-            // Other namespaces above all use the same numbers of processes.
+            // The numbers of processes repeat, above all in other namespaces.
             let path = place.parent.join(format!("{NAME}{pid}-{turn}"));
             match fs::create_dir(&path) {
                 Ok(()) => {}

@@ -68,7 +68,7 @@ pub(super) fn cannot_clone_into(error: &io::Error) -> bool {
 }
 
 /// Returns whether the kernel refuses one process more, by a limit that counts this process
-/// among the tool's. The tool's number alone does not tell: while forks are being refused, it
+/// among the tool's. The number of the tool's processes alone does not show it: while forks are being refused, it
 /// stays a little below the limit.
 pub(super) fn is_refused() -> bool {
     extern "C" fn end(_: *mut c_void) -> c_int {

@@ -1,8 +1,8 @@
 //! The filter of system calls of a sandboxed tool.
 //!
 //! Owns the list of the calls that are refused, with the reasons. It is not a list of allowed
-//! calls, since nobody knows what a compiler, an interpreter or a build needs. Refused are
-//! calls that open a way around another boundary, or a part of the kernel that no tool needs.
+//! calls, since the needs of compilers, interpreters and builds are not known. It refuses calls
+//! that open a way around another boundary, or a part of the kernel that no tool needs.
 //! Calls that are newer than this list do not exist, as on an older kernel.
 //!
 //! A refusal is an error, never a signal, so that a tool can report what it could not do. Only
@@ -84,8 +84,8 @@ const REFUSED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_uselib,
 ];
 
-/// Calls on the process that is their first argument, or on the caller for 0. A process that
-/// sets the limits or the processors of the supervisor could end it, or keep it from measuring.
+/// Calls on the process that is their first argument, or on the caller for 0. A process
+/// that sets the limits or the processors of another one can end it, or keep it from running.
 const ON_OTHERS: &[c_long] = &[
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setparam,

@@ -85,7 +85,9 @@ impl Limits {
             return match self.network {
                 // A bound on the memory of TCP bounds what a socket may take beyond its
                 // minimum, and a datagram that is being reassembled is charged to nobody.
-                true => Guarantee::Partial("what sockets hold is bounded by their number".into()),
+                true => Guarantee::Partial(
+                    "the memory of sockets is bounded by their number only".into(),
+                ),
                 false => Guarantee::Enforced,
             };
         };
@@ -210,7 +212,7 @@ impl Layers {
         }
     }
 
-    /// Returns the state of each layer by itself; `namespace` tells that of a namespace.
+    /// Returns the state of each layer by itself; `namespace` returns that of a namespace.
     pub(super) fn list(&self, namespace: impl Fn(Namespace) -> Guarantee) -> Vec<Layer> {
         let landlock = self.landlock.as_ref();
         let user = match &self.namespaces {

@@ -74,8 +74,8 @@ pub(super) enum Entered<R> {
     Refused(io::Error),
 }
 
-/// Runs `work` as the init of a new PID namespace, with whatever else is new by
-/// `flags`, and returns when the namespace is gone.
+/// Runs `work` as the init of a new PID namespace, and of the other namespaces of `flags`, and
+/// returns when the PID namespace is gone.
 ///
 /// The init shares this process's memory, and this process sleeps until it has
 /// ended (as with vfork): no page is copied, and to kill this process is to kill
@@ -88,7 +88,7 @@ pub(super) unsafe fn enter<R>(
     flags: c_int,
     work: impl FnOnce(Option<io::Error>) -> R,
 ) -> Entered<R> {
-    // Pages are taken as they are used.
+    // Only pages that are used take memory.
     let stack = match Stack::new(1 << 20) {
         Ok(stack) => stack,
         Err(error) => return Entered::Refused(error),
@@ -144,7 +144,7 @@ where
 {
     // SAFETY: `enter` passes a pointer to its own `Work`, and is suspended meanwhile.
     let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
-    // If the supervisor died before this, the end of the control socket tells of it.
+    // If the supervisor died before this, the end of the control socket shows it.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     if let Some(run) = work.work.take() {
         work.result = Some(run(bound.err().map(Into::into)));

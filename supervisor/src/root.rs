@@ -169,7 +169,7 @@ impl Root {
     /// Shows a writable directory of the file system in memory.
     fn show_own(&self, path: impl AsRef<Path>, mode: Mode) -> io::Result<()> {
         let path = path.as_ref();
-        // The memory has this path free, also where it is not the tree itself.
+        // The path is free in the file system in memory, also where that is not the tree itself.
         let own = make_directory(self.memory.as_fd(), path)?;
         rustix::fs::fchmod(open_again(&own)?, mode)?;
         let tree = copy_of(&own)?;
@@ -211,7 +211,7 @@ impl Root {
         self.hide_kernel()
     }
 
-    /// Shows the files of `/proc` that tell of the kernel as empty: root may read them, also
+    /// Shows the files of `/proc` on the kernel as empty: root may read them, also
     /// in a user namespace, and every user may read the names of its keys.
     fn hide_kernel(&self) -> io::Result<()> {
         let nothing = self.existing(Path::new("/dev/null"))?;

@@ -2,13 +2,13 @@
 //!
 //! Owns the order, and the fallbacks:
 //!
-//! 1. a user namespace, which any user may make on most machines. A host of root maps its root
-//!    to a user without rights in it;
-//! 2. for a host of root, a user namespace in which root stays root;
+//! 1. for a host of root, a user namespace in which root is a user without rights;
+//! 2. a user namespace in which the tool is the host's user, which any user may make on most
+//!    machines;
 //! 3. for a host of root, namespaces by root's privilege, without a user namespace;
 //! 4. no namespaces.
 //!
-//! The isolation that is reported tells what a fallback lacks. Where the policy requires all
+//! The isolation that is reported shows what a fallback lacks. Where the policy requires all
 //! of it, the tool is not started.
 
 use std::ffi::{CString, c_int};
@@ -114,7 +114,7 @@ fn attempt(
         Fallback::User(identity) if identity.is_assumed() => Some(identity),
         _ => None,
     };
-    // Some files only root can open: they are opened before this process changes its user.
+    // Only root can open some files. They are opened before this process changes its user.
     let view = match assumed {
         None => None,
         Some(identity) => match view_of(watch) {
@@ -148,7 +148,7 @@ struct Surroundings {
     namespaces: Result<bool, String>,
     /// A `/proc` of the namespace's own.
     proc: Result<(), String>,
-    /// The other groups of root, left.
+    /// Root's other groups: left, or the reason why not.
     groups: Result<(), String>,
     /// A user that is not root for the kernel.
     mapped: Result<(), String>,
@@ -187,7 +187,11 @@ fn inside(
         entered => entered?,
     };
     set_directory_for_temporary_files(watch, &view);
-    let mapped = if outside_root { Err(missing.join("; ")) } else { Ok(()) };
+    let mapped = match missing {
+        _ if !outside_root => Ok(()),
+        [] => Err("this process cannot map root to another user".to_owned()),
+        errors => Err(errors.join("; ")),
+    };
     let surroundings = Surroundings {
         namespaces: Ok(matches!(fallback, Fallback::User(_))),
         proc: proc.map_err(|error| error.to_string()),
@@ -216,8 +220,8 @@ pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool
     Ok(is_limit)
 }
 
-/// Returns the number of processes and threads that the kernel allows where it does not tell
-/// that it refused one: one more than the limit, so that the supervisor sees that the limit
+/// Returns the number of processes and threads that the kernel allows where it does not report
+/// a refusal: one more than the limit, so that the supervisor sees that the limit
 /// is passed, and ends the call.
 fn most_processes(plan: &Plan) -> u64 {
     plan.bounds.processes.saturating_add(1)
@@ -326,7 +330,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     })
 }
 
-/// Tells whether a namespace can be made by itself, after it could not be made with the others.
+/// Returns the state of a namespace by itself, after it could not be made with the others.
 fn apart(namespace: Namespace) -> Guarantee {
     // SAFETY: this process has one thread, and nothing here holds a lock.
     match unsafe { namespace::possible(namespace) } {

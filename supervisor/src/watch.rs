@@ -27,7 +27,7 @@ use crate::process_tree;
 
 /// The time until memory and processes are first measured. Most calls have ended by then, and
 /// pay nothing.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+const FIRST_MEASUREMENT: Duration = Duration::from_millis(20);
 
 /// The longest time between two measurements, in which a tool can grow unseen.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(160);
@@ -273,8 +273,8 @@ struct Measurements {
 
 impl Measurements {
     fn new(started: Instant, tree: bool, counted: bool) -> Self {
-        let (next, kernel) = (started + FIRST_LOOK, KernelMemory::default());
-        Self { next, interval: FIRST_LOOK, tree, counted, kernel }
+        let (next, kernel) = (started + FIRST_MEASUREMENT, KernelMemory::default());
+        Self { next, interval: FIRST_MEASUREMENT, tree, counted, kernel }
     }
 
     /// Returns the bound that is passed, if one is. A bound that can no longer be measured
@@ -335,7 +335,7 @@ fn own_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Returns the bound at which the kernel has refused something, if a control group tells of
+/// Returns the bound at which the kernel has refused something, if a control group reports
 /// one.
 fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
     let events = [
