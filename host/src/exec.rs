@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::assets::AssetHandle;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
-use ikigai_supervisor::isolation::Level;
+use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.
@@ -105,7 +105,7 @@ pub struct Outcome {
     /// What the call used.
     pub usage: Usage,
     /// What held while the program ran; none where it never did.
-    pub level: Option<Level>,
+    pub level: Option<Isolation>,
     /// What the program reached for and was refused.
     pub denied: Denied,
 }

@@ -1,14 +1,12 @@
-//! The control groups of one call, by which the kernel itself refuses a process or a page
-//! too many.
+//! The control groups of one call, with which the kernel refuses a process or a page too many.
 //!
-//! Owns where they are made, what they are set to, how the tool enters them, and that they
-//! are gone when the call is over. Version 2 is used where a subtree is this user's to
-//! divide, version 1 where the host is root and a hierarchy is mounted. Each controller is
-//! looked for by itself, since a machine may have some in one version and some in the
-//! other. Names and formats are those of the kernel's `admin-guide/cgroup-v1` and
-//! `admin-guide/cgroup-v2.rst`.
+//! Owns their place, their bounds, the tool's way into them, and their removal when the call
+//! is over. Version 2 is used where a subtree is delegated to this user, version 1 where the
+//! host is root and a hierarchy is mounted. Each controller is looked for by itself, since a
+//! machine may have some in one version and some in the other. Names and formats are those of
+//! the kernel's `admin-guide/cgroup-v1` and `admin-guide/cgroup-v2.rst`.
 //!
-//! A tool cannot leave its groups: it sees no cgroup file system, and is not their owner.
+//! A tool cannot leave its groups: it sees no cgroup file system, and does not own them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,17 +21,17 @@ use rustix::process::{geteuid, getpid};
 use super::mounts::{self, Mount};
 use crate::plan::Bounds;
 
-/// The groups of a call begin with it.
+/// The beginning of the names of a call's groups.
 const NAME: &str = "ikigai-";
 
-/// The file that tells this process's groups.
+/// The file that lists this process's groups.
 const OWN_GROUPS: &str = "/proc/self/cgroup";
 
 /// The number of names that are tried before a group cannot be made.
 const NAMES: usize = 16;
 
-/// The controllers that a call has a group of. That of the processor keeps the kernel's
-/// default weight: a tool has one share, however many sessions it opens.
+/// The controllers of a call's groups. The processor keeps the kernel's default weight: a tool
+/// has one share, however many sessions it opens.
 const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
 
 /// A resource that a group bounds.
@@ -45,7 +43,7 @@ enum Controller {
 }
 
 impl Controller {
-    /// Its name in both versions.
+    /// Returns its name in both versions.
     fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -59,32 +57,32 @@ impl Controller {
 pub(super) struct Cgroups {
     groups: Vec<Group>,
     memory: Result<File, String>,
-    /// Set where the kernel leaves a part of the call's memory out of its accounts.
+    /// The reason why the kernel does not count all of the call's memory.
     uncounted: Option<&'static str>,
     processes: Result<File, String>,
-    /// Where version 1 bounds what TCP keeps.
+    /// The file of version 1 that bounds the memory of TCP.
     tcp: Option<PathBuf>,
 }
 
 /// One directory of a cgroup file system.
 struct Group {
     path: PathBuf,
-    /// Locked for as long as the call lasts, so that nobody takes it for a leftover.
+    /// Locked for as long as the call lasts, so that no other supervisor removes the group.
     _lock: File,
-    way_in: WayIn,
+    entrance: Entrance,
     /// Set where the tool must be in it.
     required: bool,
 }
 
 /// The way of a process into a group.
-enum WayIn {
-    /// Version 1: a process that writes `0` enters. Through this file one thread is moved,
-    /// without waiting for every other one of the machine.
+enum Entrance {
+    /// Version 1: a process that writes `0` enters. The file moves one thread, without waiting
+    /// for all other threads of the machine.
     Tasks(File),
-    /// Version 2: a process is born in the directory. One that cannot be, because it is
-    /// another user than the owner of the group or the kernel does not know how, enters as
-    /// in version 1, through a file that was opened by the owner; that is slower.
-    Born { directory: OwnedFd, processes: File },
+    /// Version 2: a process is cloned into the directory. Where that cannot be done, because
+    /// another user owns the group or the kernel does not support it, a process enters as in
+    /// version 1, through a file that was opened by the owner; that is slower.
+    CloneInto { directory: OwnedFd, processes: File },
 }
 
 impl Cgroups {
@@ -101,22 +99,22 @@ impl Cgroups {
             match controller {
                 Controller::Memory => cgroups.memory = made,
                 Controller::Processes => cgroups.processes = made,
-                // Only how fast it runs.
+                // It bounds nothing: it shares the processor out.
                 Controller::Cpu => {}
             }
         }
         cgroups
     }
 
-    /// No group, and why.
+    /// Returns no group, for this reason.
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
         Self { groups: Vec::new(), memory, uncounted: None, processes, tcp: None }
     }
 
-    /// Bounds what TCP keeps as well, for a tool that may have connections. Version 1 counts
-    /// it by itself, and only where it has a bound; for the first one that is set, and when
-    /// the last one goes, the kernel rewrites its own code, and stops every processor for it.
+    /// Bounds the memory of TCP too, for a tool that may have connections. Version 1 counts that
+    /// memory by itself, and only where it has a bound. When the first bound is set and when the
+    /// last one is removed, the kernel rewrites its own code, and stops every processor for it.
     pub(super) fn bound_network(&mut self, bounds: Bounds) {
         if let Some(file) = self.tcp.take()
             && let Err(error) = fs::write(&file, bounds.memory.to_string())
@@ -125,8 +123,8 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group of one controller, or sets its bound in one that is there already,
-    /// and returns the file that tells how the bound is doing.
+    /// Makes the group of one controller, or sets the bound in a group that exists already, and
+    /// returns the file that counts the events of the bound.
     fn add(
         &mut self,
         machine: &Machine,
@@ -134,9 +132,9 @@ impl Cgroups {
         bounds: Bounds,
     ) -> Result<File, String> {
         let place = machine.place(controller)?;
-        let at = |what: &Path| {
-            let what = what.display().to_string();
-            move |error: io::Error| format!("`{what}`: {error}")
+        let at = |path: &Path| {
+            let path = path.display().to_string();
+            move |error: io::Error| format!("`{path}`: {error}")
         };
         // The controllers of version 2 share one tree, and so one group.
         let shared = self.groups.iter().find(|group| group.path.parent() == Some(&place.parent));
@@ -153,10 +151,10 @@ impl Cgroups {
             let file = path.join(file);
             fs::write(&file, value.to_string()).map_err(at(&file))
         };
-        let told = match (controller, place.version) {
+        let events = match (controller, place.version) {
             (Controller::Memory, Version::One) => {
                 set("memory.limit_in_bytes", bounds.memory)?;
-                // Memory and swap together. Not there where swap is not accounted for.
+                // Memory and swap together. The file is missing where swap is not accounted for.
                 if path.join("memory.memsw.limit_in_bytes").exists() {
                     set("memory.memsw.limit_in_bytes", bounds.memory)?;
                 } else {
@@ -172,7 +170,7 @@ impl Cgroups {
                 } else {
                     no_swap()?;
                 }
-                // A call that ran out of memory is over: no part of it goes on.
+                // A call that ran out of memory is over: the kernel kills all of it.
                 set("memory.oom.group", 1)?;
                 "memory.events"
             }
@@ -183,59 +181,60 @@ impl Cgroups {
             (Controller::Cpu, Version::One) => "cpu.shares",
             (Controller::Cpu, Version::Two) => "cpu.weight",
         };
-        let file = path.join(told);
-        let told = File::open(&file).map_err(at(&file))?;
+        let file = path.join(events);
+        let events = File::open(&file).map_err(at(&file))?;
         if controller != Controller::Cpu
             && let Some(group) = self.groups.iter_mut().find(|group| group.path == path)
         {
             group.required = true;
         }
-        Ok(told)
+        Ok(events)
     }
 
-    /// Returns why the kernel does not bound the call's memory by a group, if it does not.
+    /// Returns the reason why no group bounds all of the call's memory, if none does.
     pub(super) fn bounds_memory(&self) -> Result<(), &str> {
         self.memory.as_ref().map_err(String::as_str)?;
         self.uncounted.map_or(Ok(()), Err)
     }
 
-    /// Returns why the kernel does not bound the number of processes by a group, if it does
-    /// not.
+    /// Returns the reason why no group bounds the number of processes, if none does.
     pub(super) fn bounds_processes(&self) -> Result<(), &str> {
         self.processes.as_ref().map(drop).map_err(String::as_str)
     }
 
-    /// The files to which the tool writes `0` to enter its groups, each with whether it
-    /// must succeed. `born`: it is in the group of version 2 already.
-    pub(super) fn tasks(&self, born: bool) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
-        self.groups.iter().filter_map(move |group| match &group.way_in {
-            WayIn::Tasks(tasks) => Some((tasks.as_fd(), group.required)),
-            WayIn::Born { processes, .. } => (!born).then_some((processes.as_fd(), group.required)),
+    /// Returns the files to which the tool writes `0` to enter its groups, each with whether the
+    /// write must succeed. `cloned_into` is set where it is in the group of version 2 already.
+    pub(super) fn tasks(&self, cloned_into: bool) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.groups.iter().filter_map(move |group| match &group.entrance {
+            Entrance::Tasks(tasks) => Some((tasks.as_fd(), group.required)),
+            Entrance::CloneInto { processes, .. } => {
+                (!cloned_into).then_some((processes.as_fd(), group.required))
+            }
         })
     }
 
-    /// The group in which the tool is to be born.
-    pub(super) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
-        self.groups.iter().find_map(|group| match &group.way_in {
-            WayIn::Born { directory, .. } => Some(directory.as_fd()),
-            WayIn::Tasks(_) => None,
+    /// Returns the group into which the tool is to be cloned.
+    pub(super) fn clone_target(&self) -> Option<BorrowedFd<'_>> {
+        self.groups.iter().find_map(|group| match &group.entrance {
+            Entrance::CloneInto { directory, .. } => Some(directory.as_fd()),
+            Entrance::Tasks(_) => None,
         })
     }
 
-    /// Returns whether the kernel has refused a process or a thread; nothing where no group bounds
+    /// Returns whether the kernel has refused a process or a thread. None where no group bounds
     /// their number.
     pub(super) fn refused_a_process(&self) -> Option<io::Result<bool>> {
         Some(has_happened(self.processes.as_ref().ok()?, "max "))
     }
 
-    /// Returns whether the kernel has killed for want of memory; nothing where no group bounds
-    /// it.
+    /// Returns whether the kernel has killed a process that ran out of memory. None where no
+    /// group bounds it.
     pub(super) fn ran_out_of_memory(&self) -> Option<io::Result<bool>> {
         // The same word in both versions; version 1 has it since Linux 4.13.
         Some(has_happened(self.memory.as_ref().ok()?, "oom_kill "))
     }
 
-    /// Removes the groups, which must be empty. Returns what was not to be removed.
+    /// Removes the groups, which must be empty. Returns the error of one that cannot be removed.
     pub(super) fn remove(&mut self) -> Option<String> {
         let mut left = None;
         for group in self.groups.drain(..) {
@@ -255,7 +254,7 @@ impl Group {
         let pid = getpid().as_raw_nonzero();
         let mut refused = Errno::EXIST.into();
         for turn in 0..NAMES {
-            // Numbers of processes are used again, by other namespaces above all.
+            // The numbers of processes repeat, above all in other namespaces.
             let path = place.parent.join(format!("{NAME}{pid}-{turn}"));
             match fs::create_dir(&path) {
                 Ok(()) => {}
@@ -264,10 +263,10 @@ impl Group {
             }
             match Self::open(&path, place.version) {
                 Ok(group) => return Ok(group),
-                // Taken for a leftover before it was locked.
+                // Another supervisor took it for a leftover before it was locked.
                 Err(error) => refused = error,
             }
-            // Nothing is in it, and the first error is the one to be told.
+            // It is empty, and the first error is the one to report.
             let _ = fs::remove_dir(&path);
         }
         Err(refused)
@@ -276,41 +275,42 @@ impl Group {
     fn open(path: &Path, version: Version) -> io::Result<Self> {
         let lock = open_directory(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let entrance = |name| OpenOptions::new().write(true).open(path.join(name));
-        let way_in = match version {
-            Version::One => WayIn::Tasks(entrance("tasks")?),
-            Version::Two => WayIn::Born {
+        let open = |name| OpenOptions::new().write(true).open(path.join(name));
+        let entrance = match version {
+            Version::One => Entrance::Tasks(open("tasks")?),
+            Version::Two => Entrance::CloneInto {
                 directory: open_directory(path)?.into(),
-                processes: entrance("cgroup.procs")?,
+                processes: open("cgroup.procs")?,
             },
         };
-        Ok(Self { path: path.to_owned(), _lock: lock, way_in, required: false })
+        Ok(Self { path: path.to_owned(), _lock: lock, entrance, required: false })
     }
 }
 
-/// Returns the memory that a kernel with these parameters charges to no group, if they leave
-/// any out: page tables, pipes and the buffers of local sockets are memory of the kernel's own.
+/// Returns the reason why a kernel with these parameters charges a part of its memory to no
+/// group, if it does: page tables, pipes and the buffers of local sockets are memory of the
+/// kernel's own.
 fn uncounted(parameters: &str) -> Option<&'static str> {
-    // kernel-parameters.txt: a list of what is left out.
+    // kernel-parameters.txt: a list of the memory that is not counted.
     let mut left_out = parameters
         .split_whitespace()
         .filter_map(|it| it.strip_prefix("cgroup.memory="))
         .flat_map(|list| list.split(','));
     left_out
         .any(|it| it == "nokmem")
-        .then_some("`cgroup.memory=nokmem` leaves the kernel's own memory out of it")
+        .then_some("the kernel's parameter `cgroup.memory=nokmem` leaves its own memory uncounted")
 }
 
-/// Fails where the machine has swap, which is not accounted for.
+/// Fails where the machine has swap, which no group counts.
 fn no_swap() -> Result<(), String> {
-    // A line for each, below a heading; proc_swaps(5).
+    // One line for each swap area, below a heading; proc_swaps(5).
     match fs::read_to_string("/proc/swaps") {
         Ok(text) if text.lines().count() > 1 => Err("swap is not accounted for".to_owned()),
         _ => Ok(()),
     }
 }
 
-/// Removes the groups of supervisors that were killed: those that nobody has locked.
+/// Removes the groups of supervisors that were killed, which nobody holds locked.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -318,7 +318,7 @@ fn remove_leftovers(parent: &Path) {
             && let Ok(dir) = open_directory(&entry.path())
             && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            // One that is not empty stays until what is in it has ended.
+            // A group that is not empty stays until its processes have ended.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -352,7 +352,7 @@ impl Machine {
         Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: mounts::mounts()? })
     }
 
-    /// The place for groups of `controller`, or why there is none.
+    /// Returns the place for groups of `controller`, or the reason why there is none.
     fn place(&self, controller: Controller) -> Result<Place, String> {
         let name = controller.name();
         if let Some(own) = self.own_group(Some(name)) {
@@ -364,13 +364,13 @@ impl Machine {
         Ok(Place { parent, version: Version::Two })
     }
 
-    /// The group of version 2 in which groups with `controller` can be made: this process's
-    /// own, where it was handed over, and whose processes are put into a leaf of it first; else
-    /// the one around it, where this process was put into a leaf, by an earlier call or by a
-    /// service manager. Processes and controllers are never in one group (the rule of no
-    /// internal processes). The slices of systemd are nobody's to divide.
+    /// Returns the group of version 2 in which groups with `controller` can be made. It is this
+    /// process's own group where that is delegated; its processes are moved into a leaf of it
+    /// first. Otherwise it is the group around, where an earlier call or a service manager put
+    /// this process into a leaf. Processes and controllers are never in one group (the rule of
+    /// no internal processes). Slices of systemd are never divided.
     fn divisible(&self, own: &Path, controller: &str) -> Result<PathBuf, String> {
-        // The group around a unit is the service manager's.
+        // The group around a unit belongs to the service manager.
         let around = own.parent().filter(|_| !is_unit(own));
         let around = around.filter(|group| self.is_delegated(group) || is_divided_unit(group));
         let group = if self.is_delegated(own) { Some(own) } else { around };
@@ -387,8 +387,8 @@ impl Machine {
             enable(group, controller)
                 .map_err(|error| format!("`{}` cannot be divided: {error}", group.display()))?;
         }
-        // Without a controller that forbids it, processes may have been put beside the groups.
-        // The kernel lets none into a group then.
+        // Without a controller that forbids it, processes may lie beside the groups. The kernel
+        // lets no process into a group then.
         if lists(group, "cgroup.type", "threaded") {
             return Err(format!(
                 "`{}` has processes of its own beside its groups",
@@ -398,22 +398,22 @@ impl Machine {
         Ok(group.to_owned())
     }
 
-    /// Returns whether a group was handed over: systemd says so by an attribute, and the root
-    /// of a cgroup namespace is a container's own.
+    /// Returns whether a group is delegated: systemd marks it by an attribute, and the root of a
+    /// cgroup namespace belongs to the container.
     fn is_delegated(&self, group: &Path) -> bool {
         // The root of the machine has no type.
         is_marked(group) || self.begins_at(group) && group.join("cgroup.type").exists()
     }
 
-    /// Returns whether `group` is where this process's cgroup namespace begins, which need not
-    /// be this process's own group.
+    /// Returns whether this process's cgroup namespace begins at `group`, which need not be this
+    /// process's own group.
     fn begins_at(&self, group: &Path) -> bool {
         let begins = |it: &&Mount| it.kind == "cgroup2" && it.root == Path::new("/");
         self.mounts.iter().filter(begins).any(|mount| mount.point == group)
     }
 
-    /// The directory of this process's own group in the hierarchy of version 1 that has
-    /// `controller`, or in the one of version 2.
+    /// Returns the directory of this process's own group in the hierarchy of version 1 that has
+    /// `controller`, or in the hierarchy of version 2 without one.
     fn own_group(&self, controller: Option<&str>) -> Option<PathBuf> {
         // HIERARCHY:CONTROLLERS:PATH, of version 2 without controllers; cgroups(7).
         let group = self.own.lines().find_map(|line| {
@@ -450,7 +450,7 @@ fn lists(group: &Path, file: &str, controller: &str) -> bool {
     listed.split_whitespace().any(|it| it == controller)
 }
 
-/// Returns whether a service manager marked the group as handed over.
+/// Returns whether a service manager marked the group as delegated.
 fn is_marked(group: &Path) -> bool {
     let mut value = [0; 8];
     let marked = |name| getxattr(group, name, &mut value[..]).is_ok_and(|length| length > 0);
@@ -463,9 +463,9 @@ fn is_unit(group: &Path) -> bool {
     group.extension().is_some_and(|it| suffixes.iter().any(|suffix| it == *suffix))
 }
 
-/// Returns whether a group that has a group of no unit in it is a unit of this user's service
-/// manager, which marks none of its units. It puts processes into a group below a unit only where
-/// that was handed over (`DelegateSubgroup=`).
+/// Returns whether a group that contains a group that is not a unit is a unit of this user's
+/// service manager, which does not mark its units. It puts processes into a group below a unit
+/// only where the unit is delegated (`DelegateSubgroup=`).
 fn is_divided_unit(group: &Path) -> bool {
     let user = geteuid();
     let is_own = || fs::metadata(group).is_ok_and(|it| it.uid() == user.as_raw());
@@ -473,15 +473,14 @@ fn is_divided_unit(group: &Path) -> bool {
     is_unit(group) && !is_slice && !user.is_root() && is_own()
 }
 
-/// Moves the processes of `group` into a leaf of it, and lets its groups have
-/// `controller`.
+/// Moves the processes of `group` into a leaf of it, and enables `controller` for its groups.
 fn enable(group: &Path, controller: &str) -> io::Result<()> {
     let leaf = group.join("host");
     match fs::create_dir(&leaf) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // One that is forked meanwhile is found by the next turn.
+    // The next turn finds a process that is forked meanwhile.
     for _ in 0..NAMES {
         let inside = fs::read_to_string(group.join("cgroup.procs"))?;
         if inside.trim().is_empty() {
@@ -498,8 +497,8 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Returns whether the line of a file of events that begins with `event` counts any. The file is
-/// told anew each time that it is read from its beginning.
+/// Returns whether the line of a file of events that begins with `event` counts any. The kernel
+/// writes the file anew each time that it is read from its beginning.
 fn has_happened(file: &File, event: &str) -> io::Result<bool> {
     let mut text = [0; 1024];
     let length = file.read_at(&mut text, 0)?;
@@ -566,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_outside_of_what_is_mounted_is_none() {
+    fn a_group_outside_of_every_mount_is_not_found() {
         let machine = machine("3:pids:/elsewhere\n");
         assert_eq!(machine.own_group(Some("pids")), None);
         assert_eq!(machine.own_group(None), None);

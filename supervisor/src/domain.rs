@@ -1,5 +1,7 @@
-//! The Landlock domain of a sandboxed tool: a second boundary around its files
-//! where there are namespaces, and the only one where there are none.
+//! The Landlock domain of a sandboxed tool: a second boundary around its files where there
+//! are namespaces, and the only one where there are none.
+//!
+//! Owns the rules. The tool's own process enters the domain ([`super::launch`]).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,20 +13,20 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, open, openat};
 
-use super::view::{Shown, View};
+use super::view::{DEVICES, Entry, View};
 
-/// The newest version whose rights are known here. An older kernel keeps those that
-/// it knows.
+/// The newest version whose rights are handled here. An older kernel handles those that it
+/// knows.
 const NEWEST: ABI = ABI::V7;
 
-/// From this version on, a domain keeps its processes from signalling others.
+/// The first version whose domains keep their processes from signalling others.
 pub(super) const SCOPES_SIGNALS: i32 = 6;
 
-/// Devices that are there for everyone.
-pub(super) const DEVICES: [&str; 5] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-
-/// The version of the running kernel's Landlock; none where it has none.
+/// Returns the version of the running kernel's Landlock.
+///
+/// # Errors
+///
+/// The kernel has no Landlock.
 pub(super) fn version() -> io::Result<i32> {
     const ASK_FOR_VERSION: libc::c_uint = 1;
     // SAFETY: a system call that reads nothing: no rules, and their size 0.
@@ -42,8 +44,8 @@ pub(super) fn version() -> io::Result<i32> {
     i32::try_from(version).map_err(io::Error::other)
 }
 
-/// A domain for what `view` shows, and for what is there for every tool at
-/// `writable` of the tool's root. Without `internet`, no TCP either.
+/// Makes a domain of the entries of `view`, the tool's own directories `writable`, and what
+/// every tool has. Without `internet` it allows no TCP.
 pub(super) fn of(view: &View, writable: &[PathBuf], internet: bool) -> io::Result<OwnedFd> {
     let domain = create(internet).and_then(|rules| fill(rules, view, writable));
     let domain: Option<OwnedFd> = domain.map_err(io::Error::other)?.into();
@@ -65,7 +67,7 @@ fn fill(
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, RulesetError> {
     let (all, read) = (AccessFs::from_all(NEWEST), AccessFs::from_read(NEWEST));
-    for Shown { source, directory, writable, .. } in view.shown() {
+    for Entry { source, directory, writable, .. } in &view.entries {
         let access = if *writable { all } else { read };
         rules = rules.add_rule(PathBeneath::new(source.as_fd(), fitting(access, *directory)))?;
     }
@@ -74,7 +76,7 @@ fn fill(
     let own = [("/", listing), ("/proc", looking)].map(|(path, access)| (Path::new(path), access));
     let own = own.into_iter().chain(writable.iter().map(|path| (path.as_path(), all)));
     for (path, access) in own {
-        // What is not there needs no rule.
+        // A path that does not exist needs no rule.
         if let Ok(place) = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             rules = rules.add_rule(PathBeneath::new(place, access))?;
         }
@@ -88,7 +90,7 @@ fn fill(
     Ok(rules)
 }
 
-/// What of `access` a file can have, where it is one.
+/// Limits `access` to the rights that a file can have, unless it is a directory.
 fn fitting(access: BitFlags<AccessFs>, directory: bool) -> BitFlags<AccessFs> {
     if directory { access } else { access & AccessFs::from_file(NEWEST) }
 }

@@ -1,9 +1,9 @@
 //! The file systems that hold files and nothing else.
 //!
-//! A directory that is granted to a tool may have anything mounted below it: a root that
-//! is being built has the host's own procfs and sysfs, where a write is an order to the
-//! kernel. Both lanes judge by the file system of what is open, never by a path, and by
-//! a list of what is allowed: what is not listed is refused.
+//! Anything may be mounted below a directory that is granted to a tool: a root that is being
+//! built has the host's own procfs and sysfs, where a write is an order to the kernel. Both
+//! executors judge the file system of an open file, never a path, by a list of those that are
+//! allowed; all others are refused.
 //!
 //! Owns the judgement. Does not open, mount or cover anything.
 
@@ -22,22 +22,22 @@ use linux as system;
 #[cfg(target_os = "macos")]
 use macos as system;
 
-/// Returns whether an open file or directory belongs to an ordinary file system. The
-/// descriptor may be one of `O_PATH`.
+/// Returns whether an open file or directory belongs to an ordinary file system. A descriptor
+/// of `O_PATH` will do.
 ///
 /// # Errors
 ///
-/// It cannot be told, which callers take for a no.
+/// The file system cannot be asked. Callers take that for a no.
 pub fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     system::is_ordinary(open)
 }
 
-/// Returns whether an open file is a device, which is no content of a file system: a
-/// block device holds another one, whole.
+/// Returns whether an open file is a device, which is not content of its file system: a block
+/// device holds a whole other one.
 ///
 /// # Errors
 ///
-/// It cannot be told, which callers take for a yes.
+/// The file cannot be asked. Callers take that for a yes.
 pub fn is_device(open: impl AsFd) -> io::Result<bool> {
     let kind = FileType::from_raw_mode(fstat(open)?.st_mode);
     Ok(matches!(kind, FileType::BlockDevice | FileType::CharacterDevice))

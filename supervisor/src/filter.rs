@@ -1,13 +1,12 @@
 //! The filter of system calls of a sandboxed tool.
 //!
-//! Owns which calls are refused, and why. It is a list of what is refused, not of
-//! what is allowed: what a compiler, an interpreter or a build needs is not known
-//! here. What is refused is what opens a way around another boundary, or a part of
-//! the kernel that no tool needs. Calls that this version has never heard of do
-//! not exist, as on an older kernel.
+//! Owns the list of the calls that are refused, with the reasons. It is not a list of allowed
+//! calls, since the needs of compilers, interpreters and builds are not known. It refuses calls
+//! that open a way around another boundary, or a part of the kernel that no tool needs.
+//! Calls that are newer than this list do not exist, as on an older kernel.
 //!
-//! Refusals are errors, never signals, so that a tool can say what it could not do;
-//! only a call by the rules of another architecture kills.
+//! A refusal is an error, never a signal, so that a tool can report what it could not do. Only
+//! a call by the rules of another architecture kills.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,12 +17,12 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
-/// The last call that was considered for the list: `removexattrat`, Linux 6.13. The
-/// numbers of new calls are the same on every architecture, and grow.
+/// The newest call that was considered for the list: `removexattrat`, Linux 6.13. The numbers
+/// of new calls are the same on every architecture, and grow.
 const LAST_KNOWN: u32 = 466;
 
-/// This program's architecture, as the kernel names it to a filter: the machine of its ELF
-/// files, of 64 bits and little-endian.
+/// This program's architecture, as a filter sees it: the machine of its ELF files, with 64 bits
+/// and little-endian.
 const OWN_ARCHITECTURE: u32 = {
     let machine = if cfg!(target_arch = "aarch64") {
         libc::EM_AARCH64
@@ -35,13 +34,13 @@ const OWN_ARCHITECTURE: u32 = {
     machine as u32 | 0xc000_0000
 };
 
-/// The bit that marks a call by the rules of x32, whose numbers the list does not
-/// know, on a kernel that has them.
+/// The bit that marks a call by the rules of x32, on a kernel that has them. The list does not
+/// have their numbers.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Calls that a C library may not know yet: since Linux 5.17 and 6.6, the same numbers on
-/// every architecture.
+/// Calls that a C library may not know yet, since Linux 5.17 and 6.6. Their numbers are the same
+/// on every architecture.
 const SET_MEMPOLICY_HOME_NODE: c_long = 450;
 const FCHMODAT2: c_long = 452;
 
@@ -58,7 +57,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_fsopen, libc::SYS_fsconfig,
     libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_mount_setattr,
     libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_quotactl, libc::SYS_quotactl_fd,
-    // A file by its number, past every directory.
+    // Opens a file by its number, past every directory.
     libc::SYS_open_by_handle_at,
     // The memory and the descriptors of other processes.
     libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
@@ -70,7 +69,7 @@ const REFUSED: &[c_long] = &[
     // Programs in the kernel, and looks into it.
     libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie, libc::SYS_syslog,
-    // Memory that belongs to no process, where only a cgroup would count it, and records of
+    // Memory that belongs to no process, so that only a cgroup would count it, and records of
     // the kernel that no cgroup is charged for.
     libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup,
     libc::SYS_shmget, libc::SYS_memfd_create, libc::SYS_memfd_secret,
@@ -85,8 +84,8 @@ const REFUSED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_uselib,
 ];
 
-/// Calls on the process that is their first argument, or on the caller for 0: whoever may
-/// set the limits or the processors of another may end it, or keep it from looking.
+/// Calls on the process that is their first argument, or on the caller for 0. A process
+/// that sets the limits or the processors of another one can end it, or keep it from running.
 const ON_OTHERS: &[c_long] = &[
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setparam,
@@ -94,70 +93,68 @@ const ON_OTHERS: &[c_long] = &[
     libc::SYS_sched_setattr,
 ];
 
-/// Calls on a process, a group or all of a user's processes, with the number of the first
-/// argument that means the last.
+/// Calls on a process, a group or all of a user's processes, each with the first argument that
+/// means all of a user's.
 const ON_MANY: &[(c_long, u64)] = &[
     (libc::SYS_setpriority, libc::PRIO_USER as u64),
     // IOPRIO_WHO_USER of linux/ioprio.h.
     (libc::SYS_ioprio_set, 3),
 ];
 
-/// Calls that move pages between files, pipes and sockets, for which no cgroup is charged.
-/// Whoever makes them reads and writes instead where they do not go together with a file,
-/// which is EINVAL.
-const MOVES: [c_long; 4] =
+/// Calls that move pages between files, pipes and sockets, for which no cgroup is charged. They
+/// get EINVAL, the error for a file that does not support them, upon which programs read and
+/// write instead.
+const SPLICES: [c_long; 4] =
     [libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_sendfile];
 
-/// The command of `fcntl` that asks for notices about a directory. The kernel keeps all that were
-/// asked for about one directory in a list, and walks it for each descriptor that is closed:
-/// processes with many take longer to end than they ran, and cannot be killed meanwhile. Programs
-/// use inotify.
+/// The command of `fcntl` that asks for notices about a directory. The kernel keeps the requests
+/// for one directory in a list, and walks it for each descriptor that is closed: processes with
+/// many take longer to end than they ran, and cannot be killed meanwhile. Programs use inotify.
 const NOTIFY: u64 = libc::F_NOTIFY as u64;
 
-/// Calls that ask where the pages of a range are, with the argument that is how many or how
-/// long, and the most that is answered. The kernel goes through all of it in one call, which
-/// no signal ends and which, on a kernel that does not preempt itself, nothing interrupts.
-const SURVEYS: [(c_long, u8, u64); 2] =
+/// Calls that ask for the pages of a range, each with the argument that is the length, and the
+/// largest length that is allowed. The kernel walks the whole range in one call, which no signal
+/// ends and which, on a kernel that does not preempt itself, nothing interrupts.
+const PAGE_QUERIES: [(c_long, u8, u64); 2] =
     [(libc::SYS_mincore, 1, 1 << 30), (libc::SYS_move_pages, 1, 1 << 16)];
 
 /// The flag of `close_range` that gives a thread descriptors of its own, linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: u64 = 2;
 
-/// Options of a socket that attach a program, whose code no cgroup is charged for:
+/// Options of a socket that attach a program, for whose code no cgroup is charged:
 /// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h.
 const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
 
-/// Options of a TCP socket that keep keys, which no cgroup counts: TCP_MD5SIG, its extension
+/// Options of a TCP socket that store keys, which no cgroup counts: TCP_MD5SIG, its extension
 /// and TCP-AO, linux/tcp.h.
 const TCP_KEYS: [u64; 7] = [14, 32, 38, 39, 40, 41, 42];
 
-/// Calls that set an extended attribute. Lists of access rights in memory are counted by no
-/// cgroup, and none of a length that people write is longer.
+/// Calls that set an extended attribute, and the longest value that is allowed. No cgroup counts
+/// lists of access rights in memory, and no list that people write is longer.
 const SET_ATTRIBUTE: [c_long; 3] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr];
 const LONGEST_ATTRIBUTE: u64 = 256;
 
-/// `setxattrat`, whose length is in memory, where a filter cannot look: Linux 6.13.
+/// `setxattrat`, whose length is in memory, which a filter cannot read: Linux 6.13.
 const SETXATTRAT: u32 = 463;
 
-/// Options of a socket that make it hold more.
+/// Options of a socket that enlarge its buffers.
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
-/// The reach of a tool, as far as the filter depends on it.
+/// The rights of a tool on which the filter depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
-    /// It has the host's network, and may make sockets of the internet's families; of any
-    /// other none can be made.
+    /// It has the host's network, and may make sockets of the internet's families. Sockets of
+    /// other families can never be made.
     pub(super) net: bool,
-    /// It holds a socket of a network that is not its own, and so can ask no socket about
+    /// It holds a socket of a network that is not its own, and therefore may ask no socket about
     /// its network.
     pub(super) host_socket: bool,
-    /// It sees the processes of its own PID namespace alone.
+    /// It sees only the processes of its own PID namespace.
     pub(super) own_processes: bool,
 }
 
-/// The flags of `clone` that make namespaces. That of a time namespace is none of
-/// `clone`'s.
+/// The flags of `clone` that make namespaces. `clone` has no flag for a time namespace.
 const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -168,23 +165,22 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// Typing into a terminal as if its user did, and pasting into a console: TIOCSTI and
-/// TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
+/// The requests that type into a terminal as if its user did, and paste into a console: TIOCSTI
+/// and TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
-/// What a socket of any family is asked about its network and its interfaces, wireless
-/// ones too: all requests of these types, whatever their number, in `linux/sockios.h` and
-/// `linux/wireless.h`.
+/// The types of requests that ask a socket of any family about its network and its interfaces,
+/// wireless ones too: all numbers of these types, `linux/sockios.h` and `linux/wireless.h`.
 const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
 
-/// `chmod` and its kin, with the argument that is the mode.
+/// `chmod` and similar calls, each with the argument that is the mode.
 const CHMOD: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (FCHMODAT2, 2),
-    // A file may also be born with the bits.
+    // A file may also be made with the bits.
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
     #[cfg(target_arch = "x86_64")]
@@ -193,18 +189,18 @@ const CHMOD: &[(c_long, u8)] = &[
     (libc::SYS_mq_open, 2),
 ];
 
-/// Calls that open a file or make one, with the arguments that are the flags and the
-/// mode; the latter means something only where a file is made.
+/// Calls that open a file or make one, each with the arguments that are the flags and the mode.
+/// The mode counts only where a file is made.
 const OPEN: &[(c_long, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
 
-/// O_TMPFILE without the O_DIRECTORY that is in it.
+/// O_TMPFILE without the O_DIRECTORY that it contains.
 const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Whether this kernel has filters.
+/// Checks that this kernel has filters.
 pub(super) fn available() -> io::Result<()> {
     let action = u32::from(SeccompAction::Errno(0));
     // SAFETY: a system call that reads one number, which outlives it.
@@ -214,7 +210,7 @@ pub(super) fn available() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter of a tool.
+/// Compiles the filter of a tool.
 pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let rules = rules(reach).map_err(io::Error::other)?;
@@ -238,16 +234,16 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
 
     let makes_namespace = NAMESPACES.iter().map(|flag| bit(0, u64::from(flag.cast_unsigned())));
     let mut cloned: Vec<SeccompRule> = makes_namespace.collect::<Result<_, _>>()?;
-    // A process that has its descriptors in common with another leaves locks behind that
-    // `/proc/locks` does not tell of.
+    // A process that shares its descriptors with another one leaves locks behind that
+    // `/proc/locks` does not show.
     let [files, thread] = [libc::CLONE_FILES, libc::CLONE_THREAD].map(i64::from);
     let [files, thread] = [files.cast_unsigned(), thread.cast_unsigned()];
     let is = |flag, value| SeccompCondition::new(0, Length::Dword, Op::MaskedEq(flag), value);
     cloned.push(SeccompRule::new(vec![is(files, files)?, is(thread, 0)?])?);
-    // And a thread that has its own hides them from who looks at its process.
+    // A thread with descriptors of its own hides them from a count of its process's.
     cloned.push(SeccompRule::new(vec![is(files, 0)?, is(thread, thread)?])?);
     rules.insert(libc::SYS_clone, cloned);
-    // Huge pages are charged to nobody, and the machine sets few apart.
+    // No cgroup is charged for huge pages, and the machine has few of them.
     let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
     rules.insert(libc::SYS_mmap, vec![bit(3, huge)?]);
     let types = TERMINAL.iter().map(|request| only(1, Op::Eq, *request));
@@ -256,7 +252,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let asks_of_network = asks_of_network.map(|kind| only(1, Op::MaskedEq(!0xff), *kind));
     let requests = types.chain(asks_of_network);
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
-    // A program that gains its owner's rights when another user runs it, outside.
+    // A program with setuid would have its owner's rights when another user runs it, outside.
     for (call, mode) in CHMOD {
         let setid = [libc::S_ISUID, libc::S_ISGID].map(|it| bit(*mode, u64::from(it)));
         rules.insert(*call, setid.into_iter().collect::<Result<_, _>>()?);
@@ -275,14 +271,14 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         rules.insert(*call, pairs.map(rule).collect::<Result<_, _>>()?);
     }
 
-    // Reading another's limits harms nobody.
+    // Reading the limits of others is harmless.
     let sets = [(0, Length::Dword), (2, Length::Qword)]
         .map(|(argument, length)| SeccompCondition::new(argument, length, Op::Ne, 0));
     let sets = SeccompRule::new(sets.into_iter().collect::<Result<_, _>>()?)?;
     rules.insert(libc::SYS_prlimit64, vec![sets]);
     for call in ON_OTHERS {
-        // A C library names the caller's own threads by their numbers. Of a PID namespace
-        // all but the init are the tool's own.
+        // A C library passes the numbers of the caller's own threads. In a PID namespace all
+        // processes but the init are the tool's.
         let other = if own_processes { only(0, Op::Eq, 1) } else { only(0, Op::Ne, 0) };
         rules.insert(*call, vec![other?]);
     }
@@ -292,14 +288,14 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     for call in [libc::SYS_migrate_pages, libc::SYS_move_pages] {
         rules.insert(call, vec![only(0, Op::Ne, 0)?]);
     }
-    for (call, argument, most) in SURVEYS {
+    for (call, argument, most) in PAGE_QUERIES {
         let long = SeccompCondition::new(argument, Length::Qword, Op::Gt, most)?;
         rules.entry(call).or_default().push(SeccompRule::new(vec![long])?);
     }
-    // As with a thread that is born so.
+    // As with a thread that is made with descriptors of its own.
     rules.insert(libc::SYS_close_range, vec![bit(2, CLOSE_RANGE_UNSHARE)?]);
-    // Without a network sockets are pairs or the call's own, and are made large to hold
-    // memory that no process has.
+    // Without a network, sockets are pairs or the call's own, and large buffers serve only to
+    // hold memory that belongs to no process.
     let buffers = BUFFERS.iter().filter(|_| !net);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let keys = TCP_KEYS.map(|option| (libc::IPPROTO_TCP, option));
@@ -315,7 +311,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         rules.insert(call, vec![SeccompRule::new(vec![long])?]);
     }
 
-    // Every family that is none of these, local sockets above all.
+    // Every other family is refused, local sockets above all.
     let families: &[i32] = if net { &[libc::AF_INET, libc::AF_INET6] } else { &[] };
     let others = families.iter().map(|family| {
         SeccompCondition::new(0, Length::Dword, Op::Ne, u64::from(family.cast_unsigned()))
@@ -323,17 +319,18 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let others = others.collect::<Result<Vec<_>, _>>()?;
     let socket = if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] };
     rules.insert(libc::SYS_socket, socket);
-    // A pair of streams reaches its other end only. Of datagrams, any of the two could
-    // be sent to any local address. The type shares its number with flags above it.
+    // A pair of streams reaches its other end only. A datagram socket of a pair can send to any
+    // local address. The type shares its argument with flags above it.
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
     rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
     Ok(rules)
 }
 
-/// What the rules cannot say: judges by the architecture and the call's number alone.
+/// Returns the part that the rules cannot express: judgements by the architecture and the
+/// number of the call.
 fn preamble() -> Vec<sock_filter> {
-    // Where each is in `seccomp_data`.
+    // The offsets in `seccomp_data`.
     const NUMBER: u32 = 0;
     const ARCHITECTURE: u32 = 4;
     // The low half of the first argument.
@@ -341,10 +338,10 @@ fn preamble() -> Vec<sock_filter> {
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
     let unsuitable = u32::from(SeccompAction::Errno(libc::EINVAL.cast_unsigned()));
-    let moves =
-        MOVES.map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
-    // Filters that a tool stacks on this one are memory that no cgroup is charged for, and
-    // one that is listened to lives as long as a descriptor. As on a kernel that has none.
+    let splices = SPLICES
+        .map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
+    // No cgroup is charged for filters that a tool adds to this one, and a filter with a
+    // listener lives as long as a descriptor. The answer is that of a kernel without filters.
     let filters = [
         jump(libc::BPF_JEQ, 3, 0, libc::SYS_seccomp as u32),
         jump(libc::BPF_JEQ, 0, 4, libc::SYS_prctl as u32),
@@ -362,20 +359,20 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JGE, 0, 1, X32),
         #[cfg(target_arch = "x86_64")]
         line(RETURN, 0, 0, foreign),
-        // Its flags are in memory, where a filter cannot look; C libraries know `clone`.
+        // Its flags are in memory, which a filter cannot read; C libraries fall back to `clone`.
         jump(libc::BPF_JEQ, 3, 0, libc::SYS_clone3 as u32),
-        // And its mode; there is `openat`.
+        // So is its mode; programs fall back to `openat`.
         jump(libc::BPF_JEQ, 2, 0, libc::SYS_openat2 as u32),
         jump(libc::BPF_JEQ, 1, 0, SETXATTRAT),
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, &filters, moves.as_flattened()].concat()
+    [lines, &filters, splices.as_flattened()].concat()
 }
 
-/// Allows at once what no rule judges, and goes on to the rules with the rest. They are one
-/// long chain, and the kernel walks it for each number that exists when it takes the
-/// filter: a quarter of a millisecond for every call of a tool.
+/// Returns a binary search that allows calls without a rule at once, and jumps to the rules with
+/// the others. The rules are one long chain. The kernel walks it for each number of a call when
+/// it takes the filter: without this, a quarter of a millisecond for every call of a tool.
 fn dispatch(judged: &[u32]) -> Vec<sock_filter> {
     fn tree(judged: &[u32]) -> Vec<sock_filter> {
         let allowed = line(RETURN, 0, 0, u32::from(SeccompAction::Allow));
@@ -412,7 +409,7 @@ fn jump(condition: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// What the filter makes of a call, as the kernel would read it.
+    /// Runs the filter on a call, as the kernel would.
     fn judge(program: &[sock_filter], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let words: Vec<u32> = [number, architecture, 0, 0]
             .into_iter()
@@ -474,7 +471,7 @@ mod tests {
                 // Of family 0.
                 libc::SYS_socket => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
-                call if MOVES.contains(&call) || call == libc::SYS_seccomp => UNSUITABLE,
+                call if SPLICES.contains(&call) || call == libc::SYS_seccomp => UNSUITABLE,
                 _ => ALLOWED,
             };
             assert_eq!(judgement, expected, "{number}");
@@ -508,7 +505,7 @@ mod tests {
             (libc::AF_UNIX, false),
             (libc::AF_NETLINK, false),
         ] {
-            // What is above the 32 bits that the kernel reads changes nothing.
+            // The kernel reads 32 bits; those above change nothing.
             let [family, ..] = first(family);
             let high = [family | 1 << 40, 0, 0, 0, 0, 0];
             assert_eq!(own(true, libc::SYS_socket, high) == ALLOWED, online, "{family}");
@@ -587,7 +584,7 @@ mod tests {
         for call in [libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup] {
             assert_eq!(own(true, call, [0; 6]), REFUSAL, "{call}");
         }
-        for call in MOVES {
+        for call in SPLICES {
             assert_eq!(own(true, call, [0; 6]), UNSUITABLE, "{call}");
         }
         let filtering = u64::from(libc::SECCOMP_SET_MODE_FILTER);
@@ -632,7 +629,7 @@ mod tests {
 
     #[test]
     fn a_survey_of_more_memory_than_anybody_has_is_refused() {
-        for (call, argument, most) in SURVEYS {
+        for (call, argument, most) in PAGE_QUERIES {
             for (length, judgement) in [(most, ALLOWED), (most + 1, REFUSAL), (1 << 43, REFUSAL)] {
                 let mut arguments = [0; 6];
                 arguments[usize::from(argument)] = length;

@@ -1,11 +1,11 @@
 //! The user that a sandboxed tool is for the kernel.
 //!
-//! A tool of a host that is root is not: its user namespace maps the root that it sees to
-//! a user without rights and without a name, so that whatever it finds of the host's it meets as a stranger.
-//! Directories that it is granted are shown to it through an id-mapped mount, by which
-//! root's files are that user's, and the other way round.
+//! The tool of a host of root is not root: its user namespace maps the root that it sees to a
+//! user without rights and without a name, who owns no file of the host. The tool sees granted
+//! directories through an id-mapped mount, by which root's files are that user's, and the other
+//! way round.
 //!
-//! Owns who that user is, becoming it, and the maps. Mounts nothing.
+//! Owns the choice of that user, the change to it, and the maps. Mounts nothing.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,21 +19,21 @@ use rustix::process::{
     DumpableBehavior, Pid, Signal, getegid, geteuid, getpid, kill_process, set_dumpable_behavior,
 };
 
-use super::launch::{Stack, clone};
+use super::clone::{Stack, clone};
 
-/// Numbers of users and groups that no system gives to anybody: "Users, Groups, UIDs and
-/// GIDs on systemd systems" (systemd.io/UIDS-GIDS), the range marked as unused.
+/// The numbers of users and groups that no system gives to anybody: the range marked as unused
+/// in "Users, Groups, UIDs and GIDs on systemd systems" (systemd.io/UIDS-GIDS).
 const UNUSED: Range<u32> = 1_879_048_192..2_147_483_648;
 
-/// The file system of pipes without a name, linux/magic.h.
+/// The file system of anonymous pipes, linux/magic.h.
 const PIPEFS_MAGIC: u32 = 0x5049_5045;
 
-/// A user and its group, as they are inside and outside of a user namespace.
+/// A user and its group, inside and outside of a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     inside: Ids,
     outside: Ids,
-    /// Set for the machine's root, from which the kernel keeps nothing.
+    /// Set for the machine's root, to whom the kernel refuses nothing.
     root: bool,
 }
 
@@ -44,15 +44,15 @@ struct Ids {
 }
 
 impl Identity {
-    /// That of the calling process, on both sides.
+    /// Returns the identity of the calling process, the same on both sides.
     pub(super) fn own() -> Self {
         let own = Ids { user: geteuid().as_raw(), group: getegid().as_raw() };
         Self { inside: own, outside: own, root: own.user == 0 && root_is_root() }
     }
 
-    /// Root inside, and outside a user and a group of this call's own. Whoever had the same
-    /// number outside would have power over the call: it would own its user namespace, and
-    /// could look into its processes.
+    /// Returns root inside, and outside a user and a group of this call's own. Another process
+    /// with the same number outside would have power over the call: it would own the user
+    /// namespace, and could read the memory of the call's processes.
     pub(super) fn mapped_root() -> io::Result<Self> {
         let mut bytes = [0; 4];
         // SAFETY: a system call on a place that lives, with its size.
@@ -65,7 +65,7 @@ impl Identity {
         Ok(Self { inside, outside, root: false })
     }
 
-    /// Returns whether it is another one than that of the calling process.
+    /// Returns whether it differs from the identity of the calling process.
     pub(super) fn is_assumed(self) -> bool {
         self.inside != self.outside
     }
@@ -75,12 +75,12 @@ impl Identity {
         self.root
     }
 
-    /// Makes the outer identity the effective one of this process, which is root's, until
-    /// it is [put back](Self::resume): what is made meanwhile belongs to it.
+    /// Makes the outer user and group the effective ones of this process, which is root's, until
+    /// [`resume`](Self::resume). New namespaces belong to them meanwhile.
     pub(super) fn assume(self) -> io::Result<()> {
         effective(libc::SYS_setresgid, self.outside.group)?;
         effective(libc::SYS_setresuid, self.outside.user)?;
-        // Taken away by the change of user; without it nobody but root may write the maps.
+        // The change of user takes it away, and without it nobody but root may write the maps.
         set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         Ok(())
     }
@@ -91,20 +91,20 @@ impl Identity {
         effective(libc::SYS_setresgid, 0)
     }
 
-    /// Makes the user and the group known in this process's new user namespace, and nobody
-    /// else, and becomes them altogether.
+    /// Maps the user and the group into this process's new user namespace, and no others, and
+    /// makes them the real, effective and saved ones.
     pub(super) fn map(self) -> io::Result<()> {
         let Self { inside, outside, root: _ } = self;
-        // Otherwise a group could be given up whose lack of rights a file counts on.
+        // Otherwise a process could leave a group to which a file denies access.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {} 1", inside.user, outside.user))?;
         fs::write("/proc/self/gid_map", format!("{} {} 1", inside.group, outside.group))?;
-        wholly(libc::SYS_setresgid, inside.group)?;
-        wholly(libc::SYS_setresuid, inside.user)
+        real_and_effective(libc::SYS_setresgid, inside.group)?;
+        real_and_effective(libc::SYS_setresuid, inside.user)
     }
 
-    /// Gives the pipes among the tool's streams to the outer identity, which could not open
-    /// them again by `/dev/stdout` and its like. What else the streams are stays whose it is.
+    /// Gives the pipes among the tool's streams to the outer user, who could not open them again
+    /// by `/dev/stdout` and its like otherwise. Other streams keep their owner.
     pub(super) fn own_pipes(self, streams: &[OwnedFd]) -> io::Result<()> {
         let (user, group) = (Uid::from_raw(self.outside.user), Gid::from_raw(self.outside.group));
         for stream in streams {
@@ -115,8 +115,8 @@ impl Identity {
         Ok(())
     }
 
-    /// A user namespace for [id-mapped mounts](super::mounts::hand_over), by which what is
-    /// root's on a disk is the tool's. Files of others stay theirs.
+    /// Makes a user namespace for [id-mapped mounts](super::mounts::hand_over), by which root's
+    /// files on a disk are the tool's. Files of others stay theirs.
     ///
     /// For a process with root's rights and one thread.
     pub(super) fn map_for_mounts(self) -> io::Result<OwnedFd> {
@@ -128,10 +128,10 @@ impl Identity {
     }
 }
 
-/// Returns whether the root of this process's user namespace is that of the namespace around it.
-/// In a container of a user without rights it is not, and is a user like any other.
+/// Returns whether the root of this process's user namespace is the root of the namespace around
+/// it. In a container of a user without rights it is not, and has a user's rights only.
 fn root_is_root() -> bool {
-    // INSIDE OUTSIDE COUNT, user_namespaces(7). What cannot be told is taken for the worse.
+    // INSIDE OUTSIDE COUNT, user_namespaces(7). Without an answer, the worse is assumed.
     let maps = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let root = maps.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -140,15 +140,15 @@ fn root_is_root() -> bool {
     root.is_none_or(|outside| outside == "0")
 }
 
-/// Maps 0 to `number`, every other number to itself, and `number` to none: nothing that
-/// is its own on a disk is the tool's.
+/// Returns a map of 0 to `number`, of every other number to itself, and of `number` to no
+/// number: a file that it owns on a disk is not the tool's.
 fn swapped(number: u32) -> String {
     let above = number + 1;
-    // The last number of all means none.
+    // The highest number means no user.
     format!("0 {number} 1\n1 1 {}\n{above} {above} {}\n", number - 1, u32::MAX - above)
 }
 
-/// A process that does nothing but keep a new user namespace, and ends with this value.
+/// A process that keeps a new user namespace, and is killed when this value is dropped.
 struct Member(Pid);
 
 impl Member {
@@ -156,8 +156,8 @@ impl Member {
         let stack = Stack::new(16 << 10)?;
         let parent = usize::try_from(getpid().as_raw_nonzero().get()).map_err(io::Error::other)?;
         // SAFETY: the child shares this process's memory, so that no page table is copied. It
-        // writes to its stack alone, which stays mapped, and makes system calls on numbers,
-        // none of which fails and so sets the `errno` of both.
+        // writes to its stack alone, which stays mapped, and makes system calls on numbers.
+        // None of these fails, so that none sets the `errno` that both share.
         let member = unsafe {
             let flags = libc::CLONE_NEWUSER | libc::CLONE_VM;
             clone(flags, &stack, stay, ptr::without_provenance_mut(parent))
@@ -166,12 +166,12 @@ impl Member {
     }
 }
 
-/// Stays for as long as the process does whose number this is.
+/// Waits until the process of this number ends.
 extern "C" fn stay(parent: *mut c_void) -> c_int {
     // SAFETY: system calls on numbers.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // It may have ended before that was set.
+        // The parent may have ended before that was set.
         while usize::try_from(libc::getppid()).is_ok_and(|it| it == parent.addr()) {
             libc::pause();
         }
@@ -181,8 +181,8 @@ extern "C" fn stay(parent: *mut c_void) -> c_int {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It cannot have ended by itself, and is reaped with whatever else there is, at the
-        // end of the call: to wait for it now would cost a tenth of what a call does.
+        // It cannot have ended by itself, and is reaped with every other child, at the end of
+        // the call: to wait for it now would take a tenth of the time of a call.
         let _ = kill_process(self.0, Signal::KILL);
     }
 }
@@ -193,12 +193,12 @@ fn effective(call: c_long, number: u32) -> io::Result<()> {
 }
 
 /// Sets the real, the effective and the saved number.
-fn wholly(call: c_long, number: u32) -> io::Result<()> {
+fn real_and_effective(call: c_long, number: u32) -> io::Result<()> {
     set(call, number, number, number)
 }
 
 fn set(call: c_long, real: u32, effective: u32, saved: u32) -> io::Result<()> {
-    // SAFETY: a system call on numbers. Not through the C library, which would tell other
+    // SAFETY: a system call on numbers. The C library is bypassed, since it would signal other
     // threads, of which there are none.
     match unsafe { libc::syscall(call, real, effective, saved) } {
         0 => Ok(()),

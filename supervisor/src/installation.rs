@@ -1,10 +1,10 @@
-//! What a program needs of its own installation to start: its directory, and
-//! where a script names an interpreter, that one's.
+//! The files of a program's installation that it needs to start: its directory, and the
+//! directories of the interpreter that a script names.
 //!
-//! Owns the guess of what belongs to a program, which shows as little as will do:
-//! a program in somebody's home does not show the home. A tool is not trusted, and
-//! nor is what it says of its interpreter: that shows directories by the name of
-//! `bin`, `lib` and `shims` around something executable, and no other.
+//! Owns the guess of what belongs to a program. It shows as little as possible: a program in
+//! a home does not show the home. The tool is not trusted, and neither is the interpreter
+//! that it names, which shows only directories of the names `bin`, `lib` and `shims` around
+//! an executable file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -13,28 +13,27 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::view::{View, path_of, variable};
-use crate::plan::Plan;
+use super::view::View;
+use crate::plan::{Plan, path_of};
 
-/// The largest `#!` line that the kernel looks at.
+/// The length of the longest `#!` line that the kernel reads.
 const LINE: u64 = 256;
 
-/// How many scripts may interpret each other, which is what the kernel follows,
-/// and how many links may lead to a program.
+/// The number of scripts that may interpret each other, which is as many as the kernel
+/// follows, and of links that may lead to a program.
 const DEPTH: usize = 5;
 
-/// Where `env` looks without a PATH.
+/// The directories that `env` searches without a PATH.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Directories in which others keep what is not a program's.
+/// Directories in which files of many programs and users lie.
 const SHARED: [&str; 12] = [
     "/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/dev", "/dev/shm", "/etc", "/mnt",
     "/srv",
 ];
 
-/// Shows the plan's program and its interpreter, and returns by which name it is to
-/// be executed, and by which other one where a link that this name leads through is
-/// not shown.
+/// Shows the plan's program and its interpreter. Returns the path by which to execute it, and
+/// the path without links, for a tool that does not see a link on the first one.
 pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
     let program = plain(path_of(&plan.program));
     let real = fs::canonicalize(&program).unwrap_or_else(|_| program.clone());
@@ -54,7 +53,7 @@ pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
     (program, real)
 }
 
-/// The same file by a path without `..`, each of which would have to be shown too.
+/// Returns the path without `..`, since every directory on a path has to be shown.
 fn plain(program: PathBuf) -> PathBuf {
     if !program.components().any(|part| part == Component::ParentDir) {
         return program;
@@ -63,7 +62,7 @@ fn plain(program: PathBuf) -> PathBuf {
     fs::canonicalize(dir).map_or_else(|_| program.clone(), |dir| dir.join(name))
 }
 
-/// The program with its directory; alone where the directory is not its own.
+/// Shows the program with its directory; alone where others share the directory.
 fn show_beside(view: &mut View, program: &Path) {
     if view.has(program) {
         return;
@@ -74,14 +73,14 @@ fn show_beside(view: &mut View, program: &Path) {
     }
 }
 
-/// Whether what others own is in `dir`: a home, above all.
+/// Returns whether files of others lie in `dir`: a home, above all.
 fn is_shared(view: &View, dir: &Path) -> bool {
     SHARED.iter().any(|shared| dir == Path::new(shared))
         || dir.parent() == Some(Path::new("/home"))
         || view.home.as_ref().is_some_and(|home| home.starts_with(dir))
 }
 
-/// An interpreter, each link on the way to it, and what is installed with each.
+/// Shows an interpreter, each link on the way to it, and the installation of each.
 fn show_interpreter(view: &mut View, interpreter: &Path) {
     let mut hop = interpreter.to_owned();
     for _ in 0..DEPTH {
@@ -107,12 +106,12 @@ fn show_installed(view: &mut View, program: &Path) {
             for part in ["bin", "sbin", "lib", "lib64", "pyvenv.cfg"] {
                 show_part(view, prefix, part);
             }
-            // A virtual environment's interpreter has its library elsewhere.
+            // The library of a virtual environment's interpreter is elsewhere.
             if let Some(home) = base_of(&prefix.join("pyvenv.cfg")) {
                 show_installed(view, &home.join("python3"));
             }
         }
-        // Version managers: a script that looks for the program beside its directory.
+        // A script of a version manager, which looks for the program beside its directory.
         (Some("shims"), Some(prefix)) if !is_shared(view, prefix) => view.show(prefix),
         _ => view.show(program),
     }
@@ -136,7 +135,7 @@ fn is_executable(program: &Path) -> bool {
     fs::metadata(program).is_ok_and(|it| executable(&it))
 }
 
-/// `home = DIR` of a `pyvenv.cfg`.
+/// Reads `home = DIR` of a `pyvenv.cfg`.
 fn base_of(config: &Path) -> Option<PathBuf> {
     let text = String::from_utf8(head(config, 4096)?).ok()?;
     let home =
@@ -144,8 +143,8 @@ fn base_of(config: &Path) -> Option<PathBuf> {
     home.map(|home| PathBuf::from(home.trim())).filter(|home| home.is_absolute())
 }
 
-/// What the `#!` line of a script has executed: the interpreter, and where that is
-/// `env`, the program that it looks for.
+/// Returns the programs that the `#!` line of a script names: the interpreter, and the
+/// program that `env` would look for.
 fn named_by(script: &Path, plan: &Plan) -> Option<Vec<PathBuf>> {
     let head = head(script, LINE)?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
@@ -166,13 +165,13 @@ fn named_by(script: &Path, plan: &Plan) -> Option<Vec<PathBuf>> {
     Some(named)
 }
 
-/// The program that `name` stands for in the tool's PATH.
+/// Looks for a program in the tool's PATH.
 fn find(name: &OsStr, plan: &Plan) -> Option<PathBuf> {
-    // What looks like the program may be the argument of an option.
+    // The word may be the argument of an option.
     if name.as_bytes().contains(&b'/') {
         return None;
     }
-    let path = variable(plan, "PATH").unwrap_or(OsStr::new(PATH));
+    let path = plan.variable("PATH").unwrap_or(OsStr::new(PATH));
     std::env::split_paths(path)
         .map(|dir| dir.join(name))
         .find(|program| program.is_absolute() && is_executable(program))

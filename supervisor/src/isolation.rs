@@ -1,39 +1,80 @@
-//! How far a call was kept from what it was not granted: what was achieved, not
-//! what was asked for.
+//! The isolation of a call: the guarantees that held while it ran, which may be fewer than
+//! it asked for.
+//!
+//! Owns the words for them, in records, reports and tables. Finds nothing out.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What held during one call, or would hold on this machine.
+/// The guarantees that held during a call, or would hold on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Level {
+pub struct Isolation {
     /// Files outside the granted directories cannot be reached.
-    pub fs: Hold,
+    pub fs: Guarantee,
     /// Hosts outside the grant cannot be reached, nor local sockets.
-    pub net: Hold,
+    pub net: Guarantee,
     /// Other processes can be neither seen nor signalled, and their number is bounded.
-    pub processes: Hold,
+    pub processes: Guarantee,
     /// Memory is bounded.
-    pub memory: Hold,
+    pub memory: Guarantee,
     /// Nothing that the call started outlives it, or its host.
-    pub kill_tree: Hold,
-    /// No privilege can be had that the caller did not hand over.
-    pub privileges: Hold,
-    /// The keepers of the limits. Older records have none.
+    pub kill_tree: Guarantee,
+    /// No privilege can be gained that the caller did not hand over.
+    pub privileges: Guarantee,
+    /// The mechanisms that keep the limits. Older records have none.
     #[serde(default)]
     pub kept_by: KeptBy,
 }
 
-/// The keepers of each limit on a resource, the strongest first. Empty where nothing keeps it.
+/// A boundary around a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// [`Isolation::fs`]
+    Fs,
+    /// [`Isolation::net`]
+    Net,
+    /// [`Isolation::processes`]
+    Processes,
+    /// [`Isolation::memory`]
+    Memory,
+    /// [`Isolation::kill_tree`]
+    KillTree,
+    /// [`Isolation::privileges`]
+    Privileges,
+}
+
+impl Boundary {
+    /// Returns its name in tables and records, such as `kill_tree`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fs => "fs",
+            Self::Net => "net",
+            Self::Processes => "processes",
+            Self::Memory => "memory",
+            Self::KillTree => "kill_tree",
+            Self::Privileges => "privileges",
+        }
+    }
+}
+
+impl fmt::Display for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The mechanisms that keep each limit on a resource, the strongest first. Empty where
+/// nothing keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptBy {
-    /// The number of processes and threads.
+    /// Those that bound the number of processes and threads.
     pub processes: Vec<Keeper>,
-    /// The memory of all of them together.
+    /// Those that bound the memory of all processes together.
     pub memory: Vec<Keeper>,
 }
 
@@ -50,12 +91,13 @@ pub enum Keeper {
     Rlimit,
     /// `kernel.pid_max` of a PID namespace of the call's own.
     PidNamespace,
-    /// The supervisor's looks at `/proc`: what is too much can be there until the next one.
+    /// The supervisor, which reads `/proc` at intervals: a call can pass the limit until it
+    /// is read again.
     Watched,
 }
 
 impl Keeper {
-    /// Its name for people.
+    /// Returns its name in tables.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -69,40 +111,42 @@ impl Keeper {
 }
 
 impl KeptBy {
-    /// Returns the keepers of the boundary of this name, such as `cgroup, rlimit`; nothing for one
-    /// that is no limit on a resource.
+    /// Returns the keepers of a boundary, such as `cgroup, rlimit`; nothing for a boundary
+    /// that is not a limit on a resource.
     #[must_use]
-    pub fn told(&self, boundary: &str) -> Option<String> {
+    pub fn describe(&self, boundary: Boundary) -> Option<String> {
         let keepers = match boundary {
-            "processes" => &self.processes,
-            "memory" => &self.memory,
-            _ => return None,
+            Boundary::Processes => &self.processes,
+            Boundary::Memory => &self.memory,
+            Boundary::Fs | Boundary::Net | Boundary::KillTree | Boundary::Privileges => {
+                return None;
+            }
         };
         let names: Vec<_> = keepers.iter().map(|keeper| keeper.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 }
 
-/// Whether one boundary holds.
+/// The state of a boundary, or of a layer that boundaries are made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "reason")]
-pub enum Hold {
+pub enum Guarantee {
     /// The kernel, or the runtime of components, keeps it.
     Enforced,
     /// It is kept against some ways around it; the reason names the others.
     Partial(Cow<'static, str>),
-    /// Nothing keeps it.
+    /// Nothing keeps it, for this reason.
     None(Cow<'static, str>),
 }
 
-impl Hold {
-    /// Whether it holds without exception.
+impl Guarantee {
+    /// Returns whether it holds without exception.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         *self == Self::Enforced
     }
 
-    /// `enforced`, `partial` or `none`.
+    /// Returns `enforced`, `partial` or `none`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -112,7 +156,7 @@ impl Hold {
         }
     }
 
-    /// What is missing, and why.
+    /// Returns the reason why it is not enforced.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self {
@@ -122,32 +166,108 @@ impl Hold {
     }
 }
 
-impl fmt::Display for Hold {
+impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())?;
         self.reason().map_or(Ok(()), |reason| write!(f, " ({reason})"))
     }
 }
 
-/// One of the kernel's mechanisms that a level is made of.
+/// A mechanism of the kernel, and its state on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// What it is called.
-    pub name: String,
-    /// Whether it is there.
-    pub hold: Hold,
-    /// Which kind or version of it.
+    /// The mechanism.
+    #[serde(rename = "name")]
+    pub mechanism: Mechanism,
+    /// Its state.
+    #[serde(rename = "hold")]
+    pub guarantee: Guarantee,
+    /// Its kind or version.
     pub detail: Option<String>,
-    /// Where it is not there: what a person can do about it.
+    /// Advice to people, where it is missing.
     pub remedy: Option<String>,
 }
 
-impl Level {
-    /// What holds for every component, on every machine.
+/// A mechanism of the kernel that isolates a native tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mechanism {
+    /// A user namespace, in which any user may make the others.
+    #[serde(rename = "user namespace")]
+    UserNamespace,
+    /// A mount namespace, with a root of the tool's own.
+    #[serde(rename = "mount namespace")]
+    MountNamespace,
+    /// A PID namespace, whose processes end with its init.
+    #[serde(rename = "PID namespace")]
+    PidNamespace,
+    /// A network namespace without a connection to the host's network.
+    #[serde(rename = "network namespace")]
+    NetworkNamespace,
+    /// An IPC namespace: System V IPC and POSIX message queues.
+    #[serde(rename = "IPC namespace")]
+    IpcNamespace,
+    /// A UTS namespace: the host's name.
+    #[serde(rename = "UTS namespace")]
+    UtsNamespace,
+    /// A `/proc` of the PID namespace.
+    #[serde(rename = "/proc")]
+    Proc,
+    /// All capabilities dropped, and none to be gained.
+    #[serde(rename = "capabilities")]
+    Capabilities,
+    /// A Landlock domain.
+    #[serde(rename = "Landlock")]
+    Landlock,
+    /// A filter of system calls.
+    #[serde(rename = "seccomp")]
+    Seccomp,
+    /// A user other than root, for the kernel too.
+    #[serde(rename = "unprivileged user")]
+    UnprivilegedUser,
+    /// RLIMIT_NPROC that counts the call alone.
+    #[serde(rename = "RLIMIT_NPROC")]
+    ProcessLimit,
+    /// `kernel.pid_max` of the PID namespace.
+    #[serde(rename = "pid_max")]
+    PidMax,
+    /// A control group that bounds processes.
+    #[serde(rename = "cgroup: processes")]
+    ProcessCgroup,
+    /// A control group that bounds memory.
+    #[serde(rename = "cgroup: memory")]
+    MemoryCgroup,
+}
+
+impl Mechanism {
+    /// Returns its name in tables and reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserNamespace => "user namespace",
+            Self::MountNamespace => "mount namespace",
+            Self::PidNamespace => "PID namespace",
+            Self::NetworkNamespace => "network namespace",
+            Self::IpcNamespace => "IPC namespace",
+            Self::UtsNamespace => "UTS namespace",
+            Self::Proc => "/proc",
+            Self::Capabilities => "capabilities",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::UnprivilegedUser => "unprivileged user",
+            Self::ProcessLimit => "RLIMIT_NPROC",
+            Self::PidMax => "pid_max",
+            Self::ProcessCgroup => "cgroup: processes",
+            Self::MemoryCgroup => "cgroup: memory",
+        }
+    }
+}
+
+impl Isolation {
+    /// Returns the isolation of every component, on every machine.
     #[must_use]
     pub fn of_a_component() -> Self {
-        let enforced = || Hold::Enforced;
+        let enforced = || Guarantee::Enforced;
         Self {
             fs: enforced(),
             net: enforced(),
@@ -159,10 +279,10 @@ impl Level {
         }
     }
 
-    /// Returns the level of a tool from which nothing is kept, for this reason.
+    /// Returns an isolation without any guarantee, for this reason.
     #[must_use]
-    pub fn nothing(why: &str) -> Self {
-        let none = || Hold::None(why.to_owned().into());
+    pub fn none(why: &str) -> Self {
+        let none = || Guarantee::None(why.to_owned().into());
         Self {
             fs: none(),
             net: none(),
@@ -174,36 +294,91 @@ impl Level {
         }
     }
 
-    /// Each boundary by its name, in the order of tables.
+    /// Returns each boundary with its guarantee, in the order of tables.
     #[must_use]
-    pub fn holds(&self) -> [(&'static str, &Hold); 6] {
+    pub fn guarantees(&self) -> [(Boundary, &Guarantee); 6] {
         let Self { fs, net, processes, memory, kill_tree, privileges, kept_by: _ } = self;
         [
-            ("fs", fs),
-            ("net", net),
-            ("processes", processes),
-            ("memory", memory),
-            ("kill_tree", kill_tree),
-            ("privileges", privileges),
+            (Boundary::Fs, fs),
+            (Boundary::Net, net),
+            (Boundary::Processes, processes),
+            (Boundary::Memory, memory),
+            (Boundary::KillTree, kill_tree),
+            (Boundary::Privileges, privileges),
         ]
     }
 
-    /// Each boundary by its name with its state in words, and for a limit on a resource by
-    /// what it is kept.
+    /// Returns each boundary with its guarantee in words, and the keepers of a limit on a
+    /// resource: `enforced, by cgroup`.
     #[must_use]
-    pub fn told(&self) -> [(&'static str, String); 6] {
-        self.holds().map(|(name, hold)| {
-            let kept = self.kept_by.told(name).map(|by| format!(", by {by}"));
-            let reason = hold.reason().map(|reason| format!(" ({reason})"));
-            let parts = [Some(hold.as_str().to_owned()), kept, reason];
-            (name, parts.into_iter().flatten().collect())
+    pub fn describe(&self) -> [(Boundary, String); 6] {
+        self.guarantees().map(|(boundary, guarantee)| {
+            let kept = self.kept_by.describe(boundary).map(|by| format!(", by {by}"));
+            let reason = guarantee.reason().map(|reason| format!(" ({reason})"));
+            let parts = [Some(guarantee.as_str().to_owned()), kept, reason];
+            (boundary, parts.into_iter().flatten().collect())
         })
     }
 
-    /// The boundaries that a sandbox stands or falls with, and that do not hold. The bound
-    /// on memory is none of them: passing it harms nobody's files.
-    pub fn unmet(&self) -> impl Iterator<Item = (&'static str, &Hold)> {
-        let counts = |(name, hold): &(&str, &Hold)| *name != "memory" && !hold.is_enforced();
-        self.holds().into_iter().filter(counts)
+    /// Returns the boundaries that `require` demands and that are not enforced. The bound on
+    /// memory is not among them: passing it harms nobody's files.
+    pub fn unmet(&self) -> impl Iterator<Item = (Boundary, &Guarantee)> {
+        let counts = |(boundary, guarantee): &(Boundary, &Guarantee)| {
+            *boundary != Boundary::Memory && !guarantee.is_enforced()
+        };
+        self.guarantees().into_iter().filter(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boundary_has_the_name_of_its_field() {
+        let isolation = Isolation::of_a_component();
+        let json = serde_json::to_value(&isolation).expect("serializes");
+        for (boundary, _) in isolation.guarantees() {
+            assert_eq!(json[boundary.as_str()]["state"], "enforced", "{boundary}");
+        }
+    }
+
+    #[test]
+    fn a_mechanism_has_one_name_for_reports_and_people() {
+        for mechanism in [
+            Mechanism::UserNamespace,
+            Mechanism::MountNamespace,
+            Mechanism::PidNamespace,
+            Mechanism::NetworkNamespace,
+            Mechanism::IpcNamespace,
+            Mechanism::UtsNamespace,
+            Mechanism::Proc,
+            Mechanism::Capabilities,
+            Mechanism::Landlock,
+            Mechanism::Seccomp,
+            Mechanism::UnprivilegedUser,
+            Mechanism::ProcessLimit,
+            Mechanism::PidMax,
+            Mechanism::ProcessCgroup,
+            Mechanism::MemoryCgroup,
+        ] {
+            let json = serde_json::to_value(mechanism).expect("serializes");
+            assert_eq!(json, mechanism.as_str());
+        }
+    }
+
+    #[test]
+    fn a_layer_is_written_under_the_keys_of_old() {
+        let layer = Layer {
+            mechanism: Mechanism::Landlock,
+            guarantee: Guarantee::Enforced,
+            detail: Some("ABI 6".to_owned()),
+            remedy: None,
+        };
+        let text = serde_json::to_string(&layer).expect("serializes");
+        assert_eq!(
+            text,
+            r#"{"name":"Landlock","hold":{"state":"enforced"},"detail":"ABI 6","remedy":null}"#
+        );
     }
 }

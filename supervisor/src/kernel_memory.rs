@@ -1,27 +1,28 @@
 //! The kernel's memory that no control group is charged for.
 //!
 //! Records of locks, entries of a directory that is being read: each is small, or is behind a
-//! descriptor, and there are many of them. They cannot be counted. To list a hundred thousand
-//! locks takes the kernel seconds, in which nobody on the machine can lock a file. So
-//! the kernel's own memory is looked at, and where that has grown too much, whether the call
-//! holds many descriptors or locks. Owns that look; ends nothing.
+//! descriptor, and there can be many. They cannot be counted: to list a hundred thousand locks
+//! takes the kernel seconds, in which nobody on the machine can lock a file. So the kernel's
+//! own memory is measured, and only where it has grown too much, the descriptors and locks of
+//! the call. Owns that measurement; ends nothing.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
 use crate::process_tree::Process;
 
-/// More descriptors than the processes of a call have a use for together while the kernel's
-/// memory grows.
+/// The number of descriptors from which on a call is taken to fill the kernel's memory while
+/// that grows. The processes of an ordinary call hold fewer together.
 const MANY_DESCRIPTORS: usize = 1000;
 
-/// More locks than a program has a use for at once: databases hold a few for each file.
-const MANY: usize = 1000;
+/// The number of locks from which on a call is taken to fill the kernel's memory. Databases hold
+/// a few for each file.
+const MANY_LOCKS: usize = 1000;
 
-/// Looks at the kernel's memory, as long as one call lasts.
+/// The measurements of the kernel's memory during one call.
 #[derive(Default)]
 pub(super) struct KernelMemory {
-    /// The least memory that the kernel had for itself at any look.
+    /// The lowest value that was measured.
     least: Option<u64>,
 }
 
@@ -41,19 +42,20 @@ impl KernelMemory {
         if descriptors(&tree()?) >= MANY_DESCRIPTORS {
             return Ok(true);
         }
-        // In a namespace those of others are left out, but for locks of open descriptions,
+        // A namespace does not show the locks of others, but for those of open descriptions,
         // which belong to no process.
         let lines = BufReader::new(File::open("/proc/locks")?).split(b'\n');
         let mut seen = 0;
-        for line in lines.take(MANY) {
+        for line in lines.take(MANY_LOCKS) {
             line?;
             seen += 1;
         }
-        Ok(seen == MANY)
+        Ok(seen == MANY_LOCKS)
     }
 }
 
-/// The descriptors of all of them. A process that lets nobody look counts as one with many.
+/// Counts the descriptors of the processes. A process that may not be read counts as one with
+/// many.
 fn descriptors(tree: &[Process]) -> usize {
     let of = |process: &Process| match fs::read_dir(format!(
         "/proc/{}/fd",
@@ -66,15 +68,15 @@ fn descriptors(tree: &[Process]) -> usize {
     tree.iter().map(of).sum()
 }
 
-/// All of it in one call: the kernel counts anew for each.
+/// Reads all of the file with one system call: the kernel counts anew for each.
 fn meminfo() -> io::Result<String> {
     let mut text = Vec::with_capacity(8 << 10);
     File::open("/proc/meminfo")?.read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The memory that the kernel keeps for itself and cannot give back, in bytes, as
-/// proc_meminfo(5) tells it.
+/// Returns the memory that the kernel keeps for itself and cannot reclaim, in bytes,
+/// proc_meminfo(5).
 fn kernels_own(text: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("SUnreclaim:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());

@@ -1,24 +1,24 @@
-//! What held of a sandbox: the state of each layer, and what that comes to.
+//! The state of each layer of a sandbox, and the isolation that the layers add up to.
 //!
-//! Owns the only place where a layer's failure becomes a weaker level. Sets nothing
-//! up.
+//! Owns the only place where a missing layer weakens a guarantee. Sets nothing up.
 
 use super::domain::SCOPES_SIGNALS;
-use crate::isolation::{Hold, Keeper, KeptBy, Layer, Level};
+use super::namespace::Namespace;
+use crate::isolation::{Guarantee, Isolation, Keeper, KeptBy, Layer, Mechanism};
 
-/// Why a layer is not there.
+/// The reason why a layer is missing.
 pub(super) type Missing = String;
 
 /// The state of each layer.
-pub(super) struct Achieved {
-    /// Whether there is a user namespace too.
+pub(super) struct Layers {
+    /// `Ok(true)` where there is a user namespace too.
     pub(super) namespaces: Result<bool, Missing>,
     /// A `/proc` of the namespace's own.
     pub(super) proc: Result<(), Missing>,
-    /// The version.
+    /// Its version.
     pub(super) landlock: Result<i32, Missing>,
     pub(super) seccomp: Result<(), Missing>,
-    /// All of them dropped, and none to be had.
+    /// All of them dropped, and none to be gained.
     pub(super) capabilities: Result<(), Missing>,
     /// A user without rights for the kernel too.
     pub(super) mapped: Result<(), Missing>,
@@ -30,18 +30,19 @@ pub(super) struct Achieved {
 pub(super) struct Limits {
     /// RLIMIT_NPROC, where it counts the call alone.
     pub(super) process_limit: bool,
-    /// A PID namespace with a bound on its numbers; whether that is the limit itself, or
-    /// stands far above it.
+    /// A PID namespace with a bound on its numbers: `Ok(true)` where the bound is the limit
+    /// itself, `Ok(false)` where it is far above it.
     pub(super) pid_namespace: Result<bool, Missing>,
     pub(super) process_cgroup: Result<(), Missing>,
     pub(super) memory_cgroup: Result<(), Missing>,
-    /// Looks at the tree.
+    /// The process tree, read at intervals.
     pub(super) watched: Result<(), Missing>,
     /// Set for a tool that may have connections.
     pub(super) network: bool,
 }
 
 impl Limits {
+    /// Returns the mechanisms that keep each limit.
     pub(super) fn kept_by(&self) -> KeptBy {
         let there = |keepers: &[(bool, Keeper)]| {
             keepers.iter().filter(|(there, _)| *there).map(|(_, keeper)| *keeper).collect()
@@ -62,7 +63,8 @@ impl Limits {
         }
     }
 
-    /// Returns `Ok` where the kernel refuses a process too many, or the reason why it does not.
+    /// Returns `Ok` where the kernel refuses one process too many, or the reason why it does
+    /// not.
     fn processes(&self) -> Result<(), String> {
         let Err(none) = &self.process_cgroup else { return Ok(()) };
         if self.process_limit || self.pid_namespace == Ok(true) {
@@ -78,28 +80,33 @@ impl Limits {
         })
     }
 
-    fn memory(&self) -> Hold {
+    fn memory(&self) -> Guarantee {
         let Err(none) = &self.memory_cgroup else {
             return match self.network {
-                // A bound on what TCP keeps is one on what a socket may take beyond its
-                // minimum, and a datagram that is being put together counts for nobody.
-                true => Hold::Partial("what sockets hold is bounded by their number".into()),
-                false => Hold::Enforced,
+                // A bound on the memory of TCP bounds what a socket may take beyond its
+                // minimum, and a datagram that is being reassembled is charged to nobody.
+                true => Guarantee::Partial(
+                    "the memory of sockets is bounded by their number only".into(),
+                ),
+                false => Guarantee::Enforced,
             };
         };
         let tree = match &self.watched {
-            Ok(()) => "the tree by looks at it, which do not see all that is shared".to_owned(),
-            Err(why) => format!("the tree by nothing (no `/proc`: {why})"),
+            Ok(()) => {
+                "the process tree is measured at intervals, without all shared memory".to_owned()
+            }
+            Err(why) => format!("nothing bounds the process tree (no `/proc`: {why})"),
         };
-        Hold::Partial(
-            format!("no cgroup ({none}): each process is capped by RLIMIT_DATA, {tree}").into(),
+        Guarantee::Partial(
+            format!("no cgroup ({none}): each process is capped by RLIMIT_DATA, and {tree}").into(),
         )
     }
 }
 
-impl Achieved {
-    pub(super) fn level(&self) -> Level {
-        Level {
+impl Layers {
+    /// Returns the isolation that the layers add up to.
+    pub(super) fn isolation(&self) -> Isolation {
+        Isolation {
             fs: self.fs(),
             net: self.net(),
             processes: self.processes(),
@@ -110,54 +117,54 @@ impl Achieved {
         }
     }
 
-    fn fs(&self) -> Hold {
-        let Err(why) = &self.namespaces else { return Hold::Enforced };
+    fn fs(&self) -> Guarantee {
+        let Err(why) = &self.namespaces else { return Guarantee::Enforced };
         match &self.landlock {
             Ok(version) => {
-                let truncation = if *version < 3 { ", and files be cut short" } else { "" };
-                Hold::Partial(
+                let truncation = if *version < 3 { ", and files truncated" } else { "" };
+                Guarantee::Partial(
                     format!(
                         "no mount namespace ({why}): by Landlock alone, names, modes and times of \
-                         files outside can be seen and modes and times changed{truncation}"
+                         files outside can be seen, and modes and times changed{truncation}"
                     )
                     .into(),
                 )
             }
-            Err(none) => {
-                Hold::None(format!("no mount namespace ({why}) and no Landlock ({none})").into())
-            }
+            Err(none) => Guarantee::None(
+                format!("no mount namespace ({why}) and no Landlock ({none})").into(),
+            ),
         }
     }
 
-    fn net(&self) -> Hold {
+    fn net(&self) -> Guarantee {
         match (&self.seccomp, &self.namespaces) {
-            (Ok(()), _) => Hold::Enforced,
-            (Err(why), Ok(_)) => {
-                Hold::Partial(format!("no seccomp ({why}): local sockets can be reached").into())
-            }
-            (Err(why), Err(none)) => {
-                Hold::None(format!("no network namespace ({none}) and no seccomp ({why})").into())
-            }
+            (Ok(()), _) => Guarantee::Enforced,
+            (Err(why), Ok(_)) => Guarantee::Partial(
+                format!("no seccomp ({why}): local sockets can be reached").into(),
+            ),
+            (Err(why), Err(none)) => Guarantee::None(
+                format!("no network namespace ({none}) and no seccomp ({why})").into(),
+            ),
         }
     }
 
-    fn processes(&self) -> Hold {
+    fn processes(&self) -> Guarantee {
         let number = self.limits.processes();
         match (&self.namespaces, number) {
-            (Ok(_), Ok(())) => Hold::Enforced,
-            (Ok(_), Err(number)) => Hold::Partial(number.into()),
+            (Ok(_), Ok(())) => Guarantee::Enforced,
+            (Ok(_), Err(number)) => Guarantee::Partial(number.into()),
             (Err(why), number) => {
                 let number = number.err().map(|number| format!("; {number}")).unwrap_or_default();
                 match self.landlock {
-                    Ok(version) if version >= SCOPES_SIGNALS => Hold::Partial(
+                    Ok(version) if version >= SCOPES_SIGNALS => Guarantee::Partial(
                         format!(
-                            "no PID namespace ({why}): others can be seen, not signalled{number}"
+                            "no PID namespace ({why}): other processes can be seen, not signalled{number}"
                         )
                         .into(),
                     ),
-                    _ => Hold::None(
+                    _ => Guarantee::None(
                         format!(
-                            "no PID namespace ({why}): others can be seen and signalled{number}"
+                            "no PID namespace ({why}): other processes can be seen and signalled{number}"
                         )
                         .into(),
                     ),
@@ -166,117 +173,117 @@ impl Achieved {
         }
     }
 
-    fn memory(&self) -> Hold {
+    fn memory(&self) -> Guarantee {
         match (self.limits.memory(), &self.seccomp) {
-            (Hold::Enforced, Err(why)) => Hold::Partial(
+            (Guarantee::Enforced, Err(why)) => Guarantee::Partial(
                 format!("no seccomp ({why}): some memory of the kernel is charged to no cgroup")
                     .into(),
             ),
-            (hold, _) => hold,
+            (guarantee, _) => guarantee,
         }
     }
 
-    fn kill_tree(&self) -> Hold {
-        let Err(why) = &self.namespaces else { return Hold::Enforced };
+    fn kill_tree(&self) -> Guarantee {
+        let Err(why) = &self.namespaces else { return Guarantee::Enforced };
         let rest = match self.landlock {
             Ok(version) if version >= SCOPES_SIGNALS => {
-                "what is left is found and killed one by one, unless the supervisor itself is killed"
+                "remaining processes are found and killed one by one, unless the supervisor itself is killed"
             }
-            _ => "a tool that kills its supervisor leaves what it started",
+            _ => "a tool that kills its supervisor leaves its processes running",
         };
-        Hold::Partial(format!("no PID namespace ({why}): {rest}").into())
+        Guarantee::Partial(format!("no PID namespace ({why}): {rest}").into())
     }
 
-    fn privileges(&self) -> Hold {
+    fn privileges(&self) -> Guarantee {
         match (&self.capabilities, &self.seccomp) {
-            (Err(why), _) => Hold::None(format!("capabilities were not dropped: {why}").into()),
-            (Ok(()), Err(why)) => Hold::Partial(
+            (Err(why), _) => {
+                Guarantee::None(format!("capabilities were not dropped: {why}").into())
+            }
+            (Ok(()), Err(why)) => Guarantee::Partial(
                 format!("no seccomp ({why}): a user namespace can be made inside").into(),
             ),
             (Ok(()), Ok(())) => match &self.mapped {
-                Ok(()) => Hold::Enforced,
-                Err(why) => Hold::Partial(
-                    format!(
-                        "the tool is root for the kernel too, without its capabilities ({why})"
-                    )
-                    .into(),
+                Ok(()) => Guarantee::Enforced,
+                Err(why) => Guarantee::Partial(
+                    format!("the tool is root for the kernel too, without capabilities ({why})")
+                        .into(),
                 ),
             },
         }
     }
 
-    /// Each layer by itself; `apart` says so of a namespace.
-    pub(super) fn layers(&self, apart: impl Fn(&str) -> Hold) -> Vec<Layer> {
+    /// Returns the state of each layer by itself; `namespace` returns that of a namespace.
+    pub(super) fn list(&self, namespace: impl Fn(Namespace) -> Guarantee) -> Vec<Layer> {
         let landlock = self.landlock.as_ref();
         let user = match &self.namespaces {
-            Ok(false) => Hold::None("not to be had; the others are made with root's right".into()),
-            _ => apart("user namespace"),
+            Ok(false) => Guarantee::None(
+                "cannot be made; the other namespaces are made by root's privilege".into(),
+            ),
+            _ => namespace(Namespace::User),
         };
         let Limits { process_limit, pid_namespace, process_cgroup, memory_cgroup, .. } =
             &self.limits;
-        let there = |there: bool, why: &str| match there {
-            true => Hold::Enforced,
-            false => Hold::None(why.to_owned().into()),
+        let process_limit = match process_limit {
+            true => Guarantee::Enforced,
+            false => {
+                Guarantee::None("the kernel does not count the processes of this call alone".into())
+            }
         };
         let layer =
-            |name: &str, hold, detail| Layer { name: name.to_owned(), hold, detail, remedy: None };
-        let version = landlock.ok().map(|version| format!("ABI {version}"));
-        vec![
-            layer("user namespace", user, None),
-            layer("mount namespace", apart("mount namespace"), None),
-            layer("PID namespace", apart("PID namespace"), None),
-            layer("network namespace", apart("network namespace"), None),
-            layer("IPC namespace", apart("IPC namespace"), None),
-            layer("UTS namespace", apart("UTS namespace"), None),
-            layer("/proc", hold(self.proc.as_ref()), None),
-            layer("capabilities", hold(self.capabilities.as_ref()), None),
-            layer("Landlock", hold(landlock), version),
-            layer("seccomp", hold(self.seccomp.as_ref()), None),
-            layer("unprivileged user", hold(self.mapped.as_ref()), None),
-            layer(
-                "RLIMIT_NPROC",
-                there(*process_limit, "the kernel counts no processes of this user's alone"),
-                None,
-            ),
-            layer("pid_max", hold(pid_namespace.as_ref()), None),
-            layer("cgroup: processes", hold(process_cgroup.as_ref()), None),
-            layer("cgroup: memory", hold(memory_cgroup.as_ref()), None),
-        ]
+            |mechanism, guarantee| Layer { mechanism, guarantee, detail: None, remedy: None };
+        let others = Namespace::ALL.into_iter().filter(|it| *it != Namespace::User);
+        let mut layers = vec![layer(Mechanism::UserNamespace, user)];
+        layers.extend(others.map(|it| layer(it.mechanism(), namespace(it))));
+        layers.extend([
+            layer(Mechanism::Proc, guarantee(self.proc.as_ref())),
+            layer(Mechanism::Capabilities, guarantee(self.capabilities.as_ref())),
+            Layer {
+                detail: landlock.ok().map(|version| format!("ABI {version}")),
+                ..layer(Mechanism::Landlock, guarantee(landlock))
+            },
+            layer(Mechanism::Seccomp, guarantee(self.seccomp.as_ref())),
+            layer(Mechanism::UnprivilegedUser, guarantee(self.mapped.as_ref())),
+            layer(Mechanism::ProcessLimit, process_limit),
+            layer(Mechanism::PidMax, guarantee(pid_namespace.as_ref())),
+            layer(Mechanism::ProcessCgroup, guarantee(process_cgroup.as_ref())),
+            layer(Mechanism::MemoryCgroup, guarantee(memory_cgroup.as_ref())),
+        ]);
+        layers
     }
 }
 
-/// Whether a layer is there.
-fn hold<T>(state: Result<T, &Missing>) -> Hold {
+/// Returns the guarantee of a layer that is there or missing.
+fn guarantee<T>(state: Result<T, &Missing>) -> Guarantee {
     match state {
-        Ok(_) => Hold::Enforced,
-        Err(why) => Hold::None(why.clone().into()),
+        Ok(_) => Guarantee::Enforced,
+        Err(why) => Guarantee::None(why.clone().into()),
     }
 }
 
-/// What holds of a tool that is not sandboxed. `namespaced`: it is in a PID
-/// namespace, or why not. `root`: it is the machine's root.
-pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limits) -> Level {
-    let open = || Hold::None("no sandbox: the tool has all of its user's rights".into());
-    Level {
+/// Returns the isolation of a tool that is not sandboxed. `namespaced` is the reason why it
+/// is in no PID namespace, if it is not; `root` is set for the machine's root.
+pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limits) -> Isolation {
+    let open = || Guarantee::None("no sandbox: the tool has all of its user's rights".into());
+    Isolation {
         fs: open(),
         net: open(),
         processes: open(),
         memory: match limits.memory() {
-            // It may write where its groups are made.
-            Hold::Enforced => Hold::Partial(
-                "no sandbox: a tool that has its user's rights can leave its cgroup".into(),
+            // It may write to the directory in which its groups are made.
+            Guarantee::Enforced => Guarantee::Partial(
+                "no sandbox: a tool with all of its user's rights can leave its cgroup".into(),
             ),
-            hold => hold,
+            guarantee => guarantee,
         },
         kill_tree: match namespaced {
-            Ok(()) if root => Hold::Partial(
-                "no sandbox: a tool that is root can have others start what outlives the call"
+            Ok(()) if root => Guarantee::Partial(
+                "no sandbox: a tool of root can have other services start processes that outlive the call"
                     .into(),
             ),
-            Ok(()) => Hold::Enforced,
-            Err(why) => Hold::Partial(
+            Ok(()) => Guarantee::Enforced,
+            Err(why) => Guarantee::Partial(
                 format!(
-                    "no PID namespace ({why}): a tool that kills its supervisor leaves what it started"
+                    "no PID namespace ({why}): a tool that kills its supervisor leaves its processes running"
                 )
                 .into(),
             ),

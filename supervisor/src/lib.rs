@@ -1,26 +1,78 @@
-//! The program that every native call has: it starts the tool, confines it, watches it, and
-//! leaves nothing of it.
+//! The supervisor of native calls: a program that confines one tool, watches it, and leaves
+//! nothing of it behind.
 //!
 //! ```text
-//! host ── control socket ── supervisor ── [init of a PID namespace] ── tool ── …
+//!  host ──── control socket ──── supervisor ──── init of a PID namespace ──── tool ──── …
+//!        plan, descriptors →      control         root, /proc, no capability    Landlock,
+//!        ← report                 groups                                       seccomp
 //! ```
 //!
-//! As a library: the messages of the control socket ([`plan`]), and what both sides need to
-//! know. As a program: the only place with namespaces, mounts, Landlock, seccomp and
-//! capabilities. Decides nothing of what a tool may touch.
+//! The host starts one supervisor for each call, and sends it a [`Plan`](plan::Plan): the
+//! program, its grant and its limits. The supervisor answers with a [`Report`](plan::Report)
+//! when nothing of the tool is left. It does not decide what a tool may touch, and does not know
+//! why it may. The init is a child that shares the supervisor's memory and runs the same code;
+//! where no namespace can be made, the supervisor itself takes its part.
 //!
-//! Owns the order in which the program prepares itself. The order matters: what
-//! the tool inherits (session, signals, limits, namespaces) is set up before it
-//! is started, and what only the tool may have is set in the tool's own process,
-//! between its clone and its exec ([`launch`]).
+//! As a program, this crate is the only place of the project with namespaces, mounts, Landlock,
+//! seccomp, capabilities and control groups. As a library, it has what both sides need: the
+//! messages ([`plan`]), the words for what held ([`isolation`]), the processes below a process
+//! ([`process_tree`]) and the judgement of file systems ([`filesystems`]).
 //!
-//! Invariant: the program has one thread. Forking, and PDEATHSIG (which follows
-//! the *thread* that forked, not the process), are sound only because of that.
-//! The host is multi-threaded and spawns from pools, so its own end is seen as the
-//! end of the control socket, never by PDEATHSIG.
+//! # Layers
+//!
+//! The layers of a sandboxed call, in the order in which they are set. A layer that this machine
+//! lacks weakens the [`Isolation`](isolation::Isolation) that is reported (`layers.rs`); where
+//! the policy requires the sandbox, the tool is not started then.
+//!
+//! | layer | in | set by |
+//! |---|---|---|
+//! | a session of its own, default signals, no core dump, first victim of the OOM killer | supervisor | `serve.rs`, `signals.rs` |
+//! | control groups with bounds on memory and processes | supervisor | `cgroup.rs` |
+//! | for a host of root: no other groups; granted directories opened, and their files mapped to a user without rights | supervisor | `privileges.rs`, `selection.rs`, `view.rs`, `identity.rs` |
+//! | user, mount, PID, IPC, UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
+//! | the map of users; `pid_max` | init | `identity.rs`, `namespace.rs` |
+//! | a root that holds what the tool may see, with a new `/proc` | init | `root.rs`, `mounts.rs` |
+//! | closed to other processes of the user; no capabilities, `no_new_privs` | init | `privileges.rs` |
+//! | the Landlock domain and the filter are prepared | init | `domain.rs`, `filter.rs` |
+//! | the control groups are entered; a session, death with the init, resource limits, three descriptors, the working directory | tool's process | `launch.rs` |
+//! | Landlock, then seccomp, then the exec | tool's process | `launch.rs` |
+//!
+//! A tool without a sandbox has a mount and a PID namespace where the host may make them, the
+//! control groups, RLIMIT_DATA and the watching.
+//!
+//! # Invariants
+//!
+//! - The program has one thread. Forking, PDEATHSIG (which follows the *thread* that forked, not
+//!   the process) and children on shared memory are sound only because of that.
+//! - The end of the host is the end of the control socket, never PDEATHSIG: the host has many
+//!   threads, and spawns from pools.
+//! - The child makes system calls and nothing else between its clone and its exec. It does not
+//!   allocate.
+//! - What is mounted, and what a Landlock rule names, was opened once before; no name is resolved
+//!   again.
+//! - Every descriptor is close-on-exec. The tool gets three, and the host socket if it has one.
+//! - The report is sent when no process of the tool is left. Those that could not be killed are
+//!   counted in it.
+//! - A plan that is malformed in any way is refused, and so is a grant that cannot be kept.
+//!
+//! # Order of the modules
+//!
+//! A module uses modules of lower rows only. From low to high:
+//!
+//! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`
+//! 2. `kernel_memory`, `mounts`, [`plan`]
+//! 3. `cgroup`, `identity`, `reaper`, `request`, `view`
+//! 4. `domain`, `installation`, `launch`, `namespace`, `root`
+//! 5. `layers`, `selection`, `watch`
+//! 6. `sandbox`
+//! 7. `serve`
+
+#![deny(missing_docs)]
 
 #[cfg(target_os = "linux")]
 mod cgroup;
+#[cfg(target_os = "linux")]
+mod clone;
 #[cfg(target_os = "linux")]
 mod domain;
 pub mod filesystems;
@@ -55,6 +107,8 @@ mod request;
 mod root;
 #[cfg(target_os = "linux")]
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod selection;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
-//! Copies of mounts, attached nowhere yet: what they are restricted to, whose files they
-//! show, and which of what is mounted in them is no ordinary file system.
+//! Copies of mounts that are not attached yet: their attributes, the owners of their files,
+//! and the mounts in them that are not ordinary file systems.
 //!
-//! Owns the system calls on mounts that both a host's root and the init of a sandbox make.
-//! Decides nothing of what is shown.
+//! Owns the system calls on mounts that both a host of root and the init of a sandbox make.
+//! Does not choose what is shown.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsString};
@@ -18,13 +18,13 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use crate::filesystems::is_ordinary;
 
-/// No device, and no program with setuid, is one in what a tool sees.
-pub(super) const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+/// The attributes of every mount that a tool sees: setuid and device files have no effect.
+pub(super) const NOSUID_NODEV: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
-/// A copy of the mounts at a place, attached nowhere yet.
+/// Copies the mounts at a place; the copy is not attached yet.
 ///
-/// With all that is mounted there: a copy of the mount alone would show what lies under the
-/// others, which may be mounted to hide it.
+/// The copy has all mounts below the place. A copy of one mount alone would show the files
+/// that lie under the others, which may be mounted to hide them.
 pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -33,6 +33,7 @@ pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     Ok(open_tree(place, c"", flags)?)
 }
 
+/// Attaches a copy at `path` of `place`, or at `place` itself where `path` is empty.
 pub(super) fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if path.is_empty() {
@@ -41,13 +42,14 @@ pub(super) fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Resul
     Ok(move_mount(tree, c"", place, path, flags)?)
 }
 
+/// Returns the attribute of a mount that is read-only, or none.
 pub(super) fn read_only(so: bool) -> u64 {
     if so { libc::MOUNT_ATTR_RDONLY } else { 0 }
 }
 
-/// Adds `attributes` to the mount `tree`, and to all that are mounted on it, and parts them
-/// from what they were copied of: a copy of a shared mount is its peer, so that whatever is
-/// mounted in one of them appears in the other.
+/// Adds `attributes` to the mount `tree`, with `recursive` also to all mounts in it, and makes
+/// them private: a copy of a shared mount is its peer, so that a mount in one of them appears
+/// in the other.
 pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::Result<()> {
     change(tree.as_fd(), attributes, libc::MS_PRIVATE, 0, recursive)
 }
@@ -55,8 +57,7 @@ pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::
 /// Shows the files of a copy through the map of the user namespace `owners`, and those of
 /// every ordinary file system that is mounted at one of `points` in it.
 ///
-/// Mounts in it whose file system has no such maps stay as they are, which gives nothing
-/// away.
+/// Mounts in it whose file system has no such maps stay as they are, which grants nothing.
 ///
 /// # Errors
 ///
@@ -70,7 +71,7 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
             && is_ordinary(&mount).unwrap_or(false)
         {
             match map(mount.as_fd()) {
-                // No map to be had, or a directory where something was mounted before.
+                // The file system has no maps, or the mount at this directory is gone.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
                 mapped => mapped?,
             }
@@ -79,25 +80,25 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
     Ok(())
 }
 
-/// How often the mounts of a tree are looked for. A directory may be renamed by another tool
-/// between the look at where a mount is and the walk there; each turn finds what the one
-/// before it missed.
+/// The number of times that the mounts of a tree are listed. Another tool may rename a
+/// directory between the listing of a mount and the walk to it; each turn finds the mounts
+/// that the turn before it missed.
 const TURNS: usize = 200;
 
-/// Has `cover` hide every mount of `tree` that is no ordinary file system, those that hold
-/// others first. The mounts of the identities `known` are left alone.
+/// Calls `cover` to hide every mount of `tree` that is not an ordinary file system, outer
+/// mounts first. Mounts with an identity in `known` are left alone.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::ResourceBusy`]: a mount was found and never reached, so that nobody
-/// knows what it shows.
-pub(super) fn cover_odd(
+/// [`io::ErrorKind::ResourceBusy`]: a mount was listed and could never be reached, so that it
+/// may show anything.
+pub(super) fn cover_special(
     tree: &OwnedFd,
     known: &HashSet<u64>,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = identity(tree)?;
-    // The mounts that were reached, and judged or covered: by what they are, not by where.
+    // The mounts that were reached and judged or covered: by their identities, not their paths.
     let mut settled = known.clone();
     settled.insert(root);
     let mut missed = None;
@@ -114,7 +115,7 @@ pub(super) fn cover_odd(
             }
             let place = match beneath_of(tree, &mount.point) {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-                // The tool cannot get there either, until somebody opens the way.
+                // The tool cannot reach it either, until somebody changes the permissions.
                 Err(Errno::ACCESS) => {
                     if PLAIN.contains(&mount.kind.as_str()) {
                         settled.insert(mount.id);
@@ -124,7 +125,7 @@ pub(super) fn cover_odd(
                 place => place?,
             };
             let reached = identity(&place)?;
-            // Of a server that does not answer nothing can be told.
+            // A server that does not answer is covered too.
             if !settled.contains(&reached) && !is_ordinary(&place).unwrap_or(false) {
                 cover(&mount.point, &place)?;
             }
@@ -138,8 +139,8 @@ pub(super) fn cover_odd(
     ))
 }
 
-/// Types of file systems that hold files, as mountinfo names them, for those that cannot be
-/// reached to be asked.
+/// The types of file systems, as mountinfo names them, that hold files. For mounts that
+/// cannot be reached.
 const PLAIN: [&str; 12] = [
     "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay", "nfs", "nfs4",
     "squashfs",
@@ -150,16 +151,18 @@ const PLAIN: [&str; 12] = [
 pub(super) struct Mount {
     id: u64,
     parent: u64,
-    /// The directory of the file system that it shows.
+    /// The directory of the file system that the mount shows.
     pub(super) root: PathBuf,
+    /// The path at which it is mounted.
     pub(super) point: PathBuf,
+    /// The type of the file system.
     pub(super) kind: String,
-    /// Those of the file system.
+    /// The options of the file system, not of the mount.
     pub(super) options: String,
 }
 
-/// Returns whether something could be seen of `mount` that is not settled: it is in the tree
-/// of `root`, and neither it nor what it is mounted in lies wholly under another mount.
+/// Returns whether `mount` is not settled and can be seen: it is in the tree of `root`, and
+/// neither it nor a mount around it lies wholly under another mount.
 fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> bool {
     let mut below = None;
     let mut at = mount;
@@ -173,31 +176,31 @@ fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> b
         below = Some(at.id);
         match all.iter().find(|it| it.id == at.parent && it.id != at.id) {
             Some(parent) => at = parent,
-            // Of another tree.
+            // It is in another tree.
             None => return false,
         }
     }
     !settled.contains(&mount.id)
 }
 
-/// The number of the mount that an open place is in, as mountinfo has it.
+/// Returns the number of the mount that holds an open file, as mountinfo has it.
 pub(super) fn identity(place: &OwnedFd) -> io::Result<u64> {
-    let told = statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(MNT_ID))?;
-    Ok(told.stx_mnt_id)
+    let status = statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(MNT_ID))?;
+    Ok(status.stx_mnt_id)
 }
 
 /// `STATX_MNT_ID` of linux/stat.h, since Linux 5.8.
 const MNT_ID: u32 = 0x1000;
 
-/// What is at `path` of the tree: never what a link there leads to, which may be of the
-/// making of whoever writes to a granted directory.
+/// Opens `path` of the tree, and follows no link: anybody who may write to a granted
+/// directory can make one.
 pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
     openat2(tree, path, flags, Mode::empty(), resolve)
 }
 
-/// The places beneath `place` at which something is mounted, relative to it.
+/// Returns the mount points beneath `place`, relative to it.
 pub(super) fn points_beneath(place: impl AsFd, mounts: &[Mount]) -> io::Result<Vec<PathBuf>> {
     let link = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
     let path = fs::read_link(link)?;
@@ -205,15 +208,15 @@ pub(super) fn points_beneath(place: impl AsFd, mounts: &[Mount]) -> io::Result<V
     Ok(beneath.filter(|point| *point != Path::new("")).map(Path::to_owned).collect())
 }
 
-/// The mounts of this process's namespace, by proc_pid_mountinfo(5).
+/// Reads the mounts of this process's namespace, proc_pid_mountinfo(5).
 pub(super) fn mounts() -> io::Result<Vec<Mount>> {
-    // Its size is not told, and few have more.
+    // The file has no size. Few are longer.
     let mut text = Vec::with_capacity(16 << 10);
     File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
     Ok(parsed(&text))
 }
 
-/// The mounts that a text in the form of mountinfo describes.
+/// Parses a text in the form of mountinfo.
 pub(super) fn parsed(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
@@ -234,7 +237,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blanks, line ends and backslashes are written as three octal digits.
+/// Decodes blanks, line ends and backslashes, which are written as three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,8 +1,8 @@
-//! Namespaces for the tool, where the right to make them is there.
+//! Namespaces for the tool, where this process may make them.
 //!
-//! When the init of a PID namespace ends, the kernel ends everything in it:
-//! the only way by which nothing escapes, whatever it does. Owns how such an init
-//! is started, and what the namespace has room for; not what the init does.
+//! When the init of a PID namespace ends, the kernel kills every process in it: no other way
+//! lets nothing escape, whatever it does. Owns the kinds of namespaces, the start of such an
+//! init, and the bound on the numbers of the namespace; not what the init does.
 
 use std::ffi::{c_int, c_void};
 use std::fs;
@@ -11,29 +11,71 @@ use std::io;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::launch::{Stack, clone};
+use super::clone::{Stack, clone};
 use super::reaper;
+use crate::isolation::Mechanism;
 
-/// What an unconfined tool gets. There is no user namespace, which would give anyone
+/// A kind of namespace that a sandbox consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Namespace {
+    User,
+    Mount,
+    Pid,
+    Network,
+    Ipc,
+    Uts,
+}
+
+impl Namespace {
+    /// All of them, in the order of reports.
+    pub(super) const ALL: [Self; 6] =
+        [Self::User, Self::Mount, Self::Pid, Self::Network, Self::Ipc, Self::Uts];
+
+    /// Returns the flag of clone(2) that makes it.
+    pub(super) const fn flag(self) -> c_int {
+        match self {
+            Self::User => libc::CLONE_NEWUSER,
+            Self::Mount => libc::CLONE_NEWNS,
+            Self::Pid => libc::CLONE_NEWPID,
+            Self::Network => libc::CLONE_NEWNET,
+            Self::Ipc => libc::CLONE_NEWIPC,
+            Self::Uts => libc::CLONE_NEWUTS,
+        }
+    }
+
+    /// Returns the mechanism that it is in reports.
+    pub(super) fn mechanism(self) -> Mechanism {
+        match self {
+            Self::User => Mechanism::UserNamespace,
+            Self::Mount => Mechanism::MountNamespace,
+            Self::Pid => Mechanism::PidNamespace,
+            Self::Network => Mechanism::NetworkNamespace,
+            Self::Ipc => Mechanism::IpcNamespace,
+            Self::Uts => Mechanism::UtsNamespace,
+        }
+    }
+}
+
+/// The flags for an unconfined tool. There is no user namespace, which would give any user
 /// the right to the others but break programs with setuid.
-pub(super) const OF_ANY_TOOL: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+pub(super) const OF_ANY_TOOL: c_int = Namespace::Pid.flag() | Namespace::Mount.flag();
 
-/// What a sandboxed tool gets, beside the network namespace, which it may be
-/// granted to do without.
-pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+/// The flags for every sandboxed tool. The network namespace is left out, since a tool may be
+/// granted the host's network.
+pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | Namespace::Ipc.flag() | Namespace::Uts.flag();
 
-/// What became of the attempt.
-pub(super) enum Made<R> {
+/// The result of an attempt to run work in new namespaces.
+pub(super) enum Entered<R> {
     /// The work was done in the namespaces, which are gone.
     Ended(R),
-    /// The init was killed over its work.
+    /// The init was killed during its work.
     Killed,
-    /// There are no such namespaces to be had.
+    /// The kernel refused to make the namespaces.
     Refused(io::Error),
 }
 
-/// Runs `work` as the init of a new PID namespace, with whatever else is new by
-/// `flags`, and returns when the namespace is gone.
+/// Runs `work` as the init of a new PID namespace, and of the other namespaces of `flags`, and
+/// returns when the PID namespace is gone.
 ///
 /// The init shares this process's memory, and this process sleeps until it has
 /// ended (as with vfork): no page is copied, and to kill this process is to kill
@@ -42,11 +84,14 @@ pub(super) enum Made<R> {
 /// # Safety
 ///
 /// The calling process has one thread. It has nothing to do until `work` is done.
-pub(super) unsafe fn enter<R>(flags: c_int, work: impl FnOnce(Option<io::Error>) -> R) -> Made<R> {
-    // Pages are taken as they are used.
+pub(super) unsafe fn enter<R>(
+    flags: c_int,
+    work: impl FnOnce(Option<io::Error>) -> R,
+) -> Entered<R> {
+    // Only pages that are used take memory.
     let stack = match Stack::new(1 << 20) {
         Ok(stack) => stack,
-        Err(error) => return Made::Refused(error),
+        Err(error) => return Entered::Refused(error),
     };
     let mut work = Work { work: Some(work), result: None };
     let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_VFORK;
@@ -55,24 +100,25 @@ pub(super) unsafe fn enter<R>(flags: c_int, work: impl FnOnce(Option<io::Error>)
     // unwinding; `work` and `stack` outlive the child.
     let init = unsafe { clone(flags, &stack, init_of(&work), (&raw mut work).cast()) };
     if let Err(error) = init {
-        return Made::Refused(error);
+        return Entered::Refused(error);
     }
-    // Its status says no more than `result`.
+    // Its exit status adds nothing to `result`.
     reaper::wait_for_all();
-    work.result.map_or(Made::Killed, Made::Ended)
+    work.result.map_or(Entered::Killed, Entered::Ended)
 }
 
-/// Whether namespaces of this kind alone can be made.
+/// Returns whether this kind of namespace can be made by itself, in a user namespace.
 ///
 /// # Safety
 ///
 /// As of [`enter`].
-pub(super) unsafe fn possible(flags: c_int) -> io::Result<()> {
+pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }
     let stack = Stack::new(64 << 10)?;
-    let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK;
+    let made = namespace.flag() | Namespace::User.flag();
+    let flags = made | libc::CLONE_VM | libc::CLONE_VFORK;
     // SAFETY: as in `enter`; the child does nothing.
     unsafe { clone(flags, &stack, end, std::ptr::null_mut()) }?;
     reaper::wait_for_all();
@@ -84,7 +130,7 @@ struct Work<F, R> {
     result: Option<R>,
 }
 
-/// The entry for this type of work.
+/// Returns the entry for this type of work.
 fn init_of<F, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) -> c_int
 where
     F: FnOnce(Option<io::Error>) -> R,
@@ -98,7 +144,7 @@ where
 {
     // SAFETY: `enter` passes a pointer to its own `Work`, and is suspended meanwhile.
     let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
-    // Where the supervisor died before this, the control socket is the other sign.
+    // If the supervisor died before this, the end of the control socket shows it.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     if let Some(run) = work.work.take() {
         work.result = Some(run(bound.err().map(Into::into)));
@@ -106,8 +152,8 @@ where
     0
 }
 
-/// Shows the processes of this namespace in `/proc`, to it alone. Mounts of the
-/// host still arrive; what the tool mounts goes with it.
+/// Mounts a `/proc` with the processes of this PID namespace, seen in its mount namespace
+/// alone. New mounts of the host still arrive; mounts of the tool end with it.
 pub(super) fn mount_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -115,25 +161,25 @@ pub(super) fn mount_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// The first number that is given again once all were given (`RESERVED_PIDS` of
-/// kernel/pid.c): numbers below it are for the first processes alone.
+/// The lowest number that the kernel gives again once all were given (`RESERVED_PIDS` of
+/// kernel/pid.c). Lower numbers go to the first processes alone.
 const RESERVED: u64 = 300;
 
-/// The first kernel with a `pid_max` for each PID namespace. An older one has one for the whole
-/// machine, which the machine's root sets from within any namespace.
+/// The first kernel with a `pid_max` for each PID namespace. An older kernel has one for the
+/// whole machine, which the machine's root would set from within any namespace.
 const BOUNDS_NAMESPACES: (u32, u32) = (6, 14);
 
-/// Bounds the processes and threads of this PID namespace, beside its init and for as
-/// long as it lasts: the kernel has no number for one more than `most`.
+/// Bounds the processes and threads of this PID namespace, without its init and for as long
+/// as it lasts: the kernel has no number for one more than `most`.
 ///
-/// For the init, with every right in its namespace and the `/proc` of any.
+/// For the init, with all capabilities in its namespace and any `/proc`.
 pub(super) fn bound_processes(most: u64) -> io::Result<()> {
     if !kernel_is_since(BOUNDS_NAMESPACES) {
-        let why = "before Linux 6.14 one `pid_max` is the whole machine's";
+        let why = "before Linux 6.14 the whole machine has one `pid_max`";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
-    // The next number is the first one that is given again, so that those below are not
-    // given at all, and would not have to be counted.
+    // The next number is the lowest one that is given again. Those below it are never given,
+    // and need not be counted.
     fs::write("/proc/sys/kernel/ns_last_pid", (RESERVED - 1).to_string())?;
     fs::write("/proc/sys/kernel/pid_max", most.saturating_add(RESERVED).to_string())
 }
@@ -143,7 +189,7 @@ pub(super) fn kernel_is_since(version: (u32, u32)) -> bool {
     version_of(&rustix::system::uname().release().to_string_lossy()) >= Some(version)
 }
 
-/// The first two numbers of a kernel's release.
+/// Reads the first two numbers of a kernel's release.
 fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

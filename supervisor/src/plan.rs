@@ -1,35 +1,37 @@
-//! What the host and the supervisor say to each other over the control socket.
+//! The messages of the control socket between the host and the supervisor.
 //!
-//! The host sends one [`Plan`], with the tool's stdin, stdout and stderr, and the host
-//! socket of a tool that is granted documents, as descriptors beside it; the supervisor answers with one [`Report`] when nothing
-//! of the tool is left. There is no other message: the host asks for the end of a
-//! call by shutting its side down, which is also what its death looks like.
+//! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as
+//! descriptors, and so does the host socket of a tool that is granted assets. The supervisor
+//! answers with one [`Report`] when nothing of the tool is left. There is no other message:
+//! the host asks for the end of a call by shutting its side of the socket down, and a host
+//! that dies has the same effect.
 //!
 //! Owns the bytes of both messages, and refuses what is malformed. Opens nothing.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::isolation::{Layer, Level};
+use crate::isolation::{Isolation, Layer};
 
-/// The largest plan that is sent or taken, in bytes: well above what the kernel
-/// passes to a program (`ARG_MAX`, 2 MiB by default).
+/// The largest plan that is sent or taken, in bytes: well above the arguments and environment
+/// that the kernel passes to a program (`ARG_MAX`, 2 MiB by default).
 const MAX_PLAN: usize = 64 << 20;
 
-/// The descriptors that come with a plan: the tool's stdin, stdout and stderr.
+/// The number of descriptors that come with every plan: the tool's stdin, stdout and stderr.
 pub const DESCRIPTORS: usize = 3;
 
-/// The number under which a tool finds the host socket, where it has one: the first
-/// after the streams.
+/// The descriptor of the host socket in a tool that has one: the first after the streams.
 pub const HOST_SOCKET: i32 = 3;
 
-/// The length of the [`prefix`](Plan::decode) that tells how long a plan is.
+/// The length of the prefix of a plan, which [`Plan::lengths`] reads.
 pub const PREFIX: usize = 8;
 
-/// What to run, and within which bounds.
+/// A program to run, and the bounds of the call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The executable; absolute.
@@ -40,51 +42,57 @@ pub struct Plan {
     pub args: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub env: Vec<CString>,
-    /// The directories that a sandboxed tool gets; absolute.
+    /// The directories that are granted to a sandboxed tool; absolute.
     pub dirs: Vec<Dir>,
-    /// What the supervisor makes of it.
+    /// The way in which it is run.
     pub kind: Kind,
-    /// When the supervisor ends the call by itself.
+    /// The limits at which the supervisor ends the call.
     pub bounds: Bounds,
 }
 
 /// A granted directory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dir {
+    /// Its path; absolute.
     pub path: CString,
+    /// Set where the tool may write to it.
     pub writable: bool,
 }
 
-/// How a tool is run.
+/// The way in which a tool is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
+    /// The sandbox that the policy asks for.
     pub sandbox: Confinement,
-    /// Whether a sandboxed tool has the host's network.
+    /// Set for a sandboxed tool that has the host's network.
     pub net: bool,
-    /// Whether the host socket comes with the streams.
+    /// Set where the host socket comes with the streams.
     pub host_socket: bool,
-    /// Whether the tool is left out, to see what would hold for one.
+    /// Set where no tool is started, to learn the isolation that one would have.
     pub probe: bool,
-    /// What the sandbox is to do without.
+    /// The layers that the sandbox leaves out.
     pub without: Without,
 }
 
-/// [`Sandbox`], as it is sent.
+/// The sandbox that the policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Confinement {
+    /// The tool keeps all of its user's rights.
     Off,
+    /// The tool gets the layers that this machine has.
     Prefer,
+    /// The tool is not started unless every boundary but that of memory is enforced.
     Require,
 }
 
-/// Layers that a test takes away from the sandbox, to see what is made of the
-/// others. Set by programs that embed the library, on their own calls only.
+/// The layers that a test takes away from the sandbox, to see how the others serve. Set by
+/// programs that embed the library, on their own calls only.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Without {
-    /// Mount, PID and network namespaces, and the user namespace that gives the right to them.
+    /// All namespaces.
     pub namespaces: bool,
     /// The user namespace alone.
     pub user_namespace: bool,
@@ -94,25 +102,25 @@ pub struct Without {
     pub landlock: bool,
     /// Control groups.
     pub cgroups: bool,
-    /// The bound on numbers that a PID namespace has.
+    /// The `pid_max` of the PID namespace.
     pub pid_limit: bool,
     /// Id-mapped mounts, without which a host that is root cannot map its root away.
     pub id_maps: bool,
 }
 
-/// When the supervisor ends a call by itself.
+/// The limits at which the supervisor ends a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
-    /// From the start of the tool.
+    /// The time from the start of the tool.
     pub wall_clock: Duration,
-    /// Bytes of memory of all of the tool's processes together.
+    /// The memory of all of the tool's processes together, in bytes.
     pub memory: u64,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub processes: u64,
 }
 
-/// What leads a plan: everything but its strings, and how many of those follow.
+/// The first part of a plan: everything but its strings, and their number.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -120,14 +128,14 @@ struct Header {
     kind: Kind,
     args: usize,
     env: usize,
-    /// Which of the directories may be written to.
+    /// For each directory, whether the tool may write to it.
     dirs: Vec<bool>,
 }
 
-/// Why a plan cannot be sent, or is not taken.
+/// The reason why a plan cannot be sent, or is not taken.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// [`MAX_PLAN`]
+    /// It is larger than 64 MiB.
     #[error("arguments and environment take more than {MAX_PLAN} bytes")]
     TooLarge,
     /// The header is not what this version writes.
@@ -139,9 +147,13 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The plan as bytes: the lengths of the two parts that follow (little
-    /// endian, 32 bits each), a header in JSON, and the strings, each ended by a
-    /// NUL, which is the form in which a program is given them.
+    /// Writes the plan as bytes: the lengths of the two parts that follow (little endian,
+    /// 32 bits each), a header in JSON, and the strings, each ended by a NUL, which is the
+    /// form in which a program gets them.
+    ///
+    /// # Errors
+    ///
+    /// It is too large.
     pub fn encode(&self) -> Result<Vec<u8>, PlanError> {
         let header = Header {
             bounds: self.bounds,
@@ -170,7 +182,11 @@ impl Plan {
         Ok(frame)
     }
 
-    /// The lengths of the header and of the strings that follow `prefix`.
+    /// Reads the lengths of the header and of the strings that follow `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// The plan is too large.
     pub fn lengths(prefix: [u8; PREFIX]) -> Result<(usize, usize), PlanError> {
         let [a, b, c, d, e, f, g, h] = prefix;
         let header = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -181,7 +197,11 @@ impl Plan {
         Ok((header, strings))
     }
 
-    /// The plan that [`encode`](Self::encode) wrote.
+    /// Reads the plan that [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    ///
+    /// It is malformed, or names a relative path.
     pub fn decode(header: &[u8], strings: &[u8]) -> Result<Self, PlanError> {
         let header: Header = serde_json::from_slice(header)?;
         let mut strings = Strings(strings);
@@ -207,6 +227,19 @@ impl Plan {
         }
         Ok(Self { program, directory, args, env, dirs, kind: header.kind, bounds: header.bounds })
     }
+
+    /// Returns the value of a variable in the tool's environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.env.iter().find_map(|pair| {
+            let value = pair.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(OsStr::from_bytes(value))
+        })
+    }
+}
+
+/// Converts a path of a plan.
+pub(crate) fn path_of(path: &CStr) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path.to_bytes()))
 }
 
 /// Strings that end with a NUL each, taken from the front.
@@ -223,30 +256,33 @@ impl Strings<'_> {
     }
 }
 
-/// How a call went, said when nothing of it is left. One line of JSON.
+/// The course of a call, reported when nothing of it is left. One line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// How the tool ended.
+    /// The end of the tool.
     pub end: End,
-    /// From the start of the tool to its end.
+    /// The time from the start of the tool to its end.
     pub duration: Duration,
     /// The resident set of the largest process, in bytes.
     pub peak_memory: u64,
-    /// What `peak_memory` cannot fall below: a program starts with the peak of
-    /// the process that became it, the supervisor.
+    /// The lowest value that `peak_memory` can have, in bytes: a program starts with the peak
+    /// of the process that became it, which is the supervisor's.
     pub memory_floor: u64,
-    /// Processes that could not be ended.
+    /// The number of processes that could not be killed.
     pub survivors: usize,
-    /// What did not go as intended and did not stop the call.
+    /// Failures that did not stop the call.
     pub notes: Vec<String>,
-    /// What held while the tool ran, or would have.
-    pub level: Level,
-    /// Of a probe: each layer that the level is made of.
+    /// The isolation of the tool, or of a probe. None for a call that was refused before the
+    /// layers were made.
+    // Without this attribute serde takes a report without the key.
+    #[serde(rename = "level", deserialize_with = "Option::deserialize")]
+    pub isolation: Option<Isolation>,
+    /// The state of each layer, in the report of a probe.
     pub layers: Vec<Layer>,
 }
 
-/// How a tool ended.
+/// The end of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// It exited with this code.
@@ -261,66 +297,74 @@ pub enum End {
     Refused(String),
 }
 
-/// Why a supervisor killed a tool.
+/// The reason why a supervisor killed a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The host asked for it, or is gone.
     Host,
-    /// [`Bounds::wall_clock`]
+    /// The call took longer than [`Bounds::wall_clock`].
     WallClock,
-    /// [`Bounds::memory`]
+    /// The processes took more memory than [`Bounds::memory`].
     Memory,
-    /// [`Bounds::processes`]
+    /// The call had more processes than [`Bounds::processes`].
     Processes,
 }
 
-/// What a process does to become the tool.
+/// A step of a process that becomes the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Making the process.
+    /// Creating the process.
     Clone,
-    /// Being bound to the supervisor's life.
+    /// Tying its life to the supervisor's.
     Bind,
-    /// Its resource limits.
+    /// Setting its resource limits.
     Limits,
-    /// Its control groups.
+    /// Entering its control groups.
     Cgroup,
-    /// Its stdin, stdout, stderr.
+    /// Placing its stdin, stdout and stderr.
     Streams,
-    /// Its working directory.
+    /// Entering its working directory.
     Directory,
-    /// Its Landlock domain.
+    /// Entering its Landlock domain.
     Landlock,
-    /// Its filter of system calls.
+    /// Installing its filter of system calls.
     Filter,
-    /// `execve`
+    /// Executing the program.
     Exec,
 }
 
 impl Report {
-    /// The report as one line.
+    /// Writes the report as one line.
+    ///
+    /// # Errors
+    ///
+    /// It has no form in JSON.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
         Ok(line)
     }
 
-    /// The report that [`encode`](Self::encode) wrote.
+    /// Reads the report that [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    ///
+    /// It is malformed.
     pub fn decode(line: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(line)
     }
 }
 
-/// What the fuzz targets reach of this.
+/// Entry points for the fuzz targets.
 #[doc(hidden)]
 pub mod fuzzing {
     use super::{PREFIX, Plan, PlanError, Report};
 
-    /// A plan, sent as one piece, taken and sent again.
+    /// Decodes a plan that was sent as one piece, and encodes it again.
     ///
     /// # Errors
     ///
-    /// It is refused; the text says why.
+    /// It is malformed; the text says how.
     pub fn plan(frame: &[u8]) -> Result<Vec<u8>, String> {
         let short = || PlanError::Strings("shorter than announced");
         let again = || {
@@ -332,11 +376,11 @@ pub mod fuzzing {
         again().map_err(|error: PlanError| error.to_string())
     }
 
-    /// A report, taken and sent again.
+    /// Decodes a report, and encodes it again.
     ///
     /// # Errors
     ///
-    /// It is refused; the text says why.
+    /// It is malformed; the text says how.
     pub fn report(line: &[u8]) -> Result<Vec<u8>, String> {
         Report::decode(line).and_then(|report| report.encode()).map_err(|error| error.to_string())
     }
@@ -407,5 +451,24 @@ mod tests {
         refused(b"{", &strings);
         refused(&header, b"");
         assert!(Plan::lengths([0xff; PREFIX]).is_err());
+    }
+
+    #[test]
+    fn a_refused_call_reports_no_isolation_and_says_so() {
+        let report = Report {
+            end: End::Refused("no".to_owned()),
+            duration: Duration::ZERO,
+            peak_memory: 0,
+            memory_floor: 0,
+            survivors: 0,
+            notes: Vec::new(),
+            isolation: None,
+            layers: Vec::new(),
+        };
+        let line = String::from_utf8(report.encode().expect("encodes")).expect("JSON");
+        assert!(line.contains("\"level\":null"), "{line}");
+        assert_eq!(Report::decode(line.as_bytes()).expect("decodes"), report);
+        let silent = line.replace("\"level\":null,", "");
+        assert!(Report::decode(silent.as_bytes()).is_err(), "{silent}");
     }
 }

@@ -1,4 +1,4 @@
-//! Giving up every privilege, for this process and all that it starts.
+//! The privileges that this process gives up, for itself and for all that it starts.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Whether this process may make namespaces without a user namespace.
+/// Returns whether this process may make namespaces without a user namespace.
 pub(super) fn may_make_namespaces() -> bool {
     capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Leaves the groups that root may have beside its own: they cannot be left inside
-/// of a user namespace, and would open what they may open. Nobody else may leave them.
+/// Leaves the groups that root may have beside its own: they cannot be left inside of a user
+/// namespace, and would keep their access to files. Other users may not leave their groups.
 pub(super) fn leave_groups() -> io::Result<()> {
     let own = getegid();
     if !geteuid().is_root() || getgroups()?.iter().all(|group| *group == own) {
@@ -28,8 +28,8 @@ pub(super) fn leave_groups() -> io::Result<()> {
     }
 }
 
-/// Drops every capability for good, and refuses those that a program with setuid
-/// or of its own capabilities would bring.
+/// Drops every capability for good, and refuses those that a program with setuid or with file
+/// capabilities would bring.
 pub(super) fn drop_all() -> io::Result<()> {
     set_no_new_privs(true)?;
     match clear_ambient_capability_set() {
@@ -40,9 +40,9 @@ pub(super) fn drop_all() -> io::Result<()> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}
-            // The kernel knows no more.
+            // The kernel knows no further capability.
             Err(Errno::INVAL) => break,
-            // Without the right to, it stays, and `no_new_privs` keeps it from being used.
+            // Without the right to drop it, it stays; `no_new_privs` keeps it from being used.
             Err(Errno::PERM) => break,
             Err(error) => return Err(error.into()),
         }
@@ -52,7 +52,7 @@ pub(super) fn drop_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes this process to others of its user: they can neither trace it nor see its
+/// Closes this process to other processes of its user: they can neither trace it nor see its
 /// memory, its descriptors, its root or its environment in `/proc`.
 pub(super) fn close_to_others() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

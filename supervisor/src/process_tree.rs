@@ -1,8 +1,8 @@
-//! The processes that descend from one process, as `/proc` shows them: looked
-//! at, weighed and killed.
+//! The processes that descend from one process, as `/proc` shows them: listed, measured and
+//! killed.
 //!
-//! Used by the supervisor for the tool's tree, and by the host for a supervisor
-//! that does not answer. Decides nothing; reaps nothing.
+//! The supervisor uses this for the tool's tree, and the host for a supervisor that does not
+//! answer. Decides nothing; reaps nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -13,35 +13,45 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, Uid, fstat, open, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, pidfd_send_signal};
 
-/// A process that is not the root of its tree. One whose first thread has ended is a corpse
-/// by its state and alive by the others; a whole corpse counts as one thread until it is
+/// A process of a tree, without the tree's root.
+///
+/// A process whose first thread has ended is a zombie by its state, although others of its
+/// threads may run. A process that has ended altogether counts as one thread until it is
 /// reaped, as it does for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, in the namespace of `/proc`.
+    /// Its number in the namespace of `/proc`.
     pub pid: Pid,
     parent: i32,
     group: i32,
     state: u8,
-    /// Its threads.
+    /// The number of its threads.
     pub threads: u64,
-    /// When it began, in clock ticks: together with the number, its identity.
+    /// The time of its start, in clock ticks: together with the number, its identity.
     started: u64,
-    /// Its resident set, in pages, shared ones included. Not told where the first thread
+    /// Its resident set, in pages, shared pages included. Not known where the first thread
     /// has ended.
     resident: u64,
 }
 
-/// States of a thread that has ended, proc_pid_stat(5).
+/// The states of a thread that has ended, proc_pid_stat(5).
 const ENDED: [u8; 2] = [b'Z', b'X'];
 
-/// The root that stands for the calling process, in whatever namespace `/proc` is.
+/// Returns the number of the calling process in the namespace of `/proc`.
+///
+/// # Errors
+///
+/// `/proc` is not mounted, or shows another namespace.
 pub fn own_pid() -> io::Result<Pid> {
     let link = rustix::fs::readlink("/proc/self", Vec::new())?;
     parse(link.as_bytes()).and_then(Pid::from_raw).ok_or_else(|| malformed("/proc/self"))
 }
 
-/// Every process that descends from `root`, by way of parents that live.
+/// Returns every process that descends from `root`, by way of parents that live.
+///
+/// # Errors
+///
+/// `/proc` cannot be read.
 pub fn of(root: Pid) -> io::Result<Vec<Process>> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     each(|_, process| children.entry(process.parent).or_default().push(process))?;
@@ -56,8 +66,12 @@ pub fn of(root: Pid) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Returns the number of threads and corpses of a user, as RLIMIT_NPROC counts them.
-/// Those that another user may not see are not among them.
+/// Returns the number of threads and zombies of a user, as RLIMIT_NPROC counts them. Those that
+/// the calling user may not see are not counted.
+///
+/// # Errors
+///
+/// `/proc` cannot be read.
 pub fn tasks_of(user: Uid) -> io::Result<u64> {
     let mut tasks = 0;
     each(|dir, process| {
@@ -68,8 +82,8 @@ pub fn tasks_of(user: Uid) -> io::Result<u64> {
     Ok(tasks)
 }
 
-/// Looks at every process that `/proc` shows, each by its directory there.
-fn each(mut look: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
+/// Calls `visit` with every process that `/proc` shows, and its directory there.
+fn each(mut visit: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = open("/proc", flags, Mode::empty())?;
     for entry in Dir::read_from(&proc)? {
@@ -81,17 +95,17 @@ fn each(mut look: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
         if let Ok(dir) = openat(&proc, entry.file_name(), flags, Mode::empty())
             && let Ok(process) = Process::read(&dir)
         {
-            look(&dir, process);
+            visit(&dir, process);
         }
     }
     Ok(())
 }
 
-/// The memory that `processes` take, in bytes, if it is more than `limit`.
+/// Returns the memory that `processes` take, in bytes, if it is more than `limit`.
 ///
-/// The sum of resident sets counts shared pages once for each process: enough
-/// to see that all is well. Only beyond `limit` is the proportional share read,
-/// which costs a walk through the page tables.
+/// The sum of resident sets counts shared pages once for each process, which is enough to see
+/// that the limit is kept. The proportional shares are read only where the sum is beyond
+/// `limit`: that costs a walk through the page tables.
 pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
     let resident: u64 = processes.iter().map(|process| process.shown_pages() * page).sum();
@@ -106,12 +120,12 @@ pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     (memory > limit).then_some(memory)
 }
 
-/// Kills all of `processes`, and the process group of each, and returns the last refusal
-/// to do so.
+/// Kills all of `processes`, and the process group of each, and returns the last error of a
+/// kill.
 ///
-/// A group is killed at one stroke, which ends most fork bombs: no member can fork any
-/// more once the signal is on its way. Each is killed once: a signal to a group costs as
-/// much as it has members, corpses included, of which a bomb leaves thousands.
+/// One signal kills a group, which ends most fork bombs: no member can fork once the signal is
+/// on its way. Each group is killed once: the cost of the signal grows with the members of the
+/// group, zombies included, of which a fork bomb leaves thousands.
 pub fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
     let mut groups = HashSet::new();
     let mut refused = None;
@@ -124,12 +138,13 @@ pub fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
 }
 
 impl Process {
-    /// Returns whether it is a whole corpse: nothing of it runs, and it waits to be reaped.
+    /// Returns whether all of its threads have ended, and it waits to be reaped.
+    #[must_use]
     pub fn has_ended(&self) -> bool {
         ENDED.contains(&self.state) && self.threads < 2
     }
 
-    /// Reads `/proc/PID/stat`, proc(5).
+    /// Reads `/proc/PID/stat`, proc_pid_stat(5).
     fn read(dir: &OwnedFd) -> io::Result<Self> {
         let mut text = [0; 1024];
         let stat = openat(dir, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -139,10 +154,10 @@ impl Process {
 
     fn parse(stat: &[u8]) -> Option<Self> {
         let pid = parse(stat.split(|byte| *byte == b' ').next()?)?;
-        // The name is in parentheses and may itself contain any character.
+        // The name is in parentheses, and may contain any character.
         let name_end = stat.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&[u8]> = stat.get(name_end + 2..)?.split(|byte| *byte == b' ').collect();
-        // The manual counts from 1, and the state is the third.
+        // The manual counts from 1, and the state is the third field.
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Self {
             pid: Pid::from_raw(pid)?,
@@ -155,18 +170,18 @@ impl Process {
         })
     }
 
-    /// Kills it, and all of its process group, unless that is among `groups`, to which it
-    /// is added.
+    /// Kills it, and all of its process group unless the group is in `groups`, to which it is
+    /// added.
     ///
-    /// The group has no strangers in it, because the tool leads a session of its own and
-    /// groups never reach beyond their session. The caller's own group and `spared_group`
+    /// All members of the group are the tool's, because the tool leads a session of its own
+    /// and groups never reach beyond their session. The caller's own group and `spared_group`
     /// are left alone all the same.
     fn kill(&self, spared_group: Pid, groups: &mut HashSet<i32>) -> io::Result<()> {
         let pid = self.pid.as_raw_nonzero().get();
         let path = format!("/proc/{pid}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // The directory stays with this one process, also when the number is given
-        // to another one, and a signal can be sent through it.
+        // The directory stays with this one process, also when the number is given to another
+        // one, and a signal can be sent through it.
         let Ok(dir) = open(path.as_str(), flags, Mode::empty()) else { return Ok(()) };
         let Ok(now) = Self::read(&dir) else { return Ok(()) };
         if now.started != self.started {
@@ -178,7 +193,7 @@ impl Process {
             && !group.is_init()
             && groups.insert(now.group)
         {
-            // The signal to the process itself, below, is the one that must succeed.
+            // Only the signal to the process itself, below, must succeed.
             let _ = kill_process_group(group, Signal::KILL);
         }
         match pidfd_send_signal(&dir, Signal::KILL) {
@@ -194,8 +209,7 @@ impl Process {
         }
     }
 
-    /// A thread through which the process can be looked at: the first, unless that has
-    /// ended before others.
+    /// Returns a thread that runs: the first, unless it ended before others.
     fn living_thread(&self) -> Option<i32> {
         let own = self.pid.as_raw_nonzero().get();
         if !ENDED.contains(&self.state) {
@@ -213,7 +227,7 @@ impl Process {
         })
     }
 
-    /// Its resident set, in pages, also where its first thread has ended.
+    /// Returns its resident set, in pages, also where its first thread has ended.
     fn shown_pages(&self) -> u64 {
         if !ENDED.contains(&self.state) {
             return self.resident;
@@ -223,8 +237,8 @@ impl Process {
             .map_or(0, |(resident, _)| resident)
     }
 
-    /// Its share of memory, in bytes: pages shared by N processes count 1/N.
-    /// None where the kernel refuses to tell, as of a program with setuid.
+    /// Returns its share of memory, in bytes: pages shared by N processes count 1/N. None where
+    /// the kernel refuses access, as for a program with setuid.
     fn proportional_set(&self, thread: Option<i32>) -> Option<u64> {
         let text = self.file(thread?, "smaps_rollup")?;
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -232,13 +246,13 @@ impl Process {
         Some(kib * 1024)
     }
 
-    /// The pages that are of no file.
+    /// Returns the number of pages that belong to no file.
     fn unshared_pages(&self, thread: Option<i32>) -> u64 {
         let pages = thread.and_then(|thread| self.pages(thread));
         pages.map_or(self.resident, |(resident, shared)| resident.saturating_sub(shared))
     }
 
-    /// Its resident pages, and those of them that are shared, proc_pid_statm(5).
+    /// Reads its resident pages, and those of them that are shared, proc_pid_statm(5).
     fn pages(&self, thread: i32) -> Option<(u64, u64)> {
         let text = self.file(thread, "statm")?;
         let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
@@ -260,7 +274,7 @@ fn parse<T: FromStr>(digits: &[u8]) -> Option<T> {
 }
 
 fn malformed(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("`{what}` is not as expected"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{what}` does not have the expected form"))
 }
 
 #[cfg(test)]

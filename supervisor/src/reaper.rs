@@ -1,4 +1,6 @@
-//! Taking the exit status of children.
+//! The exit status of children.
+//!
+//! Owns the reaping. Ends nothing.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,27 +17,27 @@ pub(super) struct Ended {
     pub(super) peak_memory: u64,
 }
 
-/// What a look at the children found.
+/// The state of the children.
 pub(super) enum Children {
     /// One has ended.
     Ended(Ended),
-    /// None has ended.
+    /// Children are left, and none has ended.
     Running,
-    /// There are none: nothing that was started is left.
+    /// No child is left.
     None,
 }
 
-/// Looks for a child that has ended, without waiting.
-pub(super) fn look() -> io::Result<Children> {
+/// Reaps a child that has ended, without waiting.
+pub(super) fn poll() -> io::Result<Children> {
     wait(libc::WNOHANG)
 }
 
-/// Waits for a child to end.
+/// Waits for a child to end, and reaps it.
 pub(super) fn wait_for_one() -> io::Result<Children> {
     wait(0)
 }
 
-/// Waits until no child is left, all of which have ended or are about to.
+/// Waits until no child is left. All of them have ended, or are about to.
 pub(super) fn wait_for_all() {
     while matches!(wait_for_one(), Ok(Children::Ended(_) | Children::Running)) {}
 }
@@ -43,8 +45,8 @@ pub(super) fn wait_for_all() {
 fn wait(options: libc::c_int) -> io::Result<Children> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both places are ours and large enough; rusage is plain numbers, so
-    // zeroes are a value of it. `__WALL` finds children whatever signal they end with.
+    // SAFETY: both places are on this stack and large enough; rusage is plain numbers, so that
+    // zeroes are a value of it. `__WALL` finds children whatever signal announces their end.
     let (pid, usage) = unsafe {
         let pid = libc::wait4(-1, &raw mut status, options | libc::__WALL, usage.as_mut_ptr());
         (pid, usage.assume_init())
@@ -69,10 +71,10 @@ fn wait(options: libc::c_int) -> io::Result<Children> {
     }
 }
 
-/// The peak of this process's own resident set, in bytes.
+/// Returns the peak of this process's own resident set, in bytes.
 pub(super) fn own_peak() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the place is ours and large enough, and zeroes are a value of it.
+    // SAFETY: the place is on this stack and large enough, and zeroes are a value of it.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()

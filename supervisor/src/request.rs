@@ -1,6 +1,6 @@
-//! Taking the plan and the descriptors from the control socket, which is stdin.
+//! The plan and the descriptors that arrive on the control socket, which is stdin.
 //!
-//! Whatever is not exactly what the host sends is refused.
+//! Refuses everything that is not exactly what the host sends.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,24 +13,24 @@ use rustix::net::{
 
 use crate::plan::{DESCRIPTORS, PREFIX, Plan};
 
-/// What the host asks for.
+/// The request of the host.
 pub(super) struct Request {
-    /// Where the report goes, and where the host's end shows.
+    /// The socket for the report, which also shows the end of the host.
     pub(super) control: OwnedFd,
     pub(super) plan: Plan,
     /// The tool's stdin, stdout, stderr.
     pub(super) streams: [OwnedFd; DESCRIPTORS],
-    /// The tool's end of the host socket; none where it has none, or has it already.
+    /// The tool's end of the host socket. None where the tool has none, or has it already.
     pub(super) host_socket: Option<OwnedFd>,
 }
 
-/// Waits for the request.
+/// Receives the request.
 pub(super) fn receive() -> io::Result<Request> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let is_socket = sockopt::socket_domain(&control).is_ok_and(|it| it == AddressFamily::UNIX)
         && sockopt::socket_type(&control).is_ok_and(|it| it == SocketType::STREAM);
     if !is_socket {
-        return Err(refused("this is started by ikigai itself, and has no use without it"));
+        return Err(refused("stdin is not a socket; only ikigai starts this program"));
     }
     let mut prefix = [0; PREFIX];
     let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
@@ -47,11 +47,12 @@ pub(super) fn receive() -> io::Result<Request> {
 }
 
 /// Has the kernel continue this process, and the init that it may start, when the host ends
-/// or asks for the end: whoever may stop them would otherwise keep the call for good.
+/// or asks for the end. Otherwise anybody who may stop these processes could keep the call
+/// forever.
 fn continue_at_its_end(control: BorrowedFd<'_>) -> io::Result<()> {
     let control = control.as_raw_fd();
-    // SAFETY: system calls on numbers, of which the first is an open descriptor. The number
-    // of this process, which leads a group, stands for the group where it is negative.
+    // SAFETY: system calls on numbers, of which the first is an open descriptor. The negative
+    // number of this process, which leads a group, stands for the group.
     let set = unsafe {
         libc::fcntl(control, libc::F_SETOWN, -libc::getpid()) == 0
             && libc::fcntl(control, F_SETSIG, libc::SIGCONT) == 0
@@ -60,12 +61,12 @@ fn continue_at_its_end(control: BorrowedFd<'_>) -> io::Result<()> {
     if set { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Which signal tells of input, asm-generic/fcntl.h.
+/// The command of fcntl(2) that sets the signal for input, asm-generic/fcntl.h.
 const F_SETSIG: libc::c_int = 10;
 
-/// The first bytes, and the descriptors that travel with them.
+/// Receives the first bytes, and the descriptors that come with them.
 fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    // Room for one more than there should be, so that too many are seen as such.
+    // Room for one descriptor too many, so that it is noticed.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
@@ -79,11 +80,11 @@ fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     for message in ancillary.drain() {
         match message {
             RecvAncillaryMessage::ScmRights(received) => descriptors.extend(received),
-            _ => return Err(refused("an unexpected control message")),
+            _ => return Err(refused("an unexpected control message arrived")),
         }
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(refused("too many descriptors"));
+        return Err(refused("too many descriptors arrived"));
     }
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -91,14 +92,14 @@ fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     Ok((message.bytes, descriptors))
 }
 
-/// The streams and, where the plan says that it is there, the host socket.
+/// Sorts the descriptors into the streams and, where the plan has it, the host socket.
 fn sorted(
     mut descriptors: Vec<OwnedFd>,
     with_socket: bool,
 ) -> io::Result<([OwnedFd; DESCRIPTORS], Option<OwnedFd>)> {
     let count = descriptors.len();
     let expected = DESCRIPTORS + usize::from(with_socket);
-    let wrong = || refused(format!("{count} descriptors, not {expected}"));
+    let wrong = || refused(format!("{count} descriptors arrived, not {expected}"));
     if count != expected {
         return Err(wrong());
     }

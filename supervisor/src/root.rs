@@ -1,9 +1,9 @@
-//! The root of a sandboxed tool: a tree of its own, with nothing in it but what
-//! its view shows and a few places of its own.
+//! The root of a sandboxed tool: a tree of its own that holds the entries of its view and a
+//! few directories that every tool has.
 //!
-//! Built from descriptors: what is mounted is what was opened, whatever has become of
-//! its name meanwhile. The new tree is mounted over `/`, where this process does
-//! not see it until it pivots; then the host's tree is let go of.
+//! Built from descriptors: what is mounted is what was opened, whatever has become of its
+//! name meanwhile. The new tree is mounted over `/`, where this process does not see it until
+//! it pivots; then the host's tree is unmounted.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -22,18 +22,13 @@ use rustix::mount::{
 };
 use rustix::process::{fchdir, pivot_root, umask};
 
-use super::domain::DEVICES;
-use super::mounts::{HARMLESS, attach, beneath_of, copy_of, cover_odd, identity, restrict};
-use super::view::{Shown, View};
+use super::mounts::{NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, identity, restrict};
+use super::view::{DEVICES, Entry, OWN, View};
 
-/// Directories of the tool's own that it may write to, in a file system in memory
-/// that ends with the call.
-pub(super) const OWN: [&str; 2] = ["/tmp", "/dev/shm"];
-
-/// Files and directories that the file system in memory holds at most.
+/// The most files and directories that the file system in memory holds.
 const INODES: &str = "131072";
 
-/// Links that programs expect in `/dev`.
+/// The links that programs expect in `/dev`.
 const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -41,11 +36,11 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// What `/proc` tells every user of its keys, which belong to no namespace.
+/// The files of `/proc` that show every user its keys, which belong to no namespace.
 const KEY_FILES: [&str; 2] = ["/proc/key-users", "/proc/keys"];
 
-/// What `/proc` tells root of the kernel and of other users, and no tool has a use for:
-/// memory, keys, addresses, timers.
+/// The files of `/proc` that show root the kernel's memory, keys, addresses and timers. No
+/// tool has a use for them.
 const KERNEL_FILES: [&str; 15] = [
     "/proc/kallsyms",
     "/proc/kcore",
@@ -64,13 +59,13 @@ const KERNEL_FILES: [&str; 15] = [
     "/proc/vmallocinfo",
 ];
 
-/// Makes the root that `view` says, and this process's own. Its file system in
-/// memory takes `memory` bytes at most. Returns why there is no `/proc`, where a
-/// container that masks its own forbids one.
+/// Builds the root that `view` describes, and makes it this process's. Its file system in
+/// memory takes `memory` bytes at most. The inner result is the reason why there is no
+/// `/proc`: a container that masks parts of its own forbids a new one.
 ///
 /// For the init of new mount and PID namespaces.
 pub(super) fn enter(view: &View, memory: u64) -> io::Result<Result<(), io::Error>> {
-    // Nothing that is mounted here shows elsewhere, nor the other way round.
+    // Mounts of this namespace appear in no other, nor the other way round.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let inherited = umask(Mode::empty());
     let root = Root::new(view, memory)?;
@@ -78,7 +73,7 @@ pub(super) fn enter(view: &View, memory: u64) -> io::Result<Result<(), io::Error
     umask(inherited);
     fchdir(&root.tree)?;
     pivot_root(".", ".")?;
-    // The host's tree lies over the new one now.
+    // The host's tree lies over the new one after this pivot.
     unmount(".", UnmountFlags::DETACH)?;
     rustix::process::chdir("/")?;
     Ok(proc)
@@ -89,16 +84,16 @@ struct Root {
     tree: OwnedFd,
     /// The file system in memory: the tree itself, unless `/` is granted.
     memory: OwnedFd,
-    /// The mounts that were attached, each judged before; not what came along in them.
+    /// The mounts that were attached, each judged before; not the mounts in them.
     attached: RefCell<HashSet<u64>>,
 }
 
 impl Root {
     fn new(view: &View, memory: u64) -> io::Result<Self> {
         let memory = in_memory(memory)?;
-        let granted = view.shown().first().filter(|place| place.path == Path::new("/"));
-        // Copied before anything is mounted over it, which would be copied as well.
-        let granted = granted.map(Shown::tree).transpose()?;
+        let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
+        // Copied before anything is mounted over it, or the copy would hold that too.
+        let granted = granted.map(Entry::tree).transpose()?;
         attach(&memory, CWD, c"/")?;
         let tree = match granted {
             Some(tree) => {
@@ -135,50 +130,50 @@ impl Root {
         if self.is_own(view) {
             self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
-        for place in view.shown().iter().filter(|place| place.path != Path::new("/")) {
-            self.show(place)?;
+        for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
+            self.show(entry)?;
         }
         if let Some(empty) = &view.empty {
             self.directory(empty)?;
         }
-        self.cover_odd()?;
+        self.cover_special()?;
         let proc = self.show_proc();
         if self.is_own(view) {
-            restrict(&self.tree, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+            restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }
         Ok(proc)
     }
 
-    fn show(&self, place: &Shown) -> io::Result<()> {
-        self.mount(&place.tree()?, &place.path, place.directory)
+    fn show(&self, entry: &Entry) -> io::Result<()> {
+        self.mount(&entry.tree()?, &entry.path, entry.directory)
     }
 
-    /// Hides what is mounted in the shown places and holds no files: a procfs or sysfs
-    /// there is the host's, and what is written to it is an order to the host's kernel.
-    fn cover_odd(&self) -> io::Result<()> {
-        cover_odd(&self.tree, &self.attached.borrow(), |path, place| {
+    /// Hides the mounts in the entries that hold no files: a procfs or sysfs there is the
+    /// host's, and a write to it is an order to the host's kernel.
+    fn cover_special(&self) -> io::Result<()> {
+        cover_special(&self.tree, &self.attached.borrow(), |path, place| {
             let nothing = in_memory(0)?;
             let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
             if kind == FileType::Directory {
-                restrict(&nothing, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+                restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
                 return attach(&nothing, place, c"").map_err(at(path));
             }
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
             openat(&nothing, c"nothing", flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
             let file = copy_of(beneath_of(&nothing, Path::new("nothing"))?)?;
-            restrict(&file, HARMLESS | libc::MOUNT_ATTR_RDONLY, false)?;
+            restrict(&file, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
             attach(&file, place, c"").map_err(at(path))
         })
     }
 
-    /// A directory of the file system in memory, for writing.
+    /// Shows a writable directory of the file system in memory.
     fn show_own(&self, path: impl AsRef<Path>, mode: Mode) -> io::Result<()> {
         let path = path.as_ref();
-        // Under a name that is free also where it is not the tree itself.
+        // The path is free in the file system in memory, also where that is not the tree itself.
         let own = make_directory(self.memory.as_fd(), path)?;
         rustix::fs::fchmod(open_again(&own)?, mode)?;
         let tree = copy_of(&own)?;
-        restrict(&tree, HARMLESS, false)?;
+        restrict(&tree, NOSUID_NODEV, false)?;
         self.mount(&tree, path, true)
     }
 
@@ -190,7 +185,7 @@ impl Root {
         for path in DEVICES {
             let device = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
             let tree = copy_of(&device)?;
-            // Read-only is the node, not the device.
+            // The node is read-only, not the device.
             let attributes =
                 libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
             restrict(&tree, attributes, false)?;
@@ -202,7 +197,7 @@ impl Root {
         Ok(())
     }
 
-    /// The processes of this namespace, and the kernel's settings for reading only.
+    /// Shows the processes of this namespace, and the kernel's settings for reading only.
     fn show_proc(&self) -> Result<(), io::Error> {
         let target = self.directory(Path::new("/proc"))?;
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -216,8 +211,8 @@ impl Root {
         self.hide_kernel()
     }
 
-    /// Shows the files of the kernel's own affairs as empty: root may read them, also in
-    /// a user namespace, and everybody the names of the keys of its user.
+    /// Shows the files of `/proc` on the kernel as empty: root may read them, also
+    /// in a user namespace, and every user may read the names of its keys.
     fn hide_kernel(&self) -> io::Result<()> {
         let nothing = self.existing(Path::new("/dev/null"))?;
         let root = rustix::process::geteuid().is_root();
@@ -242,7 +237,7 @@ impl Root {
         Ok(())
     }
 
-    /// The directory at `path` of the tree, made if it is not there.
+    /// Opens the directory at `path` of the tree, and makes it if it does not exist.
     fn directory(&self, path: &Path) -> io::Result<OwnedFd> {
         match self.existing(path) {
             Err(Errno::NOENT) => make_directory(self.tree.as_fd(), path),
@@ -282,10 +277,10 @@ impl Root {
     }
 }
 
-/// A file system in memory that takes `size` bytes at most, attached nowhere yet.
+/// Makes a file system in memory of at most `size` bytes; it is not attached yet.
 fn in_memory(size: u64) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    // Of 0 the kernel makes no bound, and of less than a page one page.
+    // The kernel takes 0 for no bound, and rounds up to a page.
     fsconfig_set_string(&context, "size", size.max(1).to_string())?;
     fsconfig_set_string(&context, "nr_inodes", INODES)?;
     fsconfig_set_string(&context, "mode", "0755")?;
@@ -294,7 +289,7 @@ fn in_memory(size: u64) -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// `path` beneath `root`, each directory on the way made if it is not there.
+/// Opens `path` beneath `root`, and makes each directory on the way that does not exist.
 fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = openat(root, c".", flags, Mode::empty())?;
@@ -302,7 +297,7 @@ fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
         let Component::Normal(name) = component else { continue };
         match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            // A file system that takes nothing may still have it.
+            // A read-only file system may have the directory already.
             Err(Errno::ROFS | Errno::ACCESS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -312,12 +307,12 @@ fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// A descriptor that is open for more than its place.
+/// Opens a directory again for reading, from a descriptor of `O_PATH`.
 fn open_again(place: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(place, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Says where it went wrong.
+/// Adds the path to an error.
 fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }

@@ -1,16 +1,21 @@
-//! The sandbox: every layer, in the order in which they are put around the tool.
+//! The sandbox: every layer, in the order in which the layers are put around the tool.
 //!
-//! Owns the order, and the ladder: with a user namespace, which anyone may have on most
-//! machines, and in which root is a user without rights; with one in which it stays root;
-//! without one, by root's right; and without any namespace. What a rung lacks is in the
-//! level that is reported, and where the grant requires all of it, the tool is not started.
+//! Owns the order, and the fallbacks:
+//!
+//! 1. for a host of root, a user namespace in which root is a user without rights;
+//! 2. a user namespace in which the tool is the host's user, which any user may make on most
+//!    machines;
+//! 3. for a host of root, namespaces by root's privilege, without a user namespace;
+//! 4. no namespaces.
+//!
+//! The isolation that is reported shows what a fallback lacks. Where the policy requires all
+//! of it, the tool is not started.
 
 use std::ffi::{CString, c_int};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
@@ -18,38 +23,39 @@ use rustix::process::{geteuid, getpid, set_child_subreaper};
 use super::filter::{self, Reach};
 use super::identity::Identity;
 use super::launch::Restrictions;
-use super::layers::{Achieved, Limits};
-use super::namespace::{self, Made};
-use super::view::{Fault, View};
-use super::watch::{Prepared, Watch};
+use super::layers::{Layers, Limits};
+use super::namespace::{self, Entered, Namespace};
+use super::selection::{self, Fault};
+use super::view::{OWN, View};
+use super::watch::{Delivery, Prepared, Watch};
 use super::{domain, privileges, root};
-use crate::isolation::{Hold, Level};
+use crate::isolation::{Guarantee, Isolation};
 use crate::plan::{Confinement, End, Kind, Plan};
 use crate::process_tree;
 
-/// The first kernel that counts the processes of a user namespace apart.
+/// The first kernel that counts the processes of each user namespace by itself.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
-/// How far above the limit on processes the numbers of a PID namespace end where something
-/// else keeps the limit: numbers that are given again soon would be taken for others.
+/// The numbers of a PID namespace beyond the limit on processes, where something else keeps
+/// the limit: a number that is given again too soon would be taken for another process.
 const SPARE_NUMBERS: u64 = 1 << 15;
 
-/// What a user's other programs may start while a call without namespaces lasts.
+/// The processes that the user's other programs may start during a call without namespaces.
 const SPARE_PROCESSES: u64 = 256;
 
-/// A way to have namespaces.
+/// A way to make the namespaces. Each is the fallback of the one before it.
 #[derive(Clone, Copy)]
-enum Rung {
-    /// With a user namespace in which the tool is this user.
+enum Fallback {
+    /// In a user namespace in which the tool is this user.
     User(Identity),
-    /// By root's right.
+    /// By root's privilege.
     Root,
 }
 
-impl Rung {
+impl Fallback {
     fn flags(self, plan: &Plan) -> c_int {
-        let user = if matches!(self, Self::User(_)) { libc::CLONE_NEWUSER } else { 0 };
-        let net = if plan.kind.net { 0 } else { libc::CLONE_NEWNET };
+        let user = if matches!(self, Self::User(_)) { Namespace::User.flag() } else { 0 };
+        let net = if plan.kind.net { 0 } else { Namespace::Network.flag() };
         namespace::OF_A_SANDBOX | user | net
     }
 
@@ -57,13 +63,13 @@ impl Rung {
         match self {
             Self::User(it) if it.is_assumed() => "with root mapped away",
             Self::User(_) => "with a user namespace",
-            Self::Root => "by root's right",
+            Self::Root => "by root's privilege",
         }
     }
 }
 
-/// The rungs that this process may try, the best first.
-fn rungs(plan: &Plan) -> io::Result<Vec<Rung>> {
+/// Returns the ways that this process may try, the best first.
+fn fallbacks(plan: &Plan) -> io::Result<Vec<Fallback>> {
     let without = plan.kind.without;
     if without.namespaces {
         return Ok(Vec::new());
@@ -71,20 +77,20 @@ fn rungs(plan: &Plan) -> io::Result<Vec<Rung>> {
     let (own, root) = (Identity::own(), privileges::may_make_namespaces());
     let mapped = root && own.is_root() && !without.id_maps;
     let user = mapped.then(Identity::mapped_root).transpose()?.into_iter().chain([own]);
-    let user = user.filter(|_| !without.user_namespace).map(Rung::User);
-    Ok(user.chain(root.then_some(Rung::Root)).collect())
+    let user = user.filter(|_| !without.user_namespace).map(Fallback::User);
+    Ok(user.chain(root.then_some(Fallback::Root)).collect())
 }
 
 /// Serves the call of a sandboxed tool.
-pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
+pub(super) fn run(watch: &mut Watch) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    for rung in rungs(&watch.request.plan)? {
-        match climb(watch, rung, groups.clone(), &missing) {
-            Ok(Made::Ended(Ok(code))) => return Ok(code),
-            Ok(Made::Killed) => return Ok(ExitCode::FAILURE),
-            Ok(Made::Ended(Err(error)) | Made::Refused(error)) | Err(error) => {
-                missing.push(format!("{}: {error}", rung.name()));
+    for fallback in fallbacks(&watch.request.plan)? {
+        match attempt(watch, fallback, groups.clone(), &missing) {
+            Ok(Entered::Ended(Ok(delivery))) => return Ok(delivery),
+            Ok(Entered::Killed) => return Ok(Delivery::Lost),
+            Ok(Entered::Ended(Err(error)) | Entered::Refused(error)) | Err(error) => {
+                missing.push(format!("{}: {error}", fallback.name()));
             }
         }
     }
@@ -95,21 +101,21 @@ pub(super) fn run(watch: &mut Watch) -> io::Result<ExitCode> {
     outside(watch, missing.join("; "), groups)
 }
 
-/// Serves the call in the namespaces of a rung. An error is the rung's, and the next one
-/// is tried; `missing` are those of the rungs before it.
-fn climb(
+/// Serves the call in the namespaces of a fallback. After an error the next one is tried;
+/// `missing` are the errors of the fallbacks before.
+fn attempt(
     watch: &mut Watch,
-    rung: Rung,
+    fallback: Fallback,
     groups: Result<(), String>,
     missing: &[String],
-) -> io::Result<Made<io::Result<ExitCode>>> {
-    let flags = rung.flags(&watch.request.plan);
-    let stranger = match rung {
-        Rung::User(identity) if identity.is_assumed() => Some(identity),
+) -> io::Result<Entered<io::Result<Delivery>>> {
+    let flags = fallback.flags(&watch.request.plan);
+    let assumed = match fallback {
+        Fallback::User(identity) if identity.is_assumed() => Some(identity),
         _ => None,
     };
-    // What root alone can open is opened before the tool's user is another.
-    let view = match stranger {
+    // Only root can open some files. They are opened before this process changes its user.
+    let view = match assumed {
         None => None,
         Some(identity) => match view_of(watch) {
             Ok(mut view) => {
@@ -117,53 +123,55 @@ fn climb(
                 identity.own_pipes(&watch.request.streams)?;
                 Some(view)
             }
-            Err(refusal) => return Ok(Made::Ended(Ok(refuse(watch, refusal)))),
+            Err(refusal) => return Ok(Entered::Ended(Ok(refuse(watch, refusal)))),
         },
     };
     let init = |unbound: Option<io::Error>| {
         unbound.map_or(Ok(()), Err)?;
-        inside(watch, rung, view, groups, missing)
+        inside(watch, fallback, view, groups, missing)
     };
-    if let Some(identity) = stranger {
+    if let Some(identity) = assumed {
         identity.assume()?;
     }
     // SAFETY: this process has one thread, and nothing here holds a lock.
-    let made = unsafe { namespace::enter(flags, init) };
-    if stranger.is_some() {
+    let entered = unsafe { namespace::enter(flags, init) };
+    if assumed.is_some() {
         Identity::resume()?;
     }
-    Ok(made)
+    Ok(entered)
 }
 
-/// What surrounds the tool already when the layers of its own process are made.
+/// The layers around the supervisor, which are there before those of the tool's own process.
+/// Each error is the reason why a layer is missing.
 struct Surroundings {
-    /// Whether there is a user namespace too; or why there are none.
+    /// `Ok(true)` where there is a user namespace too.
     namespaces: Result<bool, String>,
+    /// A `/proc` of the namespace's own.
     proc: Result<(), String>,
-    /// Whether root's other groups were left.
+    /// Root's other groups: left, or the reason why not.
     groups: Result<(), String>,
-    /// Whether the tool is no root for the kernel.
+    /// A user that is not root for the kernel.
     mapped: Result<(), String>,
-    /// Whether the numbers of processes are bounded, and by the limit itself.
+    /// A bound on the numbers of processes: `Ok(true)` where it is the limit itself.
     pid_namespace: Result<bool, String>,
-    /// Places that are the tool's own, and writable.
+    /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
 }
 
-/// As the init of the namespaces. An error is the rung's, and the next one is tried.
+/// Serves the call as the init of the namespaces. After an error the next fallback is tried.
 fn inside(
     watch: &mut Watch,
-    rung: Rung,
+    fallback: Fallback,
     view: Option<View>,
     groups: Result<(), String>,
     missing: &[String],
-) -> io::Result<ExitCode> {
-    let outside_root = match rung {
-        Rung::User(identity) => {
+) -> io::Result<Delivery> {
+    let outside_root = match fallback {
+        Fallback::User(identity) => {
             identity.map()?;
             identity.is_root()
         }
-        Rung::Root => Identity::own().is_root(),
+        Fallback::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
@@ -171,7 +179,7 @@ fn inside(
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
-        // Another way to have namespaces would not reach it either.
+        // No fallback would reach it either.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             let refusal = End::Refused(format!("{error}: is a directory being renamed?"));
             return Ok(refuse(watch, refusal));
@@ -179,22 +187,26 @@ fn inside(
         entered => entered?,
     };
     set_directory_for_temporary_files(watch, &view);
-    let mapped = if outside_root { Err(missing.join("; ")) } else { Ok(()) };
+    let mapped = match missing {
+        _ if !outside_root => Ok(()),
+        [] => Err("this process cannot map root to another user".to_owned()),
+        errors => Err(errors.join("; ")),
+    };
     let surroundings = Surroundings {
-        namespaces: Ok(matches!(rung, Rung::User(_))),
+        namespaces: Ok(matches!(fallback, Fallback::User(_))),
         proc: proc.map_err(|error| error.to_string()),
         groups,
         mapped,
         pid_namespace,
-        own: root::OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
+        own: OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
     Ok(watch.run(true, prepared))
 }
 
-/// Bounds the numbers of this PID namespace: by the limit on processes itself where the
-/// kernel counts them in no other way, which is whether that is so.
+/// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
+/// processes, the bound is the limit on processes itself, and the result is `true`.
 pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool, String> {
     let plan = &watch.request.plan;
     if plan.kind.without.pid_limit {
@@ -208,23 +220,23 @@ pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool
     Ok(is_limit)
 }
 
-/// The processes and threads that the kernel allows where it does not tell that it has
-/// refused one: one more than the limit, by which the supervisor sees that it is passed,
-/// and ends the call.
+/// Returns the number of processes and threads that the kernel allows where it does not report
+/// a refusal: one more than the limit, so that the supervisor sees that the limit
+/// is passed, and ends the call.
 fn most_processes(plan: &Plan) -> u64 {
     plan.bounds.processes.saturating_add(1)
 }
 
-/// The processes and threads that a user may have who has no namespace, with all that
-/// others of its programs do: no limit of the call's, but a bound on what grows faster than
-/// it can be watched and killed.
+/// Returns the number of processes and threads that a user without a namespace may have,
+/// those of its other programs included. This is not the call's limit, but a bound on a tool
+/// that forks faster than it can be watched and killed.
 fn most_of_user(plan: &Plan) -> io::Result<u64> {
     let own = process_tree::tasks_of(geteuid())?;
     Ok(own.saturating_add(plan.bounds.processes.saturating_mul(2)).saturating_add(SPARE_PROCESSES))
 }
 
-/// As a plain subreaper.
-fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<ExitCode> {
+/// Serves the call as a plain subreaper, without namespaces.
+fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<Delivery> {
     let view = match view_of(watch) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
@@ -245,17 +257,18 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
 
 fn view_of(watch: &Watch) -> Result<View, End> {
     let [stdin, ..] = &watch.request.streams;
-    // From a directory that is open, every `..` leads further out.
+    // From an open directory, `..` leads out of what is shown.
     if fstat(stdin).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) {
         return Err(End::Refused("the stdin of a sandboxed tool cannot be a directory".to_owned()));
     }
-    View::of(&watch.request.plan).map_err(|fault| match fault {
+    selection::of(&watch.request.plan).map_err(|fault| match fault {
         Fault::Refused(reason) => End::Refused(reason),
         Fault::Step(step, errno) => End::NotStarted(step, errno),
     })
 }
 
-/// What is the same on every rung: privileges, Landlock, the filter, and the judgement.
+/// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
+/// judgement.
 fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
     let Surroundings { namespaces, proc, groups, mapped, pid_namespace, own } = surroundings;
     let plan = &watch.request.plan;
@@ -277,13 +290,13 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         Err(why) => (Err(why), Vec::new()),
     };
     let together = namespaces.clone();
-    let apart = |name: &str| match &together {
-        Ok(_) => Hold::Enforced,
-        Err(why) if kind.without.namespaces => Hold::None(why.clone().into()),
-        Err(_) => apart(name),
+    let apart = |namespace: Namespace| match &together {
+        Ok(_) => Guarantee::Enforced,
+        Err(why) if kind.without.namespaces => Guarantee::None(why.clone().into()),
+        Err(_) => apart(namespace),
     };
-    // The kernel counts nothing for its own root, and all of a user's outside of a user
-    // namespace.
+    // The kernel counts no processes of its own root, and outside of a user namespace it
+    // counts all of a user's.
     let process_limit = namespaces == Ok(true) && counts_processes_apart() && mapped.is_ok();
     let limits = Limits {
         process_limit,
@@ -299,14 +312,14 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         false if namespaces.is_err() && mapped.is_ok() => Some(most_of_user(plan)?),
         false => None,
     };
-    let achieved = Achieved { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
-    let level = achieved.level();
+    let layers = Layers { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
+    let isolation = layers.isolation();
     Ok(Prepared {
-        layers: if kind.probe { achieved.layers(apart) } else { Vec::new() },
-        refusal: refusal_of(plan, &level),
-        level,
+        layers: if kind.probe { layers.list(apart) } else { Vec::new() },
+        refusal: refusal_of(plan, &isolation),
+        isolation: Some(isolation),
         notes: Vec::new(),
-        watched: achieved.limits.watched.is_ok(),
+        watched: layers.limits.watched.is_ok(),
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
             domain,
@@ -317,20 +330,12 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     })
 }
 
-/// Whether the namespace of this name can be made by itself, where it cannot with the others.
-fn apart(name: &str) -> Hold {
-    let flag = match name {
-        "user namespace" => 0,
-        "mount namespace" => libc::CLONE_NEWNS,
-        "PID namespace" => libc::CLONE_NEWPID,
-        "network namespace" => libc::CLONE_NEWNET,
-        "IPC namespace" => libc::CLONE_NEWIPC,
-        _ => libc::CLONE_NEWUTS,
-    };
+/// Returns the state of a namespace by itself, after it could not be made with the others.
+fn apart(namespace: Namespace) -> Guarantee {
     // SAFETY: this process has one thread, and nothing here holds a lock.
-    match unsafe { namespace::possible(flag | libc::CLONE_NEWUSER) } {
-        Ok(()) => Hold::Partial("can be made, but not together with what else it takes".into()),
-        Err(error) => Hold::None(error.to_string().into()),
+    match unsafe { namespace::possible(namespace) } {
+        Ok(()) => Guarantee::Partial("can be made, but not with everything that it needs".into()),
+        Err(error) => Guarantee::None(error.to_string().into()),
     }
 }
 
@@ -349,35 +354,34 @@ fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, St
     filter::available().and_then(|()| filter::program(reach)).map_err(|error| error.to_string())
 }
 
-/// Why a tool whose grant requires the sandbox is not started.
-fn refusal_of(plan: &Plan, level: &Level) -> Option<End> {
+/// Returns the refusal of a tool whose policy requires more than this isolation.
+fn refusal_of(plan: &Plan, isolation: &Isolation) -> Option<End> {
     if plan.kind.sandbox != Confinement::Require {
         return None;
     }
-    let (boundary, hold) = level.unmet().next()?;
+    let (boundary, guarantee) = isolation.unmet().next()?;
     Some(End::Refused(format!(
-        "the sandbox that the policy requires cannot be had on this machine: {boundary} is {hold}; \
-         `ikigai doctor` tells what would raise it"
+        "this machine cannot provide the sandbox that the policy requires: {boundary} is \
+         {guarantee}; run `ikigai doctor` to see what it lacks"
     )))
 }
 
-/// Answers that the tool is not started.
-fn refuse(watch: &mut Watch, refusal: End) -> ExitCode {
+/// Reports that the tool is not started.
+fn refuse(watch: &mut Watch, refusal: End) -> Delivery {
     let prepared = Prepared {
-        // Nothing runs, so nothing is reached.
-        level: Level::of_a_component(),
+        isolation: None,
         layers: Vec::new(),
         notes: Vec::new(),
         refusal: Some(refusal),
         watched: false,
         restrictions: Restrictions::none(),
     };
-    // There is nothing to end, wherever this process is.
+    // There is no process to end, whether this is the init of a namespace or not.
     watch.run(false, prepared)
 }
 
-/// What the host calls its directory for temporary files is not there for the tool,
-/// which has its own at the usual place.
+/// Points TMPDIR at `/tmp` where the tool does not see the host's directory for temporary
+/// files.
 fn set_directory_for_temporary_files(watch: &mut Watch, view: &View) {
     const NAME: &[u8] = b"TMPDIR=";
     for variable in &mut watch.request.plan.env {

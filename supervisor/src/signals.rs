@@ -1,26 +1,26 @@
-//! The signals of the supervisor: all at their defaults, the few that matter
-//! read from a descriptor instead of interrupting.
+//! The signals of the supervisor: all have their default action, and the few that it waits
+//! for are read from a descriptor.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What the supervisor waits for: the end of a child, and the usual requests to
-/// end, which it answers by ending the call.
+/// The signals that the supervisor waits for: the end of a child, and the usual requests to end,
+/// upon which it ends the call.
 const AWAITED: [libc::c_int; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// The size of the kernel's signal set, in bytes: one bit for each of 64 signals.
 const SET_SIZE: usize = 8;
 
-/// Resets every disposition and the mask, whatever the host had them at, and
-/// returns the descriptor from which the awaited signals are read.
+/// Resets the disposition of every signal, whatever the host had set, blocks the awaited
+/// signals, and returns the descriptor from which they are read.
 ///
-/// The tool inherits the dispositions as they are here: SIGPIPE, above all, which
-/// every Rust program starts by ignoring, has to kill a tool whose reader is gone.
+/// The tool inherits the dispositions. SIGPIPE above all, which a Rust program ignores and
+/// hands on so, has to kill a tool whose reader is gone.
 pub(super) fn take_over() -> io::Result<OwnedFd> {
-    // The kernel's `struct sigaction`, all zeroes: the default, no flag, nothing masked. Not
-    // through the C library, which leaves its own two signals as they were inherited.
+    // The kernel's `struct sigaction`, all zeroes: the default action, no flag, an empty mask.
+    // The C library is bypassed, since it leaves its own two signals as they were inherited.
     let default = [0_usize; 4];
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: a system call on a structure that is large enough, with the size of the
@@ -45,7 +45,7 @@ pub(super) fn take_over() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Takes what has arrived; whether one of it asks for the end.
+/// Reads the signals that have arrived, and returns whether one of them asks for the end.
 pub(super) fn drain(signals: &OwnedFd) -> io::Result<bool> {
     let mut asked_to_end = false;
     let mut info = [0; size_of::<libc::signalfd_siginfo>()];
@@ -64,8 +64,8 @@ pub(super) fn drain(signals: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// The mask that blocks nothing.
-pub(super) fn none() -> libc::sigset_t {
+/// Returns the mask that blocks nothing.
+pub(super) fn empty_mask() -> libc::sigset_t {
     set_of(&[])
 }
 

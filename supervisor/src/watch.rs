@@ -1,13 +1,11 @@
 //! One call, from the start of the tool to the report that nothing of it is left.
 //!
-//! Owns the supervisor's only loop: it waits for the tool to end, for the host to
-//! ask for the end or to disappear, and for a bound to be passed. The same code
-//! runs as the init of a PID namespace and as a plain subreaper; only how
-//! everything is killed differs.
+//! Owns the supervisor's only loop. It waits for the end of the tool, for a host that asks
+//! for the end or dies, and for a bound that is passed. The same code runs as the init of a
+//! PID namespace and as a plain subreaper; only the way to kill everything differs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,34 +15,35 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::Cgroups;
+use super::clone;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
-use crate::isolation::{Layer, Level};
+use crate::isolation::{Isolation, Layer};
 use crate::plan::{Bounds, Cause, End, Report};
 use crate::process_tree;
 
-/// When memory and processes are first looked at: most calls have ended by then,
-/// and pay nothing.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// The time until memory and processes are first measured. Most calls have ended by then, and
+/// pay nothing.
+const FIRST_MEASUREMENT: Duration = Duration::from_millis(20);
 
-/// The longest time between two looks: what a tool can grow by unseen.
+/// The longest time between two measurements, in which a tool can grow unseen.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(160);
 
-/// A look may take one part in this many of the time. On a machine with thousands
-/// of processes, reading `/proc` is not free.
+/// The measurements take at most one part in this many of the time. On a machine with
+/// thousands of processes, reading `/proc` is not free.
 const SHARE_OF_TIME: u32 = 20;
 
-/// How long processes that cannot be killed are tried, without a namespace:
+/// The time for which processes are signalled that cannot be killed, without a namespace:
 /// those of another user, which a program with setuid may have started.
-const STUBBORN: Duration = Duration::from_millis(800);
+const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// How long processes are hunted that can be killed and become more meanwhile.
-const HUNT: Duration = Duration::from_secs(10);
+/// The time for which processes are killed that multiply meanwhile.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What one call needs while it lasts.
+/// The state of one call.
 pub(super) struct Watch {
     pub(super) request: Request,
     pub(super) cgroups: Cgroups,
@@ -53,20 +52,29 @@ pub(super) struct Watch {
     peak_memory: u64,
 }
 
-/// What was made ready for the tool.
+/// The sandbox that was prepared for the tool, or the refusal to start it.
 pub(super) struct Prepared {
-    /// What holds for it.
-    pub(super) level: Level,
-    /// What that is made of.
+    /// The isolation of the tool. None where the call is refused before the layers are made.
+    pub(super) isolation: Option<Isolation>,
+    /// The state of each layer, for a probe.
     pub(super) layers: Vec<Layer>,
-    /// What did not succeed.
+    /// Failures that do not stop the call.
     pub(super) notes: Vec<String>,
-    /// Why it is not to be started.
+    /// Set where the tool is not to be started.
     pub(super) refusal: Option<End>,
-    /// Whether its processes can be looked at.
+    /// Set where `/proc` shows the tool's processes.
     pub(super) watched: bool,
-    /// What its own process is bound by, beside what it inherits.
+    /// The restrictions of the tool's own process, beside those that it inherits.
     pub(super) restrictions: Restrictions,
+}
+
+/// The fate of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// The host has it.
+    Sent,
+    /// The host is gone, or the process that would have sent it was killed.
+    Lost,
 }
 
 impl Watch {
@@ -74,29 +82,38 @@ impl Watch {
         Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0 }
     }
 
-    /// Serves the call. `namespaced`: this process is the init of a PID namespace.
-    pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> ExitCode {
-        let Prepared { level, layers, notes, refusal, watched, restrictions } = prepared;
+    /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
+    pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
+        let Prepared { isolation, layers, notes, refusal, watched, restrictions } = prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
         let end = refusal.unwrap_or_else(|| self.serve(started, watched, &restrictions));
         let duration = started.elapsed();
-        let survivors = match if namespaced { self.end_namespace() } else { self.end_descent() } {
+        let survivors = match if namespaced { self.end_namespace() } else { self.end_tree() } {
             Ok(survivors) => survivors,
             Err(error) => {
-                self.notes.push(format!("what the tool left could not be ended: {error}"));
+                self.notes
+                    .push(format!("the processes that the tool left could not be killed: {error}"));
                 1
             }
         };
         let peak_memory = self.peak_memory;
         let notes = std::mem::take(&mut self.notes);
-        let report =
-            Report { end, duration, peak_memory, memory_floor, survivors, notes, level, layers };
+        let report = Report {
+            end,
+            duration,
+            peak_memory,
+            memory_floor,
+            survivors,
+            notes,
+            isolation,
+            layers,
+        };
         match answer(self.request.control.as_fd(), &report) {
-            Ok(()) => ExitCode::SUCCESS,
-            // The host is gone, and with it whoever would want to know.
-            Err(_) => ExitCode::FAILURE,
+            Ok(()) => Delivery::Sent,
+            // The host is gone, and nobody else reads the report.
+            Err(_) => Delivery::Lost,
         }
     }
 
@@ -110,19 +127,20 @@ impl Watch {
             Err((step, errno)) => return End::NotStarted(step, errno),
         };
         if let Some(most) = restrictions.processes {
-            // This process starts nothing from here on, but for asking whether it could.
+            // From here on this process starts nothing but a child that asks whether it could.
             let most = Rlimit { current: Some(most), maximum: Some(most) };
             if let Err(error) = setrlimit(Resource::Nproc, most) {
-                self.notes.push(format!("a limit that is reached may not be seen: {error}"));
+                self.notes
+                    .push(format!("a process limit that is reached may stay unseen: {error}"));
             }
         }
-        // Open in the tool alone, so that the host sees when the tool lets go of it.
+        // Open in the tool alone, so that the host sees when the tool closes it.
         self.request.host_socket = None;
         let end = self.wait_for(tool, started, watched, restrictions).unwrap_or_else(|error| {
-            self.notes.push(format!("the call could not be watched, and was ended: {error}"));
+            self.notes.push(format!("the call was ended because it could not be watched: {error}"));
             End::Killed(Cause::Host)
         });
-        // Whatever the tool made of it.
+        // A refusal by the kernel counts, whatever the tool made of it.
         match (&end, refused(&self.cgroups)) {
             (End::Code(_) | End::Signal(_), Ok(Some(cause))) => End::Killed(cause),
             _ => end,
@@ -138,7 +156,7 @@ impl Watch {
     ) -> io::Result<End> {
         let bounds = self.request.plan.bounds;
         let deadline = started.checked_add(bounds.wall_clock);
-        let mut looks = Looks::new(started, watched, restrictions.sandboxed);
+        let mut measurements = Measurements::new(started, watched, restrictions.sandboxed);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
@@ -147,18 +165,19 @@ impl Watch {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(End::Killed(Cause::WallClock));
             }
-            if now >= looks.next
-                && let Some(cause) = looks.look(bounds, &self.cgroups, &mut self.notes)
+            if now >= measurements.next
+                && let Some(cause) = measurements.take(bounds, &self.cgroups, &mut self.notes)
             {
                 return Ok(End::Killed(cause));
             }
-            let until = deadline.map_or(looks.next, |deadline| deadline.min(looks.next));
+            let until =
+                deadline.map_or(measurements.next, |deadline| deadline.min(measurements.next));
             let [signal, host] = wait(
                 [self.signals.as_fd(), self.request.control.as_fd()],
                 until.saturating_duration_since(Instant::now()),
             )?;
-            // The host says nothing after the plan: whatever comes means the end. Where
-            // the tool has ended too, it is the tool's own end that is told.
+            // The host sends nothing after the plan: any input means the end. Where the tool
+            // has ended too, its own end is reported.
             let asked = signal && signals::drain(&self.signals)?;
             if asked || host {
                 return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
@@ -166,10 +185,10 @@ impl Watch {
         }
     }
 
-    /// Reaps whoever has ended; how the tool did, if it is among them.
+    /// Reaps the children that have ended, and returns the end of the tool if it is among them.
     fn reap(&mut self, tool: Pid) -> io::Result<Option<End>> {
         let mut found = None;
-        while let Children::Ended(ended) = reaper::look()? {
+        while let Children::Ended(ended) = reaper::poll()? {
             self.peak_memory = self.peak_memory.max(ended.peak_memory);
             if ended.pid == tool {
                 found = Some(ended.end);
@@ -178,10 +197,10 @@ impl Watch {
         Ok(found)
     }
 
-    /// Reaps whoever has ended; whether children are left.
+    /// Reaps the children that have ended, and returns whether others are left.
     fn reap_all(&mut self) -> io::Result<bool> {
         loop {
-            match reaper::look()? {
+            match reaper::poll()? {
                 Children::Ended(ended) => {
                     self.peak_memory = self.peak_memory.max(ended.peak_memory)
                 }
@@ -191,13 +210,13 @@ impl Watch {
         }
     }
 
-    /// Kills all of the namespace at one stroke, and waits until it is empty.
+    /// Kills all of the namespace with one system call, and waits until it is empty.
     fn end_namespace(&mut self) -> io::Result<usize> {
         while self.reap_all()? {
-            // SAFETY: a system call on numbers. In the init of a PID namespace -1 is
-            // everything in it but the init, and `namespaced` is true there only. No
-            // process can fork itself out of it: the signal is sent under the lock
-            // that a fork needs.
+            // SAFETY: a system call on numbers. In the init of a PID namespace -1 means
+            // every process in it but the init, and `namespaced` is true there only. No
+            // process can escape by a fork: the signal is sent under the lock that a fork
+            // needs.
             if unsafe { libc::kill(-1, libc::SIGKILL) } != 0 {
                 let error = io::Error::last_os_error();
                 if error.raw_os_error() != Some(libc::ESRCH) {
@@ -211,18 +230,18 @@ impl Watch {
         Ok(0)
     }
 
-    /// Kills every descendant until there is no child left: as a subreaper, this
-    /// process inherits every orphan, so that without a child there is no
-    /// descendant either. Returns how many could not be killed.
-    fn end_descent(&mut self) -> io::Result<usize> {
+    /// Kills every descendant until no child is left. As a subreaper, this process inherits
+    /// every orphan, so that without a child there is no descendant either. Returns the number
+    /// of processes that could not be killed.
+    fn end_tree(&mut self) -> io::Result<usize> {
         let own = process_tree::own_pid()?;
         let began = Instant::now();
         let mut refused = None;
         while self.reap_all()? {
             let mut descendants = process_tree::of(own)?;
             descendants.retain(|process| !process.has_ended());
-            let patience = if refused.is_some() { STUBBORN } else { HUNT };
-            if began.elapsed() > patience {
+            let timeout = if refused.is_some() { REFUSED_TIMEOUT } else { KILL_TIMEOUT };
+            if began.elapsed() > timeout {
                 if let Some(error) = refused {
                     self.notes
                         .push(format!("a process that the tool left cannot be killed: {error}"));
@@ -230,8 +249,8 @@ impl Watch {
                 return Ok(descendants.len());
             }
             refused = process_tree::kill(&descendants, getpid()).or(refused);
-            // The next corpse is an event. The bound is for a process that was forked
-            // behind the look's back, whose parent's end this process is not told of.
+            // The next zombie is an event. The timeout is for a process that was forked
+            // during the measurement, and whose parent's end is not signalled to this process.
             let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;
             if signal {
                 signals::drain(&self.signals)?;
@@ -241,28 +260,28 @@ impl Watch {
     }
 }
 
-/// When the tool's memory and processes are looked at.
-struct Looks {
+/// The measurements of the tool's memory and processes.
+struct Measurements {
     next: Instant,
     interval: Duration,
-    /// Whether `/proc` shows the processes.
+    /// Set where `/proc` shows the processes.
     tree: bool,
-    /// Whether the kernel may count this process among the tool's.
+    /// Set where the kernel may count this process among the tool's.
     counted: bool,
     /// Processes and threads at the last look.
     tasks: u64,
     kernel: KernelMemory,
 }
 
-impl Looks {
+impl Measurements {
     fn new(started: Instant, tree: bool, counted: bool) -> Self {
-        let (next, kernel) = (started + FIRST_LOOK, KernelMemory::default());
-        Self { next, interval: FIRST_LOOK, tree, counted, tasks: 0, kernel }
+        let (next, kernel) = (started + FIRST_MEASUREMENT, KernelMemory::default());
+        Self { next, interval: FIRST_MEASUREMENT, tree, counted, tasks: 0, kernel }
     }
 
-    /// The bound that is passed, if one is. A bound that can suddenly not be looked after
-    /// is taken for one that is passed: a tool may have brought that about.
-    fn look(
+    /// Returns the bound that is passed, if one is. A bound that can no longer be measured
+    /// counts as passed: the tool may have caused that.
+    fn take(
         &mut self,
         bounds: Bounds,
         cgroups: &Cgroups,
@@ -270,7 +289,7 @@ impl Looks {
     ) -> Option<Cause> {
         let began = own_time();
         let cause = self.passed(bounds, cgroups).unwrap_or_else(|(cause, error)| {
-            notes.push(format!("memory and processes cannot be watched any more: {error}"));
+            notes.push(format!("memory and processes can no longer be measured: {error}"));
             Some(cause)
         });
         self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
@@ -306,7 +325,7 @@ impl Looks {
         // The trial takes the place of one process for a moment. A tool that is still growing
         // could be refused for that alone, give up, and never be seen beyond the limit.
         let grows = tasks > std::mem::replace(&mut self.tasks, tasks);
-        let is_refused = || self.counted && near && !grows && launch::is_refused();
+        let is_refused = || self.counted && near && !grows && clone::is_refused();
         if processes && (tasks > bounds.processes || is_refused()) {
             return Ok(Some(Cause::Processes));
         }
@@ -315,20 +334,21 @@ impl Looks {
     }
 }
 
-/// The processor time of this process. A look that waits for the processor among a tool's
-/// hundreds of processes takes long, and must not come the more seldom for it.
+/// Returns the processor time of this process. A measurement that waits for the processor,
+/// among hundreds of processes of a tool, takes long; the next must not come later for that.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The bound by which the kernel has refused something, if a cgroup tells of one.
+/// Returns the bound at which the kernel has refused something, if a control group reports
+/// one.
 fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
-    let told = [
+    let events = [
         (Cause::Memory, cgroups.ran_out_of_memory()),
         (Cause::Processes, cgroups.refused_a_process()),
     ];
-    for (cause, happened) in told {
+    for (cause, happened) in events {
         if happened.transpose().map_err(|error| (cause, error))?.unwrap_or(false) {
             return Ok(Some(cause));
         }
@@ -336,7 +356,7 @@ fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
     Ok(None)
 }
 
-/// Waits for any of the descriptors, and says which are ready.
+/// Waits for any of the descriptors, and returns which are ready.
 fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Result<[bool; N]> {
     let mut polled = fds.each_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
     let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });

@@ -17,7 +17,7 @@ use ikigai_tests::host::Ran;
 use ikigai_tests::places;
 use serde_json::{Value, json};
 
-use modules::{ASSETS, HOST, PROGRAM};
+use modules::{ASSETS, HOST, PROGRAM, SUPERVISOR};
 
 #[test]
 fn packages_depend_downward_only() {
@@ -54,9 +54,12 @@ fn a_package_that_depends_upward_is_found() {
 
 #[test]
 fn modules_use_lower_ones_only() {
-    for (of, source) in
-        [(ASSETS, "database/schema.rs"), (HOST, "exec/envelope.rs"), (PROGRAM, "commands/call.rs")]
-    {
+    for (of, source) in [
+        (ASSETS, "database/schema.rs"),
+        (HOST, "exec/envelope.rs"),
+        (PROGRAM, "commands/call.rs"),
+        (SUPERVISOR, "filesystems/linux.rs"),
+    ] {
         let sources = modules::read(&places::repository().join(of.folder).join("src"));
         assert!(sources.contains_key(source), "the sources of `{}`: {sources:?}", of.folder);
         assert_eq!(modules::wrong_arrows(&of, &sources), Vec::<String>::new());

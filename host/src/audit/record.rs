@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use ikigai_supervisor::isolation::Level;
+use ikigai_supervisor::isolation::Isolation;
 
 /// One call, as one line of the log. Fields that do not apply are absent; those
 /// that this version does not know are passed over when a line is read.
@@ -27,7 +27,7 @@ pub struct Record {
     pub grant: Option<Granted>,
     /// What held while it ran; absent where it did not run, or nobody can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<Level>,
+    pub level: Option<Isolation>,
     /// The directory that it worked in.
     pub workspace: String,
     /// What it was called with; absent where the host did not see that.

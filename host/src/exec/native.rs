@@ -42,7 +42,7 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::exec::{Call, Lane, Outcome};
-use ikigai_supervisor::isolation::{Layer, Level};
+use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::Without;
@@ -85,7 +85,7 @@ pub struct Supervisor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// What would hold for a tool that is granted nothing.
-    pub level: Level,
+    pub level: Isolation,
     /// What that is made of; empty where nothing could be found out.
     pub layers: Vec<Layer>,
 }
@@ -164,7 +164,7 @@ impl Supervisor {
 #[cfg(not(target_os = "linux"))]
 impl Machine {
     fn elsewhere() -> Self {
-        Self { level: Level::nothing("native tools run on Linux only"), layers: Vec::new() }
+        Self { level: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
     }
 }
 

@@ -45,7 +45,7 @@ use super::output::Pipe;
 use super::{Call, Lane, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
-use ikigai_supervisor::isolation::Level;
+use ikigai_supervisor::isolation::Isolation;
 
 pub use self::net::{Network, Resolve};
 
@@ -357,7 +357,7 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            level: Some(Level::of_a_component()),
+            level: Some(Isolation::of_a_component()),
             denied: reach.denied().and(gate.denied()),
         }
     }

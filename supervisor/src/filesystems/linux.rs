@@ -1,5 +1,5 @@
-//! Linux: the file systems by their magic numbers, and where that says too little by what
-//! the kernel tells of the mount.
+//! Linux: the file systems by their magic numbers, and where these do not suffice, by the
+//! kernel's list of mounts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,8 +56,8 @@ const ORDINARY: [u32; 41] = [
     0x786f_4256, // VBOXSF_SUPER_MAGIC, fs/vboxsf/super.c
 ];
 
-/// The magic numbers of memory. Which of them devtmpfs has depends on how the kernel was
-/// built (drivers/base/devtmpfs.c).
+/// The magic numbers of memory. devtmpfs has one of them, by the configuration of the kernel
+/// (drivers/base/devtmpfs.c).
 const MEMORY: [u32; 2] = [
     0x0102_1994, // TMPFS_MAGIC
     0x8584_58f6, // RAMFS_MAGIC
@@ -66,11 +66,12 @@ const MEMORY: [u32; 2] = [
 /// `FUSE_SUPER_MAGIC`, of virtiofs as well.
 const FUSE: u32 = 0x6573_5546;
 
-/// The mounts that this process can see, and of which file system each is.
+/// The file that lists the mounts that this process can see, with their file systems.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Of FUSE only what this user or root serves is ordinary: anybody else would decide what
-/// each read returns and when.
+/// Returns whether an open file belongs to an ordinary file system. Of FUSE, only a file system
+/// that this user or root serves is ordinary: another user would decide what each read returns,
+/// and when.
 pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     // The type of the field depends on the processor, the number has 32 bits.
     let magic = fstatfs(open.as_fd())?.f_type as u32;
@@ -84,10 +85,10 @@ pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     if magic == FUSE { is_served_by_us(device) } else { is_plain_memory(device) }
 }
 
-/// Returns whether a tmpfs or ramfs is none of devices.
+/// Returns whether a tmpfs or ramfs is not devtmpfs.
 fn is_plain_memory(device: u64) -> io::Result<bool> {
-    /// Devices that were found to be plain. The kernel mounts its one devtmpfs at boot
-    /// and never gives that number back, so none of these can become it.
+    /// The device numbers that were found to be plain. The kernel mounts its one devtmpfs at
+    /// boot and never gives that number away, so that none of these can become it.
     static PLAIN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
     let plain = || PLAIN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,14 +103,14 @@ fn is_plain_memory(device: u64) -> io::Result<bool> {
     Ok(is_plain)
 }
 
-/// Returns whether a FUSE file system is this user's, root's or the hypervisor's. Not
-/// remembered: the number of one that was unmounted is given to the next.
+/// Returns whether this user, root or the hypervisor serves a FUSE file system. The answer is
+/// not kept: the number of a file system that was unmounted is given to the next.
 fn is_served_by_us(device: u64) -> io::Result<bool> {
     let mounts = mounts()?;
     Ok(find(&mounts, device).is_some_and(|mount| mount.is_served_by(geteuid().as_raw())))
 }
 
-/// What is mounted. Names of directories in it may be of any bytes, and are not looked at.
+/// Reads the list of mounts. Names of directories in it may have any bytes, and are not used.
 fn mounts() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(MOUNTS)?).into_owned())
 }
@@ -128,7 +129,7 @@ impl Mount<'_> {
         if self.kind == "virtiofs" {
             return true;
         }
-        // Written by the kernel, which asked nobody but who mounted.
+        // The kernel writes it, from the options of the process that mounted.
         let owner = self.options.split(',').find_map(|option| option.strip_prefix("user_id="));
         owner
             .and_then(|owner| owner.parse().ok())
@@ -136,7 +137,7 @@ impl Mount<'_> {
     }
 }
 
-/// The first mount of a device, by proc_pid_mountinfo(5): identifier, parent, device, root,
+/// Returns the first mount of a device, by proc_pid_mountinfo(5): identifier, parent, device, root,
 /// mount point, options, any number of tags, a hyphen, type, source, options of the file
 /// system. Blanks inside of fields are escaped.
 fn find(mounts: &str, device: u64) -> Option<Mount<'_>> {

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use rustix::fs::fstatfs;
 
 /// The names (`statfs(2)`, `f_fstypename`) of the ordinary file systems, as the folders of
-/// `/System/Library/Filesystems` have them. `devfs` and `autofs` are none.
+/// `/System/Library/Filesystems` have them. `devfs` and `autofs` are not among them.
 const ORDINARY: [&str; 9] =
     ["apfs", "hfs", "msdos", "exfat", "ntfs", "cd9660", "udf", "nfs", "smbfs"];
 
+/// Returns whether an open file belongs to an ordinary file system.
 pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     let name = fstatfs(open)?.f_fstypename;
     let name: Vec<u8> =

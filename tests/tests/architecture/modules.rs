@@ -51,6 +51,22 @@ pub(crate) const ASSETS: Crate = Crate {
     top: "lib",
 };
 
+pub(crate) const SUPERVISOR: Crate = Crate {
+    folder: "supervisor",
+    layers: &[
+        &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
+        &["kernel_memory", "mounts", "plan"],
+        &["cgroup", "identity", "reaper", "request", "view"],
+        &["domain", "installation", "launch", "namespace", "root"],
+        &["layers", "selection", "watch"],
+        &["sandbox"],
+        &["serve"],
+        // The program, which uses the library.
+        &["main"],
+    ],
+    top: "lib",
+};
+
 /// Reads all sources below `root`, by their path relative to it.
 pub(crate) fn read(root: &Path) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();

@@ -413,7 +413,7 @@ fn a_supervisor_that_is_killed_half_way_takes_everything_with_it() {
         let outcome = rig.run_until(&tool, alive.first_byte(), |_| rig.kill_supervisor());
         assert_eq!(outcome.exit, Exit::Signal(libc::SIGKILL), "{outcome:?}");
         let level = outcome.level.expect("it ran");
-        assert!(level.holds().iter().all(|(_, hold)| hold.as_str() == "none"), "{level:?}");
+        assert!(level.guarantees().iter().all(|(_, hold)| hold.as_str() == "none"), "{level:?}");
         alive.wait_for_nobody();
         let next: Outcome = rig.run(&rig.script("exit 4"), |_| {});
         assert_eq!(next.exit, Exit::Code(4), "{next:?}");

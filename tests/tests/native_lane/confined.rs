@@ -12,7 +12,7 @@ use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
-use ikigai_supervisor::isolation::{Hold, Keeper, Level};
+use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, Keeper, Mechanism};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::rig::{self, Rig, each_user, text};
@@ -44,8 +44,8 @@ fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
         for cgroups in [true, false] {
             let rig = rig.lacking(without(|it| it.cgroups = !cgroups));
             let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
-            for (name, hold) in level.holds() {
-                assert!(hold.is_enforced() || name == "memory", "{name}: {hold}");
+            for (name, hold) in level.guarantees() {
+                assert!(hold.is_enforced() || name == Boundary::Memory, "{name}: {hold}");
             }
             let kept = cgroups && has_memory_cgroup(&rig);
             assert_eq!(level.memory.as_str(), if kept { "enforced" } else { "partial" });
@@ -57,7 +57,7 @@ fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
         let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
         // Root can have others start what outlives the call; another user can kill the supervisor.
         let kill_tree = "partial";
-        let states = level.holds().map(|(_, hold)| hold.as_str());
+        let states = level.guarantees().map(|(_, hold)| hold.as_str());
         assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{level:?}");
     });
 }
@@ -381,17 +381,18 @@ fn without(change: impl Fn(&mut Without)) -> Without {
 
 /// Whether the supervisor of the rig may make cgroups that bound memory.
 fn has_memory_cgroup(rig: &Rig) -> bool {
-    let layer = rig.machine().layers.into_iter().find(|layer| layer.name == "cgroup: memory");
-    layer.expect("listed").hold.is_enforced()
+    let layer =
+        rig.machine().layers.into_iter().find(|layer| layer.mechanism == Mechanism::MemoryCgroup);
+    layer.expect("listed").guarantee.is_enforced()
 }
 
 /// The names of the boundaries that do not hold.
-fn open(level: &Level) -> Vec<&'static str> {
+fn open(level: &Isolation) -> Vec<&'static str> {
     level
-        .holds()
+        .guarantees()
         .into_iter()
         .filter(|(_, hold)| !hold.is_enforced())
-        .map(|(name, _)| name)
+        .map(|(boundary, _)| boundary.as_str())
         .collect()
 }
 
@@ -424,7 +425,7 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
             assert_eq!(text(&outcome.stdout), "ran\n", "{layers:?}: {outcome:?}");
             let level = outcome.level.clone().expect("it ran");
             assert_eq!(open(&level), expected, "{layers:?}: {level:?}");
-            for (_, hold) in level.holds() {
+            for (_, hold) in level.guarantees() {
                 assert!(hold.is_enforced() || hold.reason().is_some_and(|why| why.len() > 10));
             }
             let outcome = run(&rig, &rig.script("touch ran"), |grant| {
@@ -516,21 +517,29 @@ fn a_probe_says_what_a_call_would() {
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
         assert_eq!(Some(found.level), outcome.level);
         assert!(
-            found
-                .layers
-                .iter()
-                .all(|layer| layer.name.starts_with("cgroup") || layer.hold.is_enforced()),
+            found.layers.iter().all(|layer| layer.mechanism.as_str().starts_with("cgroup")
+                || layer.guarantee.is_enforced()),
             "{:?}",
             found.layers
         );
-        let landlock = found.layers.iter().find(|layer| layer.name == "Landlock").expect("listed");
+        let landlock = found
+            .layers
+            .iter()
+            .find(|layer| layer.mechanism == Mechanism::Landlock)
+            .expect("listed");
         assert!(landlock.detail.as_ref().is_some_and(|it| it.starts_with("ABI ")), "{landlock:?}");
         let bare = rig.under_a_filter();
         let found = bare.machine();
         assert_eq!(Some(found.level), bare.run(&bare.script("exit 0"), |_| {}).level);
-        for name in ["user namespace", "mount namespace", "PID namespace", "network namespace"] {
-            let layer = found.layers.iter().find(|layer| layer.name == name).expect("listed");
-            assert!(matches!(layer.hold, Hold::None(_)), "{layer:?}");
+        for mechanism in [
+            Mechanism::UserNamespace,
+            Mechanism::MountNamespace,
+            Mechanism::PidNamespace,
+            Mechanism::NetworkNamespace,
+        ] {
+            let layer =
+                found.layers.iter().find(|layer| layer.mechanism == mechanism).expect("listed");
+            assert!(matches!(layer.guarantee, Guarantee::None(_)), "{layer:?}");
         }
     });
     let runtime = rig::one_thread();

@@ -17,7 +17,7 @@ use ikigai_host::exec::native::Without;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
-use ikigai_supervisor::isolation::{Keeper, Level};
+use ikigai_supervisor::isolation::{Isolation, Keeper};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
@@ -115,7 +115,7 @@ fn glutton(rig: &Rig) -> PathBuf {
     path
 }
 
-fn level(outcome: &Outcome) -> &Level {
+fn level(outcome: &Outcome) -> &Isolation {
     outcome.level.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
 }
 

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use crate::commands::list::plain_table;
 use ikigai_host::audit::{Arguments, Granted, Program, Record};
-use ikigai_supervisor::isolation::{Hold, Level};
+use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 /// The columns of the table, and how wide each is where it is not known what comes.
 pub(super) const HEADINGS: [(&str, usize); 8] = [
@@ -50,17 +50,17 @@ fn sandbox(record: &Record) -> &str {
     }
 }
 
-fn weakest(level: &Level) -> &Hold {
-    let rank = |hold: &Hold| match hold {
-        Hold::None(_) => 0,
-        Hold::Partial(_) => 1,
-        Hold::Enforced => 2,
+fn weakest(level: &Isolation) -> &Guarantee {
+    let rank = |guarantee: &Guarantee| match guarantee {
+        Guarantee::None(_) => 0,
+        Guarantee::Partial(_) => 1,
+        Guarantee::Enforced => 2,
     };
     level
-        .holds()
+        .guarantees()
         .into_iter()
-        .map(|(_, hold)| hold)
-        .min_by_key(|hold| rank(hold))
+        .map(|(_, guarantee)| guarantee)
+        .min_by_key(|guarantee| rank(guarantee))
         .unwrap_or(&level.fs)
 }
 
@@ -113,8 +113,8 @@ impl fmt::Display for Story<'_> {
                 row("sandbox", format!("asked for: {}", plain(sandbox)));
             }
         }
-        for (name, state) in record.level.iter().flat_map(Level::told) {
-            row(&format!("kept: {name}"), plain(&state));
+        for (boundary, state) in record.level.iter().flat_map(Isolation::describe) {
+            row(&format!("kept: {boundary}"), plain(&state));
         }
         if !record.denied.is_empty() {
             row("was refused", or(record.denied.iter(), ""));

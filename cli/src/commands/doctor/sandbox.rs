@@ -6,17 +6,17 @@ use ikigai_host::exec::native::Machine;
 use ikigai_host::host::{Host, Subject};
 use ikigai_host::policy::{Backend, Sandbox};
 use ikigai_host::registry::Snapshot;
-use ikigai_supervisor::isolation::{Hold, Layer, Level};
+use ikigai_supervisor::isolation::{Guarantee, Isolation, Layer};
 
 const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let Machine { level, layers } = host.registry().supervisor().machine().await;
-    let states = level.holds().into_iter().zip(level.told());
+    let states = level.guarantees().into_iter().zip(level.describe());
     let mut checks: Vec<Check> = states
-        .map(|((_, hold), (name, state))| {
-            let check = Check::new(SECTION, name, state);
-            if hold.is_enforced() { check } else { check.less() }
+        .map(|((_, guarantee), (boundary, state))| {
+            let check = Check::new(SECTION, boundary.as_str(), state);
+            if guarantee.is_enforced() { check } else { check.less() }
         })
         .collect();
     checks.extend(required(host, snapshot, &level));
@@ -25,23 +25,25 @@ pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
 }
 
 fn layer(layer: &Layer) -> Check {
-    let detail = match (&layer.hold, &layer.detail) {
-        (Hold::Enforced, Some(detail)) => detail.clone(),
-        (Hold::Enforced, None) => "there".to_owned(),
-        (hold, _) => hold.reason().unwrap_or("not there").to_owned(),
+    let detail = match (&layer.guarantee, &layer.detail) {
+        (Guarantee::Enforced, Some(detail)) => detail.clone(),
+        (Guarantee::Enforced, None) => "there".to_owned(),
+        (guarantee, _) => guarantee.reason().unwrap_or("not there").to_owned(),
     };
-    let check = Check::new("layers of the native sandbox", &layer.name, detail);
+    let check = Check::new("layers of the native sandbox", layer.mechanism.as_str(), detail);
     match &layer.remedy {
-        _ if layer.hold.is_enforced() => check,
+        _ if layer.guarantee.is_enforced() => check,
         Some(remedy) => check.warn(remedy),
         None => check.less(),
     }
 }
 
 /// Tools that do not run, because policy requires more for them than holds here.
-fn required(host: &Host, snapshot: &Snapshot, level: &Level) -> Vec<Check> {
-    let missing: Vec<String> =
-        level.unmet().map(|(name, hold)| format!("{name} is {}", hold.as_str())).collect();
+fn required(host: &Host, snapshot: &Snapshot, level: &Isolation) -> Vec<Check> {
+    let missing: Vec<String> = level
+        .unmet()
+        .map(|(boundary, guarantee)| format!("{boundary} is {}", guarantee.as_str()))
+        .collect();
     if missing.is_empty() {
         return Vec::new();
     }

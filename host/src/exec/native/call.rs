@@ -26,7 +26,7 @@ use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
 use crate::policy::Sandbox;
-use ikigai_supervisor::isolation::Level;
+use ikigai_supervisor::isolation::Isolation;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
 
 /// How long after the wall clock the host itself ends a call that its supervisor
@@ -163,8 +163,11 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
     // What a supervisor did before it was lost is not known, and is not claimed.
-    let level = ran
-        .then(|| ending.report.map_or_else(|| Level::nothing(UNREPORTED), |report| report.level));
+    let level = match ending.report {
+        _ if !ran => None,
+        Some(report) => report.isolation,
+        None => Some(Isolation::none(UNREPORTED)),
+    };
     Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: gate.denied() }
 }
 
@@ -346,7 +349,7 @@ mod tests {
             memory_floor: 8 << 20,
             survivors: 0,
             notes: Vec::new(),
-            level: Level::of_a_component(),
+            isolation: None,
             layers: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::helper::Helper;
 use super::{Machine, Supervisor};
-use ikigai_supervisor::isolation::{Layer, Level};
+use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
 use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 
 /// Far more than it takes on a busy machine.
@@ -58,10 +58,10 @@ fn plan(supervisor: &Supervisor) -> Plan {
 }
 
 fn judge(report: Report) -> Machine {
-    let Report { end, level, mut layers, .. } = report;
-    if end != End::Code(0) {
+    let Report { end, isolation, mut layers, .. } = report;
+    let (End::Code(0), Some(level)) = (&end, isolation) else {
         return Machine { layers, ..none(&format!("no tool would be started: {end:?}")) };
-    }
+    };
     for layer in &mut layers {
         layer.remedy = remedy(layer);
     }
@@ -69,7 +69,7 @@ fn judge(report: Report) -> Machine {
 }
 
 fn none(why: &str) -> Machine {
-    Machine { level: Level::nothing(why), layers: Vec::new() }
+    Machine { level: Isolation::none(why), layers: Vec::new() }
 }
 
 /// Settings that keep a user from making namespaces: where each is, the value
@@ -97,46 +97,41 @@ pub(super) fn surroundings() -> String {
     parts.join(";")
 }
 
-/// What would bring a layer that is not there.
+/// Returns the advice for a layer that is missing.
 fn remedy(layer: &Layer) -> Option<String> {
-    if layer.hold.is_enforced() {
+    if layer.guarantee.is_enforced() {
         return None;
     }
-    let name = layer.name.as_str();
-    if name == "Landlock" {
-        return Some(
+    let advice = match layer.mechanism {
+        Mechanism::Landlock => {
             "needs Linux 5.13 with Landlock among its security modules: add `landlock` to the \
              kernel's `lsm=` parameter"
-                .to_owned(),
-        );
-    }
-    if name == "seccomp" {
-        return Some("needs a kernel with CONFIG_SECCOMP_FILTER".to_owned());
-    }
-    if name == "/proc" {
-        return Some(
+        }
+        Mechanism::Seccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
+        Mechanism::Proc => {
             "a container that masks parts of its own `/proc` forbids a new one; start it with \
              `/proc` unmasked"
-                .to_owned(),
-        );
-    }
-    if name.starts_with("cgroup") {
-        return Some(
+        }
+        Mechanism::ProcessCgroup | Mechanism::MemoryCgroup => {
             "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
              Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in etc/systemd \
              of the sources for a service"
-                .to_owned(),
-        );
-    }
-    if name == "pid_max" {
-        return Some("needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same".to_owned());
-    }
-    if name == "unprivileged user" {
-        return Some("run ikigai as a user that is not root".to_owned());
-    }
-    if !name.contains("namespace") {
-        return None;
-    }
+        }
+        Mechanism::PidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
+        Mechanism::UnprivilegedUser => "run ikigai as a user that is not root",
+        Mechanism::Capabilities | Mechanism::ProcessLimit => return None,
+        Mechanism::UserNamespace
+        | Mechanism::MountNamespace
+        | Mechanism::PidNamespace
+        | Mechanism::NetworkNamespace
+        | Mechanism::IpcNamespace
+        | Mechanism::UtsNamespace => return namespace_remedy(),
+    };
+    Some(advice.to_owned())
+}
+
+/// Returns the advice for a namespace that cannot be made.
+fn namespace_remedy() -> Option<String> {
     let set = SETTINGS.iter().find(|(setting, forbids, _)| {
         let path = format!("/proc/sys/{}", setting.replace('.', "/"));
         fs::read_to_string(path).is_ok_and(|value| value.trim() == *forbids)
@@ -157,14 +152,18 @@ fn remedy(layer: &Layer) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ikigai_supervisor::isolation::Hold;
+    use ikigai_supervisor::isolation::Guarantee;
 
     #[test]
     fn what_is_there_needs_no_advice() {
-        let layer =
-            |name: &str, hold| Layer { name: name.into(), hold, detail: None, remedy: None };
-        assert_eq!(remedy(&layer("Landlock", Hold::Enforced)), None);
-        let absent = layer("Landlock", Hold::None("not there".into()));
+        let landlock = |guarantee| Layer {
+            mechanism: Mechanism::Landlock,
+            guarantee,
+            detail: None,
+            remedy: None,
+        };
+        assert_eq!(remedy(&landlock(Guarantee::Enforced)), None);
+        let absent = landlock(Guarantee::None("not there".into()));
         assert!(remedy(&absent).is_some_and(|advice| advice.contains("lsm=")));
     }
 }

@@ -1,0 +1,171 @@
+//! The choice of what a sandboxed tool sees: the granted directories, the system's programs
+//! and libraries, the tool's own installation, and the working directory.
+//!
+//! Refuses a grant that cannot be kept. Mounts nothing.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use super::installation;
+use super::view::{Entry, View, open_path};
+use crate::filesystems::is_ordinary;
+use crate::plan::{Plan, Step, path_of};
+
+/// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
+/// too.
+const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];
+
+/// The files of `/etc` that programs need to find users, libraries and certificates.
+const ETC: [&str; 12] = [
+    "alternatives",
+    "ca-certificates",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "passwd",
+    // Not all of `ssl`: private keys lie beside the certificates.
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+];
+
+/// The files of `/etc` that belong to the network.
+const ETC_OF_NETWORK: [&str; 2] = ["hosts", "resolv.conf"];
+
+/// The reason why there is no view.
+pub(super) enum Fault {
+    /// The grant, or the call, cannot be kept.
+    Refused(String),
+    /// This step of the tool's start would fail, with this `errno`.
+    Step(Step, i32),
+}
+
+/// Chooses what the plan's tool sees.
+pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
+    let directory = path_of(&plan.directory);
+    open_path(&directory, OFlags::DIRECTORY)
+        .map_err(|errno| Fault::Step(Step::Directory, errno.raw_os_error()))?;
+    let mut view = View { home: home_of(plan), ..View::default() };
+    for dir in &plan.dirs {
+        grant(&mut view, path_of(&dir.path), dir.writable)?;
+    }
+    if !view.has(Path::new("/")) {
+        show_system(&mut view, plan.kind.net);
+    }
+    view.program = installation::show(&mut view, plan);
+    if !view.has(&directory) {
+        show_again(&mut view, directory)?;
+    }
+    view.home = view.home.take().filter(|home| !view.has(home));
+    // A directory comes before what is in it.
+    view.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(view)
+}
+
+/// Adds the working directory where a grant of a directory around it is hidden; an empty
+/// directory where nothing of it is granted.
+fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
+    let around = view.entries.iter().find(|entry| directory.starts_with(&entry.path));
+    match around.map(|entry| entry.writable) {
+        Some(writable) => grant(view, directory, writable),
+        None => {
+            view.empty = Some(directory);
+            Ok(())
+        }
+    }
+}
+
+fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
+    if let Some(same) = view.entries.iter_mut().find(|entry| entry.path == path) {
+        same.writable |= writable;
+        return Ok(());
+    }
+    let source = open_granted(&path).map_err(|errno| {
+        let name = path.display();
+        Fault::Refused(match errno {
+            Errno::NOENT => format!(
+                "the granted directory `{name}` does not exist; make it, or take it out of the grant"
+            ),
+            Errno::LOOP => format!(
+                "the granted directory `{name}` is, or lies behind, a symbolic link; grant the \
+                 directory that it leads to"
+            ),
+            Errno::NOTDIR => format!("the granted `{name}` is no directory"),
+            errno => format!(
+                "the granted directory `{name}` cannot be opened: {}",
+                io::Error::from(errno)
+            ),
+        })
+    })?;
+    if !is_ordinary(&source).unwrap_or(false) {
+        return Err(Fault::Refused(format!(
+            "`{}` cannot be granted to a sandboxed tool: its file system is not one of files, \
+             and would show it the processes or the devices of the host",
+            path.display()
+        )));
+    }
+    view.entries.push(Entry::new(path, source, writable));
+    Ok(())
+}
+
+fn show_system(view: &mut View, net: bool) {
+    let root = fs::read_dir("/").into_iter().flatten().flatten();
+    let libraries = root.map(|entry| entry.file_name());
+    let libraries = libraries.filter(|name| name.as_bytes().starts_with(b"lib"));
+    let places: Vec<PathBuf> = SYSTEM
+        .iter()
+        .map(|name| Path::new("/").join(name))
+        .chain(libraries.map(|name| Path::new("/").join(name)))
+        .collect();
+    for path in places {
+        match fs::read_link(&path) {
+            Ok(target) if !view.has(&path) => view.links.push((path, target)),
+            _ => show_of_system(view, &path),
+        }
+    }
+    let network = if net { &ETC_OF_NETWORK[..] } else { &[] };
+    for name in ETC.iter().chain(network) {
+        let path = Path::new("/etc").join(name);
+        // A link stays a link where the tool sees its target: programs take the name of the
+        // time zone from the path that `localtime` leads to.
+        let link = fs::read_link(&path).and_then(|to| Ok((to, fs::canonicalize(&path)?)));
+        match link {
+            Ok((target, real)) if !view.has(&path) && view.has(&real) => {
+                view.links.push((path, target));
+            }
+            _ => show_of_system(view, &path),
+        }
+    }
+}
+
+fn show_of_system(view: &mut View, path: &Path) {
+    let before = view.entries.len();
+    view.show(path);
+    for entry in &mut view.entries[before..] {
+        entry.system = true;
+    }
+}
+
+/// Opens a granted directory by the very name that was granted. Another user may have put a
+/// symbolic link there since, which would lead to another directory.
+fn open_granted(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, flags, Mode::empty(), resolve)
+}
+
+/// Returns the home in the tool's environment, if one can be made there.
+fn home_of(plan: &Plan) -> Option<PathBuf> {
+    let home = PathBuf::from(plan.variable("HOME")?);
+    let reserved = ["/proc", "/sys", "/dev", "/etc"].iter().any(|dir| home.starts_with(dir));
+    (home.is_absolute() && home != Path::new("/") && !reserved).then_some(home)
+}
