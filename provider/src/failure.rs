@@ -65,17 +65,17 @@ impl Failure {
         self
     }
 
-    /// Whether another try may do, and how many more.
-    pub(crate) fn retries(&self) -> u32 {
+    /// Returns how many more attempts may help.
+    pub(crate) fn retries(&self) -> usize {
         match self.kind {
             FailureKind::RateLimited
             | FailureKind::Overloaded
             | FailureKind::Server { .. }
             | FailureKind::Network { .. }
             | FailureKind::Cut => 4,
-            // A server that is started anew is back in a moment, or is not.
+            // A server that is being restarted is back in a moment, or is not.
             FailureKind::NoServer { .. } => 1,
-            // Each took its time already.
+            // Each of these has already taken long.
             FailureKind::ConnectTimeout(_)
             | FailureKind::Silence(_)
             | FailureKind::Proxy { .. } => 1,

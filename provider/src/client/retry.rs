@@ -1,34 +1,38 @@
-//! Whether to try again, and when.
+//! The decision whether a request is tried again, and when.
 
 use std::time::{Duration, SystemTime};
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
 use crate::Failure;
 
-/// The longest wait that a server may ask for; what is longer is told instead.
+/// The longest wait that a server may ask for. A failure that asks for more is reported instead.
 const MAX_ASKED: Duration = Duration::from_secs(60);
 
-/// The longest wait of our own.
+/// The longest wait that the client chooses by itself, before jitter.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// How long to wait after this attempt, counted from 1; nothing where no other follows. A server
-/// that asks for less than we wait by ourselves, as with a date that is over, is spared all the
-/// same: it has just failed.
+/// Returns the wait before the next attempt, or nothing if there is none. `attempt` is the one
+/// that failed, counted from 1. A server that asks for a shorter wait than the client's own, as
+/// with a date in the past, gets the client's: it has just failed.
 pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
-    if attempt > failure.retries() {
-        return None;
-    }
-    let asked = failure.retry_after.unwrap_or_default();
-    let doubled = first.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_WAIT);
-    // Clients that failed together would otherwise come back together.
+    let waits = ExponentialBuilder::new()
+        .with_min_delay(first.min(MAX_WAIT))
+        .with_max_delay(MAX_WAIT)
+        .with_max_times(failure.retries());
+    let doubled = waits.build().nth(attempt.checked_sub(1)? as usize)?;
+    // Clients that failed together would otherwise come back together. The crate's own jitter
+    // only lengthens a wait, up to twice; this one keeps its mean.
     let own = doubled.mul_f64(0.75 + 0.5 * fastrand::f64());
+    let asked = failure.retry_after.unwrap_or_default();
     (asked <= MAX_ASKED).then_some(asked.max(own))
 }
 
-/// How long a server asks to wait: <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>,
-/// and OpenAI's own in milliseconds.
+/// Returns the wait that a server asks for:
+/// <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>, or OpenAI's own header in
+/// milliseconds.
 pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |value: &http::HeaderValue| value.to_str().ok().map(|text| text.trim().to_owned());
     if let Some(text) = headers.get("retry-after-ms").and_then(text)
@@ -40,7 +44,7 @@ pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    // A date that is over asks for no wait at all.
+    // A date in the past asks for no wait at all.
     let date = httpdate::parse_http_date(&text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
 }
