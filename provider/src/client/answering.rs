@@ -13,7 +13,7 @@ use crate::{Answer, Failure, FailureKind, Provider};
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// The bytes of one answer.
-pub(super) struct Answering {
+pub(crate) struct Answering {
     provider: Provider,
     parser: SseParser,
     reading: Box<dyn Reading>,
@@ -24,7 +24,7 @@ pub(super) struct Answering {
 
 impl Answering {
     /// Nothing came yet.
-    pub(super) fn new(provider: Provider, reading: Box<dyn Reading>) -> Self {
+    pub(crate) fn new(provider: Provider, reading: Box<dyn Reading>) -> Self {
         Self {
             provider,
             parser: SseParser::default(),
@@ -36,17 +36,17 @@ impl Answering {
     }
 
     /// Takes in what came, in pieces of any size. What is no event is a sign of life.
-    pub(super) fn feed(&mut self, bytes: &[u8], tell: Tell<'_>) -> Result<Flow, Failure> {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], tell: Tell<'_>) -> Result<Flow, Failure> {
         self.read += bytes.len();
         if self.read > self.limit {
             return Err(self.failure(FailureKind::TooLarge { limit: self.limit }));
         }
-        let events = self
-            .parser
-            .feed(bytes)
-            .map_err(|error| self.failure(FailureKind::Malformed).saying(error.to_string()))?;
         let mut flow = Flow::Idle;
-        for event in events {
+        while let Some(event) = self
+            .parser
+            .next(&mut bytes)
+            .map_err(|error| self.failure(FailureKind::Malformed).saying(error.to_string()))?
+        {
             self.has_events = true;
             if let Some(told) = told(&event) {
                 return Err(told.failure(self.provider, "", 200));
@@ -60,7 +60,7 @@ impl Answering {
     }
 
     /// The answer, now that nothing more is read.
-    pub(super) fn finish(self) -> Result<Answer, Failure> {
+    pub(crate) fn finish(self) -> Result<Answer, Failure> {
         let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
         self.reading.finish(ends_whole)
     }

@@ -192,3 +192,17 @@ fn refusals() {
         assert_eq!(answer.stop, Stop::Refused("no".into()), "{provider}");
     }
 }
+
+/// The rest may come in the same piece as the end, or never.
+#[test]
+fn what_follows_the_last_event_is_not_read() {
+    for provider in [Provider::OpenAi, Provider::OpenAiChat, Provider::Anthropic] {
+        let done = if provider == Provider::OpenAiChat { "data: [DONE]\n\n" } else { "" };
+        let whole = format!("{}{done}", events(&one_call(provider, "{}")));
+        let expected = answer(provider, whole.as_bytes()).expect("an answer");
+        for rest in [&b"{\"error\":{\"message\":\"late\"}}\n"[..], b"<p>\n", b"data: \xff\n"] {
+            let stream = [whole.as_bytes(), rest].concat();
+            assert_eq!(answer(provider, &stream), Ok(expected.clone()), "{provider}: {rest:?}");
+        }
+    }
+}
