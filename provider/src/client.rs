@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use url::Url;
 
 use self::address::Address;
-use self::answering::Answering;
+pub(crate) use self::answering::Answering;
 use self::patience::Patience;
 use self::transport::{Received, Transport};
 use crate::wire::{Flow, Tell, outgoing, reading};
