@@ -1,9 +1,9 @@
 //! The private parsers of this crate, for the fuzz targets: bytes in pieces, as a network
 //! delivers them, and what becomes of them.
 
-use crate::client::Answering;
+use crate::client::AnswerReader;
 use crate::sse::SseParser;
-use crate::wire::{Flow, outgoing, reading};
+use crate::wire::{Flow, outgoing, stream_reader};
 use crate::{Answer, Event, Failure, Provider, Request};
 
 /// The result of parsing server-sent events.
@@ -47,17 +47,17 @@ pub fn read<'a>(
     request: &Request<'_>,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Reading {
-    let mut answering = Answering::new(provider, reading(provider, request));
+    let mut answer_reader = AnswerReader::new(provider, stream_reader(provider, request));
     let mut events = Vec::new();
-    let mut tell = |event: Event<'_>| events.push(format!("{event:?}"));
+    let mut on_event = |event: Event<'_>| events.push(format!("{event:?}"));
     for piece in pieces {
-        match answering.feed(piece, &mut tell) {
+        match answer_reader.feed(piece, &mut on_event) {
             Ok(Flow::Done) => break,
             Ok(_) => {}
             Err(failure) => return Reading { events, answer: Err(failure) },
         }
     }
-    Reading { answer: answering.finish(), events }
+    Reading { answer: answer_reader.finish(), events }
 }
 
 /// Returns the body in which `provider` is sent this request.

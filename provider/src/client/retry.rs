@@ -9,7 +9,7 @@ use http::header::RETRY_AFTER;
 use crate::Failure;
 
 /// The longest wait that a server may ask for. A failure that asks for more is reported instead.
-const MAX_ASKED: Duration = Duration::from_secs(60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The longest wait that the client chooses by itself, before jitter.
 const MAX_WAIT: Duration = Duration::from_secs(8);
@@ -27,13 +27,13 @@ pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<D
     // only lengthens a wait, up to twice; this one keeps its mean.
     let own = doubled.mul_f64(0.75 + 0.5 * fastrand::f64());
     let asked = failure.retry_after.unwrap_or_default();
-    (asked <= MAX_ASKED).then_some(asked.max(own))
+    (asked <= MAX_RETRY_AFTER).then_some(asked.max(own))
 }
 
 /// Returns the wait that a server asks for:
 /// <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>, or OpenAI's own header in
 /// milliseconds.
-pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |value: &http::HeaderValue| value.to_str().ok().map(|text| text.trim().to_owned());
     if let Some(text) = headers.get("retry-after-ms").and_then(text)
         && let Ok(milliseconds) = text.parse::<f64>()
@@ -61,7 +61,7 @@ mod tests {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
         let one = |name: &'static str, value: &str| {
             let value = HeaderValue::from_str(value).expect("a value");
-            asked(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
+            retry_after(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
         };
         assert_eq!(one("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(one("retry-after", " 0.5 "), Some(Duration::from_millis(500)));
@@ -74,7 +74,7 @@ mod tests {
         for none in ["", "-1", "soon", "inf", "NaN"] {
             assert_eq!(one("retry-after", none), None, "{none}");
         }
-        assert_eq!(asked(&HeaderMap::new(), now), None);
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
         assert!(wait(&failure, 1, Duration::MAX).expect("a wait") <= Duration::from_secs(10));
         let unheard = Failure::new(Provider::OpenAi, FailureKind::Key);
         assert_eq!(wait(&unheard, 1, first), None);
-        let silence = Failure::new(Provider::OpenAi, FailureKind::Silence(first));
+        let silence = Failure::new(Provider::OpenAi, FailureKind::SilenceTimeout(first));
         assert!(wait(&silence, 1, first).is_some());
         assert_eq!(wait(&silence, 2, first), None);
     }
