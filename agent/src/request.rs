@@ -63,7 +63,7 @@ const NAMED: usize = 20;
 /// What a provider is not told of these tools, a sentence for each tool, and one for all those for
 /// which there is no room.
 fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
-    let left_out = tools.left_out.iter().filter(|left| !left.reason.is_want_of_room());
+    let left_out = tools.left_out.iter().filter(|left| !left.reason.is_too_many());
     let left_out = left_out
         .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
     let cut = tools.losses.iter().filter(|(_, loss)| loss.effect == Effect::Cut);
@@ -76,7 +76,7 @@ fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
 /// The tools for which a request has no room, in one line; nothing is returned where all fit.
 #[must_use]
 pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<String> {
-    let left_out = tools.left_out.iter().filter(|left| left.reason.is_want_of_room());
+    let left_out = tools.left_out.iter().filter(|left| left.reason.is_too_many());
     let names: Vec<&str> = left_out.map(|left| left.tool.as_str()).collect();
     let room = offer.bounds.tools.filter(|_| !names.is_empty())?;
     let more = match names.len().saturating_sub(NAMED) {

@@ -8,8 +8,11 @@ mod arguments;
 mod envelope;
 mod ere;
 mod host_socket;
+mod pieces;
 mod policy;
 mod schema;
+mod sse;
+mod stream;
 mod supervisor;
 
 /// One parser under test.
@@ -22,12 +25,17 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    Target { name: "anthropic", run: stream::anthropic },
     Target { name: "arguments", run: arguments::run },
     Target { name: "envelope", run: envelope::run },
     Target { name: "ere", run: ere::run },
+    Target { name: "google", run: stream::google },
     Target { name: "host_socket", run: host_socket::run },
+    Target { name: "openai", run: stream::openai },
+    Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },
     Target { name: "schema", run: schema::run },
+    Target { name: "sse", run: sse::run },
     Target { name: "supervisor", run: supervisor::run },
 ];
 

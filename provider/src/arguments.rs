@@ -6,7 +6,7 @@
 //! The text is cut and not written anew: a tree of values would lose the digits of numbers, and
 //! has a greatest depth and a greatest number.
 
-mod places;
+mod members;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use ikigai_protocol::ToolSchema;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use self::places::{Member, elements, kind, members};
+use self::members::{Member, elements, kind, members};
 use crate::translate::reference::{accepts_type, is_widened, leaves, listed_alone, required};
 use crate::translate::{dialect, strict};
 
@@ -70,7 +70,7 @@ fn cuts(root: &Value, text: &str, value: &RawValue) -> Vec<Range<usize>> {
                         enter(property, member.value);
                     }
                 }
-                cuts.extend(places::cuts(text, &members, &is_null));
+                cuts.extend(members::cuts(text, &members, &is_null));
             }
             "array" => {
                 let leaf = of_type(root, schema, "array").next();

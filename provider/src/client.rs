@@ -4,8 +4,8 @@
 //! Nothing of what is sent or comes back is logged here.
 
 mod address;
-mod answering;
-mod patience;
+mod answer_reader;
+mod read_timeout;
 mod retry;
 mod transport;
 
@@ -19,10 +19,10 @@ use tokio::time::sleep;
 use url::Url;
 
 use self::address::Address;
-use self::answering::Answering;
-use self::patience::Patience;
+pub(crate) use self::answer_reader::AnswerReader;
+use self::read_timeout::ReadTimeout;
 use self::transport::{Received, Transport};
-use crate::wire::{Flow, Tell, outgoing, reading};
+use crate::wire::{Flow, OnEvent, outgoing, stream_reader};
 use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
 
 /// Where requests go, and how long they may take. `Debug` shows no secret of the address.
@@ -40,7 +40,7 @@ pub struct Endpoint {
     /// How long nothing may come once it is made, before the answer begins and within it. Signs
     /// of life alone, as comments in the stream or Anthropic's `ping`, keep it for six times as
     /// long, counted from the last event that was more than that.
-    pub silence: Duration,
+    pub silence_timeout: Duration,
     /// How long to wait before the second attempt, where the server does not ask for more. Each
     /// further wait is twice as long, up to 8 seconds, and each varies by a quarter.
     pub first_wait: Duration,
@@ -56,7 +56,7 @@ impl Endpoint {
             base_url: None,
             key: None,
             connect_timeout: Duration::from_secs(10),
-            silence: Duration::from_secs(300),
+            silence_timeout: Duration::from_secs(300),
             first_wait: Duration::from_millis(500),
         }
     }
@@ -87,7 +87,7 @@ impl fmt::Debug for Endpoint {
             .field("base_url", &self.base_url.as_deref().map(address::shown))
             .field("key", &self.key)
             .field("connect_timeout", &self.connect_timeout)
-            .field("silence", &self.silence)
+            .field("silence_timeout", &self.silence_timeout)
             .field("first_wait", &self.first_wait)
             .finish()
     }
@@ -120,11 +120,11 @@ impl Client {
     /// [`FailureKind::Address`]: the base URL is none. [`FailureKind::Key`]: the key has
     /// characters that no key has.
     pub fn new(endpoint: Endpoint) -> Result<Self, Failure> {
-        Self::through(endpoint, &Matcher::from_env())
+        Self::with_proxies(endpoint, &Matcher::from_env())
     }
 
     /// A client that goes through one of these proxies.
-    fn through(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
+    fn with_proxies(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
         let address = Address::of(&endpoint)?;
         let transport = Transport::new(&endpoint, &address, proxies)?;
         let client = Self { endpoint, address, transport };
@@ -151,7 +151,7 @@ impl Client {
     pub async fn send(
         &self,
         request: &Request<'_>,
-        tell: &mut (dyn for<'e> FnMut(Event<'e>) + Send),
+        on_event: &mut (dyn for<'e> FnMut(Event<'e>) + Send),
     ) -> Result<Answer, Failure> {
         let provider = self.endpoint.provider;
         if self.endpoint.key.is_none() && self.address.is_own() {
@@ -169,21 +169,25 @@ impl Client {
             let mut is_shown = false;
             let mut watched = |event: Event<'_>| {
                 is_shown |= matches!(event, Event::Text(_) | Event::Call(_));
-                tell(event);
+                on_event(event);
             };
             let failure = match self.attempt(&sending, &mut watched).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => self.presentable(failure, request),
+                Err(failure) => self.sanitized(failure, request),
             };
             let wait = retry::wait(&failure, attempt, self.endpoint.first_wait);
             let Some(wait) = wait.filter(|_| !is_shown) else { return Err(failure) };
-            tell(Event::Retry { attempt, wait, failure: &failure });
+            on_event(Event::Retry { attempt, wait, failure: &failure });
             sleep(wait).await;
             attempt += 1;
         }
     }
 
-    async fn attempt(&self, sending: &Sending<'_>, tell: Tell<'_>) -> Result<Answer, Failure> {
+    async fn attempt(
+        &self,
+        sending: &Sending<'_>,
+        on_event: OnEvent<'_>,
+    ) -> Result<Answer, Failure> {
         let provider = self.endpoint.provider;
         let sent = self.transport.post(&sending.url, &sending.headers, &sending.body);
         let mut response = match sent.await? {
@@ -192,42 +196,44 @@ impl Client {
                 return Err(document.failure(provider, sending.request.model));
             }
         };
-        let mut answering = Answering::new(provider, reading(provider, sending.request));
-        let mut patience = Patience::new(self.endpoint.silence, Instant::now());
+        let mut answer_reader =
+            AnswerReader::new(provider, stream_reader(provider, sending.request));
+        let mut read_timeout = ReadTimeout::new(self.endpoint.silence_timeout, Instant::now());
         loop {
-            let wait = patience.wait(Instant::now());
+            let wait = read_timeout.wait(Instant::now());
             let bytes = match self.transport.next(&mut response, wait).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
-                Err(_) if patience.has_answer() => break,
-                Err(failure) => return Err(answering.broken_off(failure)),
+                Err(_) if read_timeout.has_answer() => break,
+                Err(failure) => return Err(answer_reader.broken_off(failure)),
             };
-            let flow = answering.feed(&bytes, tell)?;
+            let flow = answer_reader.feed(&bytes, on_event)?;
             if flow == Flow::Done {
                 self.transport.finish(response);
                 break;
             }
-            patience.hear(flow, Instant::now());
+            read_timeout.received(flow, Instant::now());
         }
-        answering.finish()
+        answer_reader.finish()
     }
 
     /// A failure as it may be shown, with what only this client knows.
-    fn presentable(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
+    fn sanitized(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
         if let FailureKind::UnknownModel { model } = &mut failure.kind {
             request.model.clone_into(model);
             if let Some(version) = self.address.needless_version(self.endpoint.provider) {
                 let advice =
                     format!("the address must be without `/{version}`, which every request adds");
-                let said = [advice, failure.said].into_iter().filter(|said| !said.is_empty());
-                failure.said = said.collect::<Vec<_>>().join("; ");
+                let detail =
+                    [advice, failure.detail].into_iter().filter(|detail| !detail.is_empty());
+                failure.detail = detail.collect::<Vec<_>>().join("; ");
             }
         }
         let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
         let mut secrets = vec![key];
         secrets.extend(self.transport.secrets());
         secrets.extend(self.address.secrets());
-        failure.presentable(&secrets)
+        failure.sanitized(&secrets)
     }
 
     fn headers(&self) -> Result<HeaderMap, Failure> {

@@ -13,20 +13,20 @@ use crate::Provider;
 pub use remedy::Remedy;
 
 /// The most of a server's words that is kept, in characters.
-const MAX_SAID: usize = 300;
+const MAX_DETAIL: usize = 300;
 
 /// A request without an answer. Shown as one line; [`Failure::remedy`] says what to do.
 ///
 /// Neither a key nor a password of a proxy is ever in it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{kind}{}", Said(.said))]
+#[error("{kind}{}", Detail(.detail))]
 pub struct Failure {
     /// Whose interface was spoken.
     pub provider: Provider,
     /// What kind of failure it is.
     pub kind: FailureKind,
     /// What the server said, short, without control characters; empty where it said nothing.
-    pub said: String,
+    pub detail: String,
     /// How long the server asked to wait.
     pub retry_after: Option<Duration>,
 }
@@ -35,49 +35,49 @@ impl Failure {
     /// A failure of which nothing else is known.
     #[must_use]
     pub fn new(provider: Provider, kind: FailureKind) -> Self {
-        Self { provider, kind, said: String::new(), retry_after: None }
+        Self { provider, kind, detail: String::new(), retry_after: None }
     }
 
     /// With what was said about it, as it came; [`Failure::presentable`] makes it short.
     #[must_use]
-    pub(crate) fn saying(self, said: impl Into<String>) -> Self {
-        Self { said: said.into(), ..self }
+    pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
     }
 
     /// With what was said made fit for a terminal and a log: without these secrets, without
     /// characters that no one sees, on one line, and short.
-    pub(crate) fn presentable(mut self, secrets: &[&str]) -> Self {
+    pub(crate) fn sanitized(mut self, secrets: &[&str]) -> Self {
         for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET) {
-            self.said = self.said.replace(secret, "…");
+            self.detail = self.detail.replace(secret, "…");
         }
-        let mut said = String::new();
-        for word in self.said.split(|c: char| c.is_whitespace() || is_invisible(c)) {
-            if !said.is_empty() && !word.is_empty() {
-                said.push(' ');
+        let mut detail = String::new();
+        for word in self.detail.split(|c: char| c.is_whitespace() || is_invisible(c)) {
+            if !detail.is_empty() && !word.is_empty() {
+                detail.push(' ');
             }
-            said.push_str(word);
+            detail.push_str(word);
         }
-        if let Some((end, _)) = said.char_indices().nth(MAX_SAID) {
-            said.truncate(end);
-            said.push('…');
+        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
+            detail.truncate(end);
+            detail.push('…');
         }
-        self.said = said;
+        self.detail = detail;
         self
     }
 
-    /// Whether another try may do, and how many more.
-    pub(crate) fn retries(&self) -> u32 {
+    /// Returns how many more attempts may help.
+    pub(crate) fn retries(&self) -> usize {
         match self.kind {
             FailureKind::RateLimited
             | FailureKind::Overloaded
             | FailureKind::Server { .. }
             | FailureKind::Network { .. }
             | FailureKind::Cut => 4,
-            // A server that is started anew is back in a moment, or is not.
+            // A server that is being restarted is back in a moment, or is not.
             FailureKind::NoServer { .. } => 1,
-            // Each took its time already.
+            // Each of these has already taken long.
             FailureKind::ConnectTimeout(_)
-            | FailureKind::Silence(_)
+            | FailureKind::SilenceTimeout(_)
             | FailureKind::Proxy { .. } => 1,
             _ => 0,
         }
@@ -89,9 +89,9 @@ impl Failure {
 const MIN_SECRET: usize = 4;
 
 /// What the server said, after a colon.
-struct Said<'a>(&'a str);
+struct Detail<'a>(&'a str);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for Detail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
     }
@@ -183,7 +183,7 @@ pub enum FailureKind {
     ConnectTimeout(Duration),
     /// Nothing came for too long.
     #[error("nothing came for {} s", .0.as_secs())]
-    Silence(Duration),
+    SilenceTimeout(Duration),
     /// The stream ended without its terminal event.
     #[error("the answer was cut off")]
     Cut,
@@ -228,7 +228,7 @@ mod tests {
             FailureKind::Tls { host: host() },
             FailureKind::Proxy { proxy: "http://proxy.test:3128/".to_owned() },
             FailureKind::ConnectTimeout(ten),
-            FailureKind::Silence(ten),
+            FailureKind::SilenceTimeout(ten),
             FailureKind::Cut,
             FailureKind::Malformed,
             FailureKind::TooLarge { limit: 64 << 20 },
@@ -237,7 +237,7 @@ mod tests {
         let shown: Vec<String> = kinds
             .into_iter()
             .map(|kind| {
-                let failure = Failure::new(provider, kind).saying("said");
+                let failure = Failure::new(provider, kind).with_detail("said");
                 let remedy = failure.remedy().map(|remedy| format!("{remedy:?}"));
                 format!("{failure}\n  {}", remedy.unwrap_or_default()).trim_end().to_owned()
             })
@@ -247,16 +247,16 @@ mod tests {
 
     #[test]
     fn what_was_said_is_short_plain_and_without_secrets() {
-        let said = |text: &str| {
-            let failure = Failure::new(Provider::Google, FailureKind::Cut).saying(text);
-            failure.presentable(&["", "x", "k-12", "pass word"]).said
+        let detail = |text: &str| {
+            let failure = Failure::new(Provider::Google, FailureKind::Cut).with_detail(text);
+            failure.sanitized(&["", "x", "k-12", "pass word"]).detail
         };
-        assert_eq!(said("a k-12k-12 x, pass word\t\u{1b}[2J\r\n c"), "a …… x, … [2J c");
-        assert_eq!(said("\u{202e}evil\u{200b}"), "evil");
-        assert_eq!(said(&"é".repeat(300)), "é".repeat(300));
-        assert_eq!(said(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
+        assert_eq!(detail("a k-12k-12 x, pass word\t\u{1b}[2J\r\n c"), "a …… x, … [2J c");
+        assert_eq!(detail("\u{202e}evil\u{200b}"), "evil");
+        assert_eq!(detail(&"é".repeat(300)), "é".repeat(300));
+        assert_eq!(detail(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
         // A secret that the end would have cut is gone before.
-        assert!(!said(&format!("{}k-12", "x".repeat(298))).contains('k'));
-        assert_eq!(said(""), "");
+        assert!(!detail(&format!("{}k-12", "x".repeat(298))).contains('k'));
+        assert_eq!(detail(""), "");
     }
 }

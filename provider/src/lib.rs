@@ -10,6 +10,8 @@ mod arguments;
 mod client;
 mod conversation;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod loss;
 mod sse;

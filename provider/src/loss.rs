@@ -128,7 +128,7 @@ pub enum Inexpressible {
 impl Inexpressible {
     /// Whether the tool itself could be offered, and others took all the room.
     #[must_use]
-    pub fn is_want_of_room(&self) -> bool {
+    pub fn is_too_many(&self) -> bool {
         matches!(self, Self::TooMany { .. })
     }
 }
@@ -170,7 +170,7 @@ impl fmt::Display for Reason {
             }
             Self::Endless(target) => write!(f, "`{target}` refers to itself and to nothing else"),
             Self::Ambiguous => f.write_str(
-                "two alternatives have the same properties; tell them apart by a required `const`",
+                "two alternatives have the same properties; on_event them apart by a required `const`",
             ),
             Self::Enumerated => f.write_str("values must be scalars of the type beside them"),
             Self::Format(format) => write!(f, "the provider does not know the format `{format}`"),

@@ -52,29 +52,33 @@ pub(crate) struct SseParser {
 }
 
 impl SseParser {
-    /// The events that end within these bytes.
+    /// Takes bytes up to the end of the next event and returns that event, or takes all of them
+    /// and returns nothing. An event is returned before what follows it is looked at, so that it
+    /// does not matter where a network cuts the stream.
     ///
     /// # Errors
     ///
     /// A line is not UTF-8.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, NotText> {
-        let mut events = Vec::new();
+    pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<SseEvent>, NotText> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
-            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+            *bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             self.line.extend_from_slice(&bytes[..end]);
-            events.extend(self.end_line()?);
             let is_return = bytes[end] == b'\r';
-            bytes = &bytes[end + 1..];
+            *bytes = &bytes[end + 1..];
             if is_return {
                 self.after_return = bytes.is_empty();
-                bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+                *bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+            }
+            if let Some(event) = self.end_line()? {
+                return Ok(Some(event));
             }
         }
         self.line.extend_from_slice(bytes);
-        Ok(events)
+        *bytes = &[];
+        Ok(None)
     }
 
     /// What is left, now that nothing more comes.
@@ -137,8 +141,10 @@ mod tests {
     fn events(pieces: &[&[u8]]) -> Result<Vec<(String, String)>, NotText> {
         let mut parser = SseParser::default();
         let mut all = Vec::new();
-        for piece in pieces {
-            all.extend(parser.feed(piece)?.into_iter().map(|event| (event.name, event.data)));
+        for mut piece in pieces.iter().copied() {
+            while let Some(event) = parser.next(&mut piece)? {
+                all.push((event.name, event.data));
+            }
         }
         Ok(all)
     }
@@ -182,7 +188,7 @@ mod tests {
     fn rest(stream: &[u8]) -> Rest {
         let mut parser = SseParser::default();
         for byte in stream {
-            parser.feed(&[*byte]).expect("text");
+            parser.next(&mut &[*byte][..]).expect("text");
         }
         parser.finish()
     }

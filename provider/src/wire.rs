@@ -20,7 +20,7 @@ use crate::sse::SseEvent;
 use crate::{Answer, Event, Failure, FailureKind, Provider, Request};
 
 /// Who is told of what arrives.
-pub(crate) type Tell<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
+pub(crate) type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 
 /// A request, ready to be sent by POST to an address below the base URL.
 #[derive(Debug)]
@@ -47,13 +47,13 @@ pub(crate) enum Flow {
 }
 
 /// An answer while it arrives.
-pub(crate) trait Reading: Send {
+pub(crate) trait StreamReader: Send {
     /// Takes in one event. None comes after the one that was [`Flow::Done`].
     ///
     /// # Errors
     ///
     /// The event tells of a failure, or contradicts what came before it.
-    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure>;
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure>;
 
     /// The answer, once the stream has ended. `ends_whole` says that it ended after an event
     /// and not within one; where no event is the last one by what it says, nothing else tells
@@ -77,7 +77,7 @@ pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: b
 }
 
 /// What reads the answer to the request.
-pub(crate) fn reading(provider: Provider, request: &Request<'_>) -> Box<dyn Reading> {
+pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dyn StreamReader> {
     let (ids, model) = (ids::Ids::of(request.messages), request.model.to_owned());
     match provider {
         Provider::OpenAi => Box::new(openai::Stream::new(ids, model)),
@@ -103,8 +103,8 @@ fn from_json<T: DeserializeOwned>(provider: Provider, data: &str) -> Result<T, F
 }
 
 /// What came contradicts the documentation, or itself.
-fn malformed(provider: Provider, said: impl Into<String>) -> Failure {
-    Failure::new(provider, FailureKind::Malformed).saying(said)
+fn malformed(provider: Provider, detail: impl Into<String>) -> Failure {
+    Failure::new(provider, FailureKind::Malformed).with_detail(detail)
 }
 
 #[cfg(test)]

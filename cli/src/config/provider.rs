@@ -183,7 +183,7 @@ impl Config {
             base_url: self.base_url(provider, environment).0,
             key,
             connect_timeout: timeout("connect_timeout", default.connect_timeout),
-            silence: timeout("silence_timeout", default.silence),
+            silence_timeout: timeout("silence_timeout", default.silence_timeout),
             ..default
         })
     }
@@ -209,7 +209,7 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
             let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
             endpoint
                 .check_address()
-                .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.said))
+                .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.detail))
         }
         _ => Ok(()),
     }
@@ -268,7 +268,7 @@ mod tests {
         let endpoint = config.endpoint(Provider::Anthropic, &environment).expect("an endpoint");
         assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
         assert_eq!(endpoint.key, Some(Key::new("from-variable")));
-        assert_eq!(endpoint.silence, Duration::from_secs(7));
+        assert_eq!(endpoint.silence_timeout, Duration::from_secs(7));
         assert_eq!(endpoint.connect_timeout, Duration::from_secs(10));
         let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
         assert_eq!(url.as_deref(), Some("http://file"));

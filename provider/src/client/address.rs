@@ -49,8 +49,10 @@ impl Address {
     pub(super) fn of(endpoint: &Endpoint) -> Result<Self, Failure> {
         let own = endpoint.provider.own_base_url();
         let given = endpoint.base_url.as_deref().unwrap_or(own).trim();
-        let failed = |said: &str| {
-            Err(Failure::new(endpoint.provider, FailureKind::Address).saying(said).presentable(&[]))
+        let failed = |detail: &str| {
+            Err(Failure::new(endpoint.provider, FailureKind::Address)
+                .with_detail(detail)
+                .sanitized(&[]))
         };
         let base = match Url::parse(given) {
             Ok(base) => base,
@@ -180,7 +182,7 @@ pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap
         Provider::Google => (HeaderName::from_static("x-goog-api-key"), key.reveal().to_owned()),
     };
     let mut value = HeaderValue::try_from(value).map_err(|_| {
-        Failure::new(provider, FailureKind::Key).saying("it has characters that no key has")
+        Failure::new(provider, FailureKind::Key).with_detail("it has characters that no key has")
     })?;
     value.set_sensitive(true);
     headers.insert(name, value);

@@ -1,35 +1,39 @@
-//! Whether to try again, and when.
+//! The decision whether a request is tried again, and when.
 
 use std::time::{Duration, SystemTime};
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
 use crate::Failure;
 
-/// The longest wait that a server may ask for; what is longer is told instead.
-const MAX_ASKED: Duration = Duration::from_secs(60);
+/// The longest wait that a server may ask for. A failure that asks for more is reported instead.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The longest wait of our own.
+/// The longest wait that the client chooses by itself, before jitter.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// How long to wait after this attempt, counted from 1; nothing where no other follows. A server
-/// that asks for less than we wait by ourselves, as with a date that is over, is spared all the
-/// same: it has just failed.
+/// Returns the wait before the next attempt, or nothing if there is none. `attempt` is the one
+/// that failed, counted from 1. A server that asks for a shorter wait than the client's own, as
+/// with a date in the past, gets the client's: it has just failed.
 pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
-    if attempt > failure.retries() {
-        return None;
-    }
-    let asked = failure.retry_after.unwrap_or_default();
-    let doubled = first.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_WAIT);
-    // Clients that failed together would otherwise come back together.
+    let waits = ExponentialBuilder::new()
+        .with_min_delay(first.min(MAX_WAIT))
+        .with_max_delay(MAX_WAIT)
+        .with_max_times(failure.retries());
+    let doubled = waits.build().nth(attempt.checked_sub(1)? as usize)?;
+    // Clients that failed together would otherwise come back together. The crate's own jitter
+    // only lengthens a wait, up to twice; this one keeps its mean.
     let own = doubled.mul_f64(0.75 + 0.5 * fastrand::f64());
-    (asked <= MAX_ASKED).then_some(asked.max(own))
+    let asked = failure.retry_after.unwrap_or_default();
+    (asked <= MAX_RETRY_AFTER).then_some(asked.max(own))
 }
 
-/// How long a server asks to wait: <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>,
-/// and OpenAI's own in milliseconds.
-pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// Returns the wait that a server asks for:
+/// <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>, or OpenAI's own header in
+/// milliseconds.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |value: &http::HeaderValue| value.to_str().ok().map(|text| text.trim().to_owned());
     if let Some(text) = headers.get("retry-after-ms").and_then(text)
         && let Ok(milliseconds) = text.parse::<f64>()
@@ -40,7 +44,7 @@ pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    // A date that is over asks for no wait at all.
+    // A date in the past asks for no wait at all.
     let date = httpdate::parse_http_date(&text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
 }
@@ -57,7 +61,7 @@ mod tests {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
         let one = |name: &'static str, value: &str| {
             let value = HeaderValue::from_str(value).expect("a value");
-            asked(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
+            retry_after(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
         };
         assert_eq!(one("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(one("retry-after", " 0.5 "), Some(Duration::from_millis(500)));
@@ -70,7 +74,7 @@ mod tests {
         for none in ["", "-1", "soon", "inf", "NaN"] {
             assert_eq!(one("retry-after", none), None, "{none}");
         }
-        assert_eq!(asked(&HeaderMap::new(), now), None);
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 
     #[test]
@@ -85,7 +89,7 @@ mod tests {
         assert!(wait(&failure, 1, Duration::MAX).expect("a wait") <= Duration::from_secs(10));
         let unheard = Failure::new(Provider::OpenAi, FailureKind::Key);
         assert_eq!(wait(&unheard, 1, first), None);
-        let silence = Failure::new(Provider::OpenAi, FailureKind::Silence(first));
+        let silence = Failure::new(Provider::OpenAi, FailureKind::SilenceTimeout(first));
         assert!(wait(&silence, 1, first).is_some());
         assert_eq!(wait(&silence, 2, first), None);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::patience::Wait;
+use super::read_timeout::Wait;
 use super::*;
 use crate::{Message, Part, Remedy, Role};
 
@@ -29,8 +29,9 @@ async fn failure(client: &Client) -> (Failure, u32) {
     let request =
         Request { model: "m", system: &[], messages: &messages, tools: &tools, max_output: None };
     let mut retries = 0;
-    let mut tell = |event: Event<'_>| retries += u32::from(matches!(event, Event::Retry { .. }));
-    let failure = client.send(&request, &mut tell).await.expect_err("no answer");
+    let mut on_event =
+        |event: Event<'_>| retries += u32::from(matches!(event, Event::Retry { .. }));
+    let failure = client.send(&request, &mut on_event).await.expect_err("no answer");
     let shown = format!("{failure} {failure:?} {client:?}");
     assert!(!shown.contains("sk-very-secret"), "{shown}");
     (failure, retries)
@@ -75,8 +76,10 @@ fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
 #[tokio::test]
 async fn tls_against_a_port_without_it() {
     let address = server(http("400 Bad Request", "", "")).await;
-    let client =
-        Client::through(endpoint(&format!("https://{address}/v1")), &Matcher::builder().build());
+    let client = Client::with_proxies(
+        endpoint(&format!("https://{address}/v1")),
+        &Matcher::builder().build(),
+    );
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Tls { host: address.to_string() });
     assert_eq!(retries, 0);
@@ -88,7 +91,7 @@ async fn a_port_where_nobody_listens() {
     let (listener, address) = listener().await;
     drop(listener);
     let client =
-        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::NoServer { host: address.to_string() });
     assert_eq!(retries, 1);
@@ -100,7 +103,7 @@ async fn a_proxy_that_says_nothing() {
     let (_listener, address) = listener().await;
     let proxies = Matcher::builder().https(format!("http://someone:hidden@{address}")).build();
     let endpoint = Endpoint { connect_timeout: SHORT, ..endpoint("https://api.test/v1") };
-    let client = Client::through(endpoint, &proxies).expect("a client");
+    let client = Client::with_proxies(endpoint, &proxies).expect("a client");
     let (failure, retries) = failure(&client).await;
     let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
     assert!(proxy.contains(&address.to_string()), "{proxy}");
@@ -114,7 +117,7 @@ async fn a_proxy_that_wants_a_password() {
     let address = server(http("407 Proxy Authentication Required", "", "")).await;
     for base in ["https://api.test/v1", "http://api.test/v1"] {
         let proxies = Matcher::builder().all(format!("http://{address}")).build();
-        let client = Client::through(endpoint(base), &proxies).expect("a client");
+        let client = Client::with_proxies(endpoint(base), &proxies).expect("a client");
         let (failure, _) = failure(&client).await;
         let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
         assert!(proxy.contains(&address.to_string()), "{proxy}");
@@ -124,12 +127,12 @@ async fn a_proxy_that_wants_a_password() {
 #[tokio::test]
 async fn a_proxy_that_shows_the_password_it_was_given() {
     // "someone:hidden", as the header has it.
-    let said = "denied: c29tZW9uZTpoaWRkZW4= is someone with hidden";
-    let address = server(http("403 Forbidden", "", said)).await;
+    let body = "denied: c29tZW9uZTpoaWRkZW4= is someone with hidden";
+    let address = server(http("403 Forbidden", "", body)).await;
     let proxies = Matcher::builder().all(format!("http://someone:hidden@{address}")).build();
-    let client = Client::through(endpoint("http://api.test/v1"), &proxies).expect("a client");
+    let client = Client::with_proxies(endpoint("http://api.test/v1"), &proxies).expect("a client");
     let (failure, _) = failure(&client).await;
-    assert_eq!(failure.said, "denied: … is someone with …");
+    assert_eq!(failure.detail, "denied: … is someone with …");
 }
 
 #[test]
@@ -137,7 +140,8 @@ fn a_client_does_not_show_the_password_of_its_proxy() {
     for scheme in ["http", "https", "socks5", "socks5h"] {
         let proxies =
             Matcher::builder().all(format!("{scheme}://someone:hidden@proxy.test")).build();
-        let client = Client::through(endpoint("https://api.test/v1"), &proxies).expect("a client");
+        let client =
+            Client::with_proxies(endpoint("https://api.test/v1"), &proxies).expect("a client");
         let shown = format!("{client:?}");
         assert!(shown.contains("proxy.test"), "{shown}");
         for secret in ["hidden", "c29tZW9uZTpoaWRkZW4="] {
@@ -151,9 +155,10 @@ async fn a_key_in_the_address_is_in_no_message() {
     let body = "no route /v1/responses?v=1&key=a-key-for-a-gateway";
     let address = server(http("400 Bad Request", "", body)).await;
     let base = format!("http://{address}/v1?v=1&key=a-key-for-a-gateway");
-    let client = Client::through(endpoint(&base), &Matcher::builder().build()).expect("a client");
+    let client =
+        Client::with_proxies(endpoint(&base), &Matcher::builder().build()).expect("a client");
     let (failure, _) = failure(&client).await;
-    assert_eq!(failure.said, "no route /v1/responses?v=1&key=…");
+    assert_eq!(failure.detail, "no route /v1/responses?v=1&key=…");
     for (base, kept) in [
         (base.as_str(), "/v1?…"),
         ("https://u:a-key-for-a-gateway@a.test", "https://a.test/"),
@@ -170,15 +175,15 @@ async fn a_key_in_the_address_is_shown_in_no_encoding() {
     let query = "key=SECRET%2Fkey%2Bvalue%3D0123456789";
     let body = format!("no route {query}, key=SECRET/key+value=0123456789");
     let moved = format!("location: http://127.0.0.1:1/v1?{query}\r\n");
-    for (status, headers, said) in [
+    for (status, headers, detail) in [
         ("404 Not Found", "", "no route key=…, key=…"),
         ("308 Permanent Redirect", &*moved, "moved to http://127.0.0.1:1/v1?key=…"),
     ] {
         let address = server(http(status, headers, &body)).await;
         let endpoint = endpoint(&format!("http://{address}/v1?{query}"));
-        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, _) = failure(&client).await;
-        assert_eq!(failure.said, said);
+        assert_eq!(failure.detail, detail);
         assert!(!format!("{failure:?} {client:?}").contains("0123456789"), "{client:?}");
     }
 }
@@ -187,13 +192,14 @@ async fn a_key_in_the_address_is_shown_in_no_encoding() {
 async fn an_address_with_a_version_that_is_added_once_more() {
     for provider in [Provider::Anthropic, Provider::Google] {
         let advice = "the address must be without `/v1`, which every request adds";
-        for (body, said) in [("", advice.to_owned()), ("nothing", format!("{advice}; nothing"))] {
+        for (body, detail) in [("", advice.to_owned()), ("nothing", format!("{advice}; nothing"))] {
             let address = server(http("404 Not Found", "", body)).await;
             let endpoint = Endpoint { provider, ..endpoint(&format!("http://{address}/v1/")) };
-            let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+            let client =
+                Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
             let (failure, _) = failure(&client).await;
             assert_eq!(failure.kind, FailureKind::UnknownModel { model: "m".to_owned() });
-            assert_eq!(failure.said, said, "{provider}");
+            assert_eq!(failure.detail, detail, "{provider}");
         }
     }
 }
@@ -202,10 +208,10 @@ async fn an_address_with_a_version_that_is_added_once_more() {
 async fn a_server_that_does_not_speak_http() {
     let address = server(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()).await;
     let client =
-        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!((&failure.kind, retries), (&FailureKind::Malformed, 0), "{failure:?}");
-    assert!(failure.said.contains(&format!("{address} does not speak HTTP")), "{failure:?}");
+    assert!(failure.detail.contains(&format!("{address} does not speak HTTP")), "{failure:?}");
     assert_eq!(failure.remedy(), Some(Remedy::CheckAddress(Provider::OpenAi)));
 }
 
@@ -213,7 +219,7 @@ async fn a_server_that_does_not_speak_http() {
 async fn a_host_without_a_proxy() {
     let address = server(http("401 Unauthorized", "", "{}")).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();
-    let client = Client::through(endpoint(&format!("http://{address}/v1")), &proxies);
+    let client = Client::with_proxies(endpoint(&format!("http://{address}/v1")), &proxies);
     let (failure, _) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Key);
 }
@@ -222,11 +228,13 @@ async fn a_host_without_a_proxy() {
 async fn a_redirect_is_told_and_not_followed() {
     let address =
         server(http("307 Temporary Redirect", "location: http://127.0.0.1:1/v1\r\n", "")).await;
-    let client =
-        Client::through(endpoint(&format!("http://{address}/v1")), &Matcher::builder().build());
+    let client = Client::with_proxies(
+        endpoint(&format!("http://{address}/v1")),
+        &Matcher::builder().build(),
+    );
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Refused { status: 307 });
-    assert_eq!((failure.said.as_str(), retries), ("moved to http://127.0.0.1:1/v1", 0));
+    assert_eq!((failure.detail.as_str(), retries), ("moved to http://127.0.0.1:1/v1", 0));
 }
 
 #[tokio::test]
@@ -243,17 +251,17 @@ async fn a_refusal_that_does_not_end_is_not_waited_for() {
             written = stream.write_all(b"x").await;
         }
     });
-    let endpoint = Endpoint { silence: SHORT, ..endpoint(&format!("http://{address}")) };
-    let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+    let endpoint = Endpoint { silence_timeout: SHORT, ..endpoint(&format!("http://{address}")) };
+    let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
     let (failure, retries) = failure(&client).await;
     assert_eq!((failure.kind, retries), (FailureKind::Refused { status: 400 }, 0));
-    assert!(failure.said.starts_with('x'), "{}", failure.said);
+    assert!(failure.detail.starts_with('x'), "{}", failure.detail);
 }
 
 #[tokio::test]
 async fn a_stream_that_is_cut_after_it_said_why() {
     let error = r#"{"error":{"type":"authentication_error","message":"who"}}"#;
-    for (body, kind, said) in [
+    for (body, kind, detail) in [
         (format!(": here\n\n{error}"), FailureKind::Key, "who"),
         (": here\n\n".to_owned(), FailureKind::Cut, ""),
     ] {
@@ -262,10 +270,10 @@ async fn a_stream_that_is_cut_after_it_said_why() {
         let reply = format!("{head}\r\ncontent-length: {longer}\r\n\r\n{body}");
         let address = server(reply.into_bytes()).await;
         let endpoint = endpoint(&format!("http://{address}"));
-        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, _) = failure(&client).await;
         assert_eq!(failure.kind, kind, "{failure:?}");
-        assert!(failure.said.contains(said), "{failure:?}");
+        assert!(failure.detail.contains(detail), "{failure:?}");
     }
 }
 
@@ -288,11 +296,11 @@ async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
             }
         });
         let endpoint = endpoint(&format!("http://{address}"));
-        let endpoint = Endpoint { silence: SHORT, provider, ..endpoint };
-        let client = Client::through(endpoint, &Matcher::builder().build()).expect("a client");
+        let endpoint = Endpoint { silence_timeout: SHORT, provider, ..endpoint };
+        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, retries) = failure(&client).await;
         // A machine that is busy may be silent for as long as that by itself.
-        let FailureKind::Silence(silence) = failure.kind else { panic!("{failure:?}") };
+        let FailureKind::SilenceTimeout(silence) = failure.kind else { panic!("{failure:?}") };
         assert!(silence == SHORT || silence == SHORT * 6, "{silence:?}");
         assert_eq!(retries, 1);
         gone.await.expect("the client hung up twice");
@@ -305,20 +313,22 @@ async fn what_a_server_says_is_short_and_plain() {
     let body = format!("{{\"error\":{{\"message\":\"{message}\"}}}}");
     let address =
         server(http("400 Bad Request", "content-type: application/json\r\n", &body)).await;
-    let client =
-        Client::through(endpoint(&format!("http://{address}/v1")), &Matcher::builder().build());
+    let client = Client::with_proxies(
+        endpoint(&format!("http://{address}/v1")),
+        &Matcher::builder().build(),
+    );
     let (failure, _) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Refused { status: 400 });
-    assert!(failure.said.starts_with("no [31m… here xxx"), "{}", failure.said);
-    assert_eq!(failure.said.chars().count(), 301);
-    assert!(!failure.said.contains(|c: char| c.is_control() || c == '\u{202e}'));
+    assert!(failure.detail.starts_with("no [31m… here xxx"), "{}", failure.detail);
+    assert_eq!(failure.detail.chars().count(), 301);
+    assert!(!failure.detail.contains(|c: char| c.is_control() || c == '\u{202e}'));
 }
 
 #[tokio::test]
 async fn without_a_key_at_the_own_address_nothing_is_sent() {
     for provider in Provider::ALL {
         let proxies = Matcher::builder().all("http://127.0.0.1:1").build();
-        let client = Client::through(Endpoint::new(provider), &proxies).expect("a client");
+        let client = Client::with_proxies(Endpoint::new(provider), &proxies).expect("a client");
         let (failure, retries) = failure(&client).await;
         assert_eq!((failure.kind.clone(), retries), (FailureKind::NoKey { provider }, 0));
         assert_eq!(failure.remedy(), Some(Remedy::SetKey(provider)));
@@ -350,7 +360,7 @@ async fn a_connection_serves_the_next_request_although_its_response_ends_late() 
         stream.write_all(HEAD).await.expect("a response");
     });
     let client =
-        Client::through(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
     let Client { transport, .. } = client.expect("a client");
     let url = Url::parse(&format!("http://{address}/")).expect("an address");
     let body = Bytes::from_static(b"{}");

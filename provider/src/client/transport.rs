@@ -21,17 +21,17 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::address::Address;
-use super::answering::{DOCUMENT, HTML};
-use super::patience::Wait;
+use super::answer_reader::{DOCUMENT, HTML};
+use super::read_timeout::Wait;
 use super::{Endpoint, retry};
-use crate::wire::refusal::Told;
+use crate::wire::refusal::ServerError;
 use crate::{Failure, FailureKind, Key, Provider};
 
 /// The most of a document that is read to find out what it says.
 const MAX_DOCUMENT: usize = 64 << 10;
 
 /// How long the end of a response may come after the end of the answer in it.
-const END_COMES_WITHIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How requests get to one host.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Transport {
     host: String,
     proxy: Option<Proxy>,
     connect_timeout: Duration,
-    silence: Duration,
+    silence_timeout: Duration,
 }
 
 /// The proxy on the way.
@@ -79,7 +79,8 @@ impl Transport {
         proxies: &Matcher,
     ) -> Result<Self, Failure> {
         let provider = endpoint.provider;
-        let failed = |kind: FailureKind, said: String| Failure::new(provider, kind).saying(said);
+        let failed =
+            |kind: FailureKind, detail: String| Failure::new(provider, kind).with_detail(detail);
         let uri: http::Uri =
             address.base().as_str().parse().map_err(|error: http::uri::InvalidUri| {
                 failed(FailureKind::Address, error.to_string())
@@ -98,19 +99,20 @@ impl Transport {
             let found = Proxy::of(&intercept);
             let unusable = |error: reqwest::Error| {
                 let kind = FailureKind::Proxy { proxy: found.shown.clone() };
-                failed(kind, root(&error.without_url()))
+                failed(kind, root_cause(&error.without_url()))
             };
-            builder = builder.proxy(through(&intercept).map_err(unusable)?);
+            builder = builder.proxy(reqwest_proxy(&intercept).map_err(unusable)?);
             proxy = Some(found);
         }
-        let http = builder.build().map_err(|error| failed(FailureKind::Address, root(&error)))?;
+        let http =
+            builder.build().map_err(|error| failed(FailureKind::Address, root_cause(&error)))?;
         Ok(Self {
             provider,
             http,
             host: address.host(),
             proxy,
             connect_timeout: endpoint.connect_timeout,
-            silence: endpoint.silence,
+            silence_timeout: endpoint.silence_timeout,
         })
     }
 
@@ -127,11 +129,11 @@ impl Transport {
         body: &Bytes,
     ) -> Result<Received, Failure> {
         let request = self.http.post(url.clone()).headers(headers.clone()).body(body.clone());
-        let longest = self.connect_timeout.saturating_add(self.silence);
+        let longest = self.connect_timeout.saturating_add(self.silence_timeout);
         let response = match timeout(longest, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.not_sent(&error.without_url())),
-            Err(_) => return Err(self.failure(FailureKind::Silence(self.silence))),
+            Ok(Err(error)) => return Err(self.send_failure(&error.without_url())),
+            Err(_) => return Err(self.failure(FailureKind::SilenceTimeout(self.silence_timeout))),
         };
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
@@ -148,7 +150,7 @@ impl Transport {
         response: &mut Response,
         wait: Wait,
     ) -> Result<Option<Bytes>, Failure> {
-        let silence = || self.failure(FailureKind::Silence(wait.silence));
+        let silence = || self.failure(FailureKind::SilenceTimeout(wait.silence));
         // What has come already would be taken however late it is.
         if wait.left.is_zero() {
             return Err(silence());
@@ -156,7 +158,7 @@ impl Transport {
         match timeout(wait.left, response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => {
-                Err(self.failure(FailureKind::Cut).saying(root(&error.without_url())))
+                Err(self.failure(FailureKind::Cut).with_detail(root_cause(&error.without_url())))
             }
             Err(_) => Err(silence()),
         }
@@ -169,15 +171,17 @@ impl Transport {
         tokio::spawn(async move {
             let end = async { while let Ok(Some(_)) = response.chunk().await {} };
             // A server that says more, or nothing, loses its connection, and nobody waits.
-            let _ = timeout(END_COMES_WITHIN, end).await;
+            let _ = timeout(DRAIN_TIMEOUT, end).await;
         })
     }
 
     async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
         let mut text = Vec::new();
         // Bounded as a whole: nobody waits for a refusal that comes one byte at a time.
-        let read = timeout(self.silence, self.read(&mut response, &mut text)).await;
-        let read = read.unwrap_or_else(|_| Err(self.failure(FailureKind::Silence(self.silence))));
+        let read = timeout(self.silence_timeout, self.read(&mut response, &mut text)).await;
+        let read = read.unwrap_or_else(|_| {
+            Err(self.failure(FailureKind::SilenceTimeout(self.silence_timeout)))
+        });
         // The status says enough of a failure, and nothing of a success.
         if response.status().is_success() {
             read?;
@@ -188,7 +192,7 @@ impl Transport {
             status: response.status(),
             is_html: is_html || text.trim_ascii_start().starts_with(b"<"),
             text: String::from_utf8_lossy(&text).into_owned(),
-            retry_after: retry::asked(headers, SystemTime::now()),
+            retry_after: retry::retry_after(headers, SystemTime::now()),
             proxy: self.proxy.as_ref().map(|proxy| proxy.shown.clone()),
             moved_to: location.filter(|_| response.status().is_redirection()).map(str::to_owned),
         })
@@ -197,7 +201,7 @@ impl Transport {
     /// Reads until there is enough of a document.
     async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
         while text.len() < MAX_DOCUMENT
-            && let Some(bytes) = self.next(response, Wait::of(self.silence)).await?
+            && let Some(bytes) = self.next(response, Wait::of(self.silence_timeout)).await?
         {
             text.extend_from_slice(&bytes);
         }
@@ -205,26 +209,27 @@ impl Transport {
     }
 
     /// Why a request did not get through.
-    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+    fn send_failure(&self, error: &reqwest::Error) -> Failure {
         let host = self.host.clone();
-        if let Some(said) = of_tls(error) {
-            return self.failure(FailureKind::Tls { host }).saying(said);
+        if let Some(detail) = tls_error(error) {
+            return self.failure(FailureKind::Tls { host }).with_detail(detail);
         }
         let timed_out =
             error.is_timeout().then(|| format!("nothing within {:?}", self.connect_timeout));
         match &self.proxy {
             Some(proxy) if error.is_connect() => self
                 .failure(FailureKind::Proxy { proxy: proxy.shown.clone() })
-                .saying(timed_out.unwrap_or_else(|| root(error))),
-            _ if is_no_http(error) => self
-                .failure(FailureKind::Malformed)
-                .saying(format!("what answers at {host} does not speak HTTP: {}", root(error))),
+                .with_detail(timed_out.unwrap_or_else(|| root_cause(error))),
+            _ if is_no_http(error) => self.failure(FailureKind::Malformed).with_detail(format!(
+                "what answers at {host} does not speak HTTP: {}",
+                root_cause(error)
+            )),
             _ if error.is_timeout() => {
                 self.failure(FailureKind::ConnectTimeout(self.connect_timeout))
             }
             // The message of the system would say the same once more.
             _ if is_refused(error) => self.failure(FailureKind::NoServer { host }),
-            _ => self.failure(FailureKind::Network { host }).saying(root(error)),
+            _ => self.failure(FailureKind::Network { host }).with_detail(root_cause(error)),
         }
     }
 
@@ -241,20 +246,20 @@ impl Document {
         if status == 407
             && let Some(proxy) = self.proxy
         {
-            return failure(FailureKind::Proxy { proxy }).saying("it wants a user and a password");
+            return failure(FailureKind::Proxy { proxy })
+                .with_detail("it wants a user and a password");
         }
         if let Some(to) = self.moved_to {
-            return failure(FailureKind::Refused { status }).saying(format!("moved to {to}"));
+            return failure(FailureKind::Refused { status }).with_detail(format!("moved to {to}"));
         }
-        let told = serde_json::from_str(&self.text).ok().as_ref().and_then(Told::of);
-        let mut found = match told {
-            Some(told) => told.failure(provider, model, status),
-            None if self.status.is_success() => {
-                failure(FailureKind::Malformed).saying(if self.is_html { HTML } else { DOCUMENT })
-            }
+        let reported = serde_json::from_str(&self.text).ok().as_ref().and_then(ServerError::of);
+        let mut found = match reported {
+            Some(reported) => reported.failure(provider, model, status),
+            None if self.status.is_success() => failure(FailureKind::Malformed)
+                .with_detail(if self.is_html { HTML } else { DOCUMENT }),
             None => {
-                let said = if self.is_html { HTML.to_owned() } else { self.text };
-                Told::new(None, Some(said)).failure(provider, model, status)
+                let detail = if self.is_html { HTML.to_owned() } else { self.text };
+                ServerError::new(None, Some(detail)).failure(provider, model, status)
             }
         };
         found.retry_after = self.retry_after.or(found.retry_after);
@@ -281,7 +286,7 @@ impl Proxy {
     }
 }
 
-fn through(intercept: &Intercept) -> Result<reqwest::Proxy, reqwest::Error> {
+fn reqwest_proxy(intercept: &Intercept) -> Result<reqwest::Proxy, reqwest::Error> {
     let mut proxy = reqwest::Proxy::all(intercept.uri().to_string())?;
     if let Some((user, password)) = intercept.raw_auth() {
         proxy = proxy.basic_auth(user, password);
@@ -333,7 +338,7 @@ fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// What went wrong with TLS, if it was that.
-fn of_tls(error: &reqwest::Error) -> Option<String> {
+fn tls_error(error: &reqwest::Error) -> Option<String> {
     let mut next = error.source();
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
@@ -353,7 +358,7 @@ fn of_tls(error: &reqwest::Error) -> Option<String> {
 }
 
 /// The innermost reason; those around it only say that there is one.
-fn root(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut root: &dyn Error = error;
     while let Some(source) = root.source() {
         root = source;

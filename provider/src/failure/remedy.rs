@@ -71,7 +71,7 @@ impl Failure {
             FailureKind::Tls { .. } => Remedy::TrustCertificate(provider),
             FailureKind::Proxy { .. } => Remedy::CheckProxy,
             FailureKind::ConnectTimeout(_) => Remedy::CheckRoute(provider),
-            FailureKind::Silence(_) => Remedy::RaiseTimeout,
+            FailureKind::SilenceTimeout(_) => Remedy::RaiseTimeout,
             FailureKind::Malformed => Remedy::CheckAddress(provider),
             FailureKind::Address => Remedy::CorrectAddress(provider),
             FailureKind::Refused { status: 300..400 } => Remedy::FollowRedirect(provider),

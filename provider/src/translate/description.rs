@@ -20,13 +20,13 @@ pub(super) fn description(
     losses: &mut Vec<Loss>,
 ) -> String {
     let own = &schema.description;
-    let told = match &schema.returns {
+    let full = match &schema.returns {
         Some(returns) => with_returns(own, returns),
         None => own.clone(),
     };
-    let (Some(limit), found) = (limit, told.chars().count()) else { return told };
+    let (Some(limit), found) = (limit, full.chars().count()) else { return full };
     if found <= limit {
-        return told;
+        return full;
     }
     let mut lost = |at: &str, effect, found| {
         let reason = Reason::Limit { what: "characters of the description", found, limit };

@@ -13,7 +13,7 @@ use crate::{Failure, FailureKind, Provider};
 
 /// An error as a server told it, whichever of the usual forms it took.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ServerError {
     /// For people.
     message: String,
     /// For programs: the `type`, `code`, `status` and `reason` there are.
@@ -24,7 +24,7 @@ pub(crate) struct Told {
     retry_after: Option<Duration>,
 }
 
-impl Told {
+impl ServerError {
     /// Reads JSON that is an error, or has one as its `error`. An answer has a `type` or a
     /// `status` as well; what is an error by itself says so, or says what is wrong.
     pub(crate) fn of(value: &Value) -> Option<Self> {
@@ -44,21 +44,21 @@ impl Told {
             .into_iter()
             .find_map(text)
             .or_else(|| inner.get("detail").map(Value::to_string));
-        let says_so = ["type", "object"].into_iter().filter_map(text).any(|kind| kind == ERROR);
-        if error.is_none() && message.is_none() && !says_so {
+        let is_marked = ["type", "object"].into_iter().filter_map(text).any(|kind| kind == ERROR);
+        if error.is_none() && message.is_none() && !is_marked {
             return None;
         }
         let codes = ["type", "code", "status", "reason"].into_iter().filter_map(text);
-        let mut told = Self {
+        let mut found = Self {
             codes: codes.filter(|code| code != ERROR).collect(),
             status: inner.get("code").and_then(Value::as_u64).and_then(|code| code.try_into().ok()),
             ..Self::default()
         };
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
-            told.read_detail(detail);
+            found.read_detail(detail);
         }
-        told.message = message.unwrap_or_default();
-        Some(told)
+        found.message = message.unwrap_or_default();
+        Some(found)
     }
 
     /// An error of which the code and the message are known.
@@ -87,24 +87,27 @@ impl Told {
     /// What failed, told with this status. 200 is that of a stream that had begun.
     pub(crate) fn failure(self, provider: Provider, model: &str, status: u16) -> Failure {
         let kind = self.kind(model, status);
-        let said = if self.message.is_empty() { self.codes.join(" ") } else { self.message };
-        Failure { retry_after: self.retry_after, ..Failure::new(provider, kind).saying(said) }
+        let detail = if self.message.is_empty() { self.codes.join(" ") } else { self.message };
+        Failure {
+            retry_after: self.retry_after,
+            ..Failure::new(provider, kind).with_detail(detail)
+        }
     }
 
     fn kind(&self, model: &str, http: u16) -> FailureKind {
         let has = |known: &[&str]| self.codes.iter().any(|code| known.contains(&code.as_str()));
         let message = self.message.to_ascii_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let status = if http == 200 { self.status_within() } else { http };
         // Some of these come with 400 or 429, so they are asked for before the status is.
-        if has(TOO_LONG) || says(TOO_LONG_SAID) {
+        if has(TOO_LONG) || mentions(TOO_LONG_MESSAGES) {
             return FailureKind::TooLong;
         }
         let is_daily = self.codes.iter().any(|code| code.contains("PerDay"));
-        if has(NO_QUOTA) || says(NO_QUOTA_SAID) || is_daily {
+        if has(NO_QUOTA) || mentions(NO_QUOTA_MESSAGES) || is_daily {
             return FailureKind::Quota;
         }
-        if has(&["invalid_api_key", "API_KEY_INVALID"]) || says(&["unregistered callers"]) {
+        if has(&["invalid_api_key", "API_KEY_INVALID"]) || mentions(&["unregistered callers"]) {
             return FailureKind::Key;
         }
         match status {
@@ -140,7 +143,7 @@ const TOO_LONG: &[&str] =
 
 /// The same in words: Anthropic (twice), OpenAI and vLLM, Google, Ollama; and OpenAI where a
 /// request alone is more than the account may send in a minute, which no wait helps.
-const TOO_LONG_SAID: &[&str] = &[
+const TOO_LONG_MESSAGES: &[&str] = &[
     "prompt is too long",
     "exceed context limit",
     "maximum context length",
@@ -156,7 +159,7 @@ const NO_QUOTA: &[&str] =
     &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"];
 
 /// The same in words: Anthropic, which sends it with 400.
-const NO_QUOTA_SAID: &[&str] = &["credit balance is too low"];
+const NO_QUOTA_MESSAGES: &[&str] = &["credit balance is too low"];
 
 /// What the codes would have had for a status: Anthropic, OpenAI, Google.
 const STATUSES: &[(&str, u16)] = &[
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     fn kind(status: u16, body: &Value) -> FailureKind {
-        Told::of(body).expect("an error").failure(Provider::OpenAi, "m", status).kind
+        ServerError::of(body).expect("an error").failure(Provider::OpenAi, "m", status).kind
     }
 
     #[test]
@@ -270,8 +273,9 @@ mod tests {
                 { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s" },
             ] } })
         };
-        let told = Told::of(&body("GenerateRequestsPerMinutePerProject")).expect("an error");
-        let failure = told.failure(Provider::Google, "m", 429);
+        let error =
+            ServerError::of(&body("GenerateRequestsPerMinutePerProject")).expect("an error");
+        let failure = error.failure(Provider::Google, "m", 429);
         assert_eq!(failure.kind, FailureKind::RateLimited);
         assert_eq!(failure.retry_after, Some(Duration::from_millis(1500)));
         assert_eq!(kind(429, &body("GenerateRequestsPerDayPerProject")), FailureKind::Quota);
@@ -293,7 +297,7 @@ mod tests {
             json!({ "object": "chat.completion", "choices": [], "code": "c", "reason": "r" }),
             json!({ "model": "m", "message": { "content": "hello" }, "done": true }),
         ] {
-            assert_eq!(Told::of(&value), None, "{value}");
+            assert_eq!(ServerError::of(&value), None, "{value}");
         }
     }
 }

@@ -93,8 +93,8 @@ fn own_blobs(provider: Provider) -> (Vec<Part>, Option<Blob>, Option<Blob>) {
 }
 
 fn parallel_calls(provider: Provider) -> Vec<Message> {
-    let (mut parts, said, signed) = own_blobs(provider);
-    parts.push(Part::Text { text: "reading".into(), blob: said });
+    let (mut parts, text_blob, signed) = own_blobs(provider);
+    parts.push(Part::Text { text: "reading".into(), blob: text_blob });
     parts.push(call("call_1", "read", r#"{"path":"a","big":12345678901234567890123}"#, signed));
     parts.push(call("functions.read:1", "read", r#"{"path":"#, None));
     vec![

@@ -18,8 +18,8 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Answer(Answer),
-    Trouble { trouble: Trouble, said: Option<String> },
-    Status { status: u16, said: String },
+    Trouble { trouble: Trouble, message: Option<String> },
+    Status { status: u16, message: String },
     Raw { status: u16, content_type: String, body: Vec<u8> },
     Silence(Gate),
     HangUp,
@@ -101,13 +101,13 @@ impl Reply {
     /// A failure, with the status and in the words of the vendor.
     #[must_use]
     pub fn trouble(trouble: Trouble) -> Self {
-        Self::of(Kind::Trouble { trouble, said: None })
+        Self::of(Kind::Trouble { trouble, message: None })
     }
 
     /// Any status, with an error in the vendor's JSON.
     #[must_use]
-    pub fn status(status: u16, said: &str) -> Self {
-        Self::of(Kind::Status { status, said: said.to_owned() })
+    pub fn status(status: u16, message: &str) -> Self {
+        Self::of(Kind::Status { status, message: message.to_owned() })
     }
 
     /// Any body of any type.
@@ -172,9 +172,9 @@ impl Reply {
 
     /// The words of a failure, in place of the vendor's.
     #[must_use]
-    pub fn said(mut self, said: &str) -> Self {
+    pub fn message(mut self, message: &str) -> Self {
         match &mut self.kind {
-            Kind::Trouble { said: words, .. } => *words = Some(said.to_owned()),
+            Kind::Trouble { message: words, .. } => *words = Some(message.to_owned()),
             other => panic!("only a failure says something in its own words, not {other:?}"),
         }
         self

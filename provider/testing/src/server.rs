@@ -302,13 +302,13 @@ fn plan(vendor: Vendor, reply: Reply, request: &Received, issued: &mut Issued) -
             let content_type = answer.content_type;
             Plan::Response { status: 200, content_type, headers, steps, delivery }
         }
-        Kind::Trouble { trouble, said } => {
+        Kind::Trouble { trouble, message } => {
             let mut refusal = trouble.refusal(vendor);
-            refusal.message = said.unwrap_or(refusal.message);
+            refusal.message = message.unwrap_or(refusal.message);
             respond(vendor, &refusal, headers, delivery)
         }
-        Kind::Status { status, said } => {
-            respond(vendor, &Refusal::new(status, said), headers, delivery)
+        Kind::Status { status, message } => {
+            respond(vendor, &Refusal::new(status, message), headers, delivery)
         }
         Kind::Raw { status, content_type, body } => Plan::Response {
             status,

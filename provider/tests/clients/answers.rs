@@ -19,7 +19,7 @@ async fn a_text_is_told_and_given_as_it_was_sent() {
         let asked = ask(vendor, [reply()]).await;
         assert_eq!(asked.text(), TEXT.concat(), "{vendor}");
         assert_eq!(asked.told_text(), TEXT.concat(), "{vendor}");
-        assert_eq!(asked.told.len(), TEXT.len(), "{vendor}: piece by piece: {:?}", asked.told);
+        assert_eq!(asked.events.len(), TEXT.len(), "{vendor}: piece by piece: {:?}", asked.events);
         assert_eq!(asked.answer().stop, Stop::Finished, "{vendor}");
         let texts = asked.answer().parts.iter().filter(|part| matches!(part, Part::Text { .. }));
         assert_eq!(texts.count(), 1, "{vendor}: {:?}", asked.answer().parts);
@@ -39,18 +39,18 @@ async fn a_text_is_told_as_soon_as_it_comes() {
             tools: &json!([]),
             max_output: None,
         };
-        let mut told = String::new();
+        let mut text_seen = String::new();
         // The gate opens when the first piece is told of; if that waited for the rest,
         // nothing would ever come.
         let answer = client
             .send(&request, &mut |event| {
                 if let Event::Text(text) = event {
-                    told.push_str(text);
+                    text_seen.push_str(text);
                     gate.open();
                 }
             })
             .await;
-        assert!(answer.is_ok() && told == "ab", "{vendor}: {answer:?} {told:?}");
+        assert!(answer.is_ok() && text_seen == "ab", "{vendor}: {answer:?} {text_seen:?}");
     }
 }
 
@@ -64,7 +64,7 @@ async fn portions_of_any_size_make_the_same_answer() {
             assert_eq!(asked.text(), whole.text(), "{vendor} {bytes}");
             let arguments = |asked: &Asked| asked.calls()[0].arguments.clone();
             assert_eq!(arguments(&asked), arguments(&whole), "{vendor} {bytes}");
-            assert_eq!(asked.told, whole.told, "{vendor} {bytes}");
+            assert_eq!(asked.events, whole.events, "{vendor} {bytes}");
         }
     }
 }
@@ -102,8 +102,8 @@ async fn thinking_is_told_and_not_shown() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer().thinking("let ").thinking("me").text("a")]).await;
         assert_eq!(asked.text(), "a", "{vendor}");
-        assert!(asked.told.contains(&"thinking".to_owned()), "{vendor}: {:?}", asked.told);
-        let parts = format!("{:?}", asked.told);
+        assert!(asked.events.contains(&"thinking".to_owned()), "{vendor}: {:?}", asked.events);
+        let parts = format!("{:?}", asked.events);
         assert!(!parts.contains("let"), "{vendor}: {parts}");
     }
 }
@@ -194,8 +194,8 @@ async fn an_answer_without_anything_is_an_answer() {
 #[tokio::test]
 async fn the_key_goes_to_the_server_and_nowhere_else() {
     for vendor in Vendor::ALL {
-        let said = format!("the key {} is wrong", KEY);
-        let server = FakeServer::start(vendor, [Reply::status(401, &said)]);
+        let message = format!("the key {} is wrong", KEY);
+        let server = FakeServer::start(vendor, [Reply::status(401, &message)]);
         let asked = send(&client(&server), &question()).await;
         let request = &server.requests()[0];
         assert!(format!("{:?}", request.headers).contains(KEY), "{vendor}");

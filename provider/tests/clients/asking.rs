@@ -26,7 +26,7 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
         base_url: Some(server.base_url()),
         key: Some(Key::new(KEY)),
         connect_timeout: Duration::from_secs(60),
-        silence: Duration::from_secs(60),
+        silence_timeout: Duration::from_secs(60),
         first_wait: Duration::from_millis(1),
     }
 }
@@ -41,13 +41,13 @@ pub(crate) fn client(server: &FakeServer) -> Client {
 pub(crate) struct Asked {
     pub(crate) outcome: Result<Answer, Failure>,
     /// What was told of while it came, a line each.
-    pub(crate) told: Vec<String>,
+    pub(crate) events: Vec<String>,
 }
 
 impl Asked {
     #[track_caller]
     pub(crate) fn answer(&self) -> &Answer {
-        self.outcome.as_ref().unwrap_or_else(|failure| panic!("{failure:?}\n{:?}", self.told))
+        self.outcome.as_ref().unwrap_or_else(|failure| panic!("{failure:?}\n{:?}", self.events))
     }
 
     #[track_caller]
@@ -74,12 +74,12 @@ impl Asked {
 
     /// The text that was told of.
     pub(crate) fn told_text(&self) -> String {
-        self.told.iter().filter_map(|line| line.strip_prefix("text ")).collect()
+        self.events.iter().filter_map(|line| line.strip_prefix("text ")).collect()
     }
 
     /// How often an attempt was told to have failed.
     pub(crate) fn retries(&self) -> usize {
-        self.told.iter().filter(|line| line.starts_with("retry ")).count()
+        self.events.iter().filter(|line| line.starts_with("retry ")).count()
     }
 }
 
@@ -122,9 +122,9 @@ pub(crate) async fn send(client: &Client, messages: &[Message]) -> Asked {
 
 /// Sends a request.
 pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Asked {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let mut tell = |event: Event<'_>| {
-        told.push(match event {
+        events.push(match event {
             Event::Text(text) => format!("text {text}"),
             Event::Thinking => "thinking".to_owned(),
             Event::Call(name) => format!("call {name}"),
@@ -134,7 +134,7 @@ pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Aske
         });
     };
     let outcome = client.send(request, &mut tell).await;
-    Asked { outcome, told }
+    Asked { outcome, events }
 }
 
 /// A question.

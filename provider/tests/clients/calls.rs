@@ -18,7 +18,7 @@ async fn calls_are_told_of_and_given() {
         let reply =
             Reply::answer().text("I look.").call("file_read", &arguments).call("bash", &json!({}));
         let asked = ask(vendor, [reply]).await;
-        assert_eq!(asked.told, ["text I look.", "call file_read", "call bash"], "{vendor}");
+        assert_eq!(asked.events, ["text I look.", "call file_read", "call bash"], "{vendor}");
         let calls = asked.calls();
         let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["file_read", "bash"], "{vendor}");
@@ -306,5 +306,5 @@ async fn a_name_in_pieces_is_one_call() {
     let asked = ask(Vendor::OpenAiChat, [reply]).await;
     let [call] = asked.calls()[..] else { panic!("{asked:?}") };
     assert_eq!((call.name.as_str(), call.arguments.as_str()), ("file_read", r#"{"path":"a"}"#));
-    assert_eq!(asked.told, ["call file_read"]);
+    assert_eq!(asked.events, ["call file_read"]);
 }

@@ -95,9 +95,9 @@ async fn no_cut_there_is_an_answer(
         let Err(failure) = &asked.outcome else {
             panic!("{vendor}: {at} bytes make an answer: {asked:?}")
         };
-        let is_shown = asked.told.iter().any(|told| {
+        let is_shown = asked.events.iter().any(|event| {
             // A thought is told of, and shows nothing that would have to be taken back.
-            told.starts_with("text ") || told.starts_with("call ")
+            event.starts_with("text ") || event.starts_with("call ")
         });
         let expected = if is_shown {
             FailureKind::Cut

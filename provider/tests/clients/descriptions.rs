@@ -82,10 +82,10 @@ async fn every_request_is_what_its_vendor_publishes() {
 #[test]
 fn what_the_vendor_does_not_publish_is_found() {
     let item = definition(OPENAI, "InputItem");
-    let said =
+    let with_content =
         |content: Value| json!({ "type": "message", "role": "assistant", "content": content });
-    assert!(item.is_valid(&said(json!("so"))));
-    assert!(!item.is_valid(&said(json!([{ "type": "output_text", "text": "so" }]))));
+    assert!(item.is_valid(&with_content(json!("so"))));
+    assert!(!item.is_valid(&with_content(json!([{ "type": "output_text", "text": "so" }]))));
     let tool = definition(ANTHROPIC, "ToolParam");
     assert!(!tool.is_valid(&json!({ "name": "t", "parameters": {} })));
     let tool = definition(GOOGLE, "Tool");

@@ -29,7 +29,7 @@ async fn every_trouble_is_known_by_its_kind() {
         for trouble in Trouble::ALL {
             let asked = ask(vendor, always(&Reply::trouble(trouble))).await;
             assert_eq!(asked.kind(), &kind(trouble), "{vendor}: {:?}", asked.failure());
-            assert!(!asked.failure().said.is_empty(), "{vendor}: {:?}", asked.failure());
+            assert!(!asked.failure().detail.is_empty(), "{vendor}: {:?}", asked.failure());
             assert!(asked.failure().remedy().is_some(), "{vendor}: {:?}", asked.failure());
         }
     }
@@ -54,8 +54,8 @@ async fn troubles_in_a_stream_are_known_by_their_kind() {
                     _ => &FailureKind::Overloaded,
                 };
                 assert_eq!(asked.kind(), expected, "{vendor}: {:?}", asked.failure());
-                assert!(!asked.failure().said.is_empty(), "{vendor}: {:?}", asked.failure());
-                assert_eq!(asked.told, ["text a"], "{vendor}");
+                assert!(!asked.failure().detail.is_empty(), "{vendor}: {:?}", asked.failure());
+                assert_eq!(asked.events, ["text a"], "{vendor}");
             }
         }
     }
@@ -69,7 +69,7 @@ async fn an_error_that_is_no_event_is_no_answer() {
         let reply = Reply::answer().text("a").ending_in_each_response();
         let asked = ask(Vendor::Google, [reply.error_in_other_form(trouble)]).await;
         assert_eq!(asked.kind(), &kind(trouble), "{asked:?}");
-        assert_eq!(asked.told, ["text a"]);
+        assert_eq!(asked.events, ["text a"]);
     }
 }
 
@@ -88,7 +88,7 @@ async fn pages_for_people_are_known_by_their_status() {
             // A page says nothing in the vendor's JSON: too large is too long as well.
             let is_too_long = status == 413 && asked.kind() == &FailureKind::TooLong;
             assert!(asked.kind() == &expected || is_too_long, "{vendor}: {:?}", asked.failure());
-            assert!(!asked.failure().said.contains('<'), "{vendor}: {:?}", asked.failure());
+            assert!(!asked.failure().detail.contains('<'), "{vendor}: {:?}", asked.failure());
         }
     }
 }
@@ -120,19 +120,19 @@ async fn a_stream_without_its_end_is_cut() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer().text("half a sen").without_end()]).await;
         assert_eq!(asked.kind(), &FailureKind::Cut, "{vendor}");
-        assert_eq!(asked.told, ["text half a sen"], "{vendor}");
+        assert_eq!(asked.events, ["text half a sen"], "{vendor}");
     }
 }
 
 #[tokio::test]
 async fn what_was_said_is_short_and_clean() {
     for vendor in Vendor::ALL {
-        let said = format!("no\u{1b}[31m red\u{7}\nline {}", "x".repeat(100_000));
-        let asked = ask(vendor, [Reply::status(400, &said)]).await;
+        let message = format!("no\u{1b}[31m red\u{7}\nline {}", "x".repeat(100_000));
+        let asked = ask(vendor, [Reply::status(400, &message)]).await;
         let failure = asked.failure();
         assert_eq!(failure.kind, FailureKind::Refused { status: 400 }, "{vendor}");
-        assert!(failure.said.chars().count() < 2_000, "{vendor}: {}", failure.said.len());
-        assert!(!failure.said.chars().any(char::is_control), "{vendor}: {:?}", failure.said);
-        assert!(failure.said.contains("red"), "{vendor}: {:?}", failure.said);
+        assert!(failure.detail.chars().count() < 2_000, "{vendor}: {}", failure.detail.len());
+        assert!(!failure.detail.chars().any(char::is_control), "{vendor}: {:?}", failure.detail);
+        assert!(failure.detail.contains("red"), "{vendor}: {:?}", failure.detail);
     }
 }

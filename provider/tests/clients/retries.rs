@@ -28,14 +28,14 @@ async fn what_passes_is_tried_again_until_it_goes() {
         let asked = ask(vendor, replies).await;
         assert_eq!((asked.text().as_str(), asked.retries()), ("back", 4), "{vendor}");
         assert!(
-            asked.told[0].starts_with("retry 1 ") && asked.told[0].ends_with(": RateLimited"),
+            asked.events[0].starts_with("retry 1 ") && asked.events[0].ends_with(": RateLimited"),
             "{vendor}: {:?}",
-            asked.told
+            asked.events
         );
         // A server that asks for no wait is waited for all the same.
-        let waits = asked.told.iter().filter(|told| told.contains(" after 0ns: "));
-        assert_eq!(waits.count(), 0, "{vendor}: {:?}", asked.told);
-        assert!(asked.told[3].starts_with("retry 4 "), "{vendor}: {:?}", asked.told);
+        let waits = asked.events.iter().filter(|event| event.contains(" after 0ns: "));
+        assert_eq!(waits.count(), 0, "{vendor}: {:?}", asked.events);
+        assert!(asked.events[3].starts_with("retry 4 "), "{vendor}: {:?}", asked.events);
     }
 }
 
@@ -115,7 +115,7 @@ async fn nothing_is_tried_again_once_something_is_shown() {
             for reply in [shown.clone().without_end(), shown.clone().error(Trouble::Overloaded)] {
                 let asked = ask(vendor, [reply]).await;
                 assert!(asked.outcome.is_err() && asked.retries() == 0, "{vendor}: {asked:?}");
-                assert_eq!(asked.told.len(), 1, "{vendor}: {asked:?}");
+                assert_eq!(asked.events.len(), 1, "{vendor}: {asked:?}");
             }
         }
     }
@@ -133,10 +133,16 @@ async fn silence_is_left_and_told_of() {
             let server = FakeServer::start(vendor, [Reply::silence(&gate), shown]);
             // Before an answer begins, the time for the connection is part of the wait.
             let connect_timeout = Duration::from_secs(2);
-            let endpoint = Endpoint { silence, connect_timeout, ..endpoint(&server) };
+            let endpoint =
+                Endpoint { silence_timeout: silence, connect_timeout, ..endpoint(&server) };
             let client = Client::new(endpoint).expect("an address");
             let asked = send(&client, &question()).await;
-            assert_eq!(asked.kind(), &FailureKind::Silence(silence), "{vendor}: {:?}", asked.told);
+            assert_eq!(
+                asked.kind(),
+                &FailureKind::SilenceTimeout(silence),
+                "{vendor}: {:?}",
+                asked.events
+            );
             assert_eq!((asked.retries(), asked.told_text().as_str()), (1, "a"), "{vendor}");
             server.hang_ups_reach(2).await;
         });
@@ -153,7 +159,7 @@ async fn signs_of_life_are_no_silence() {
             let reply = gates.iter().fold(Reply::answer(), |reply, gate| reply.ping().stall(gate));
             let silence = Duration::from_secs(3);
             let server = FakeServer::start(vendor, [reply.text("at last")]);
-            let endpoint = Endpoint { silence, ..endpoint(&server) };
+            let endpoint = Endpoint { silence_timeout: silence, ..endpoint(&server) };
             let client = Client::new(endpoint).expect("an address");
             // Longer in all than the longest silence, and never silent for that long.
             let opened = async {
@@ -223,7 +229,7 @@ async fn a_port_where_nobody_listens_is_told_of_soon() {
     let FailureKind::NoServer { host } = asked.kind() else { panic!("{asked:?}") };
     assert!(host.contains("127.0.0.1"), "{host}");
     // A moment for a server that is started anew, and no more: nobody waits for nothing.
-    assert_eq!(asked.retries(), 1, "{:?}", asked.told);
+    assert_eq!(asked.retries(), 1, "{:?}", asked.events);
 }
 
 #[tokio::test]

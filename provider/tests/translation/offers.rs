@@ -80,8 +80,8 @@ fn a_description_is_cut_where_it_is_too_long_and_what_comes_back_goes_first() {
         let (text, losses) = described(provider, within(10), &schema);
         assert_eq!(text, "Does it", "{provider}");
         let texts: Vec<String> = losses.iter().map(ToString::to_string).collect();
-        let [told] = &texts[..] else { panic!("{texts:?}") };
-        assert!(told.starts_with("`returns`: not sent: "), "{told}");
+        let [shown] = &texts[..] else { panic!("{texts:?}") };
+        assert!(shown.starts_with("`returns`: not sent: "), "{shown}");
         let mut long = schema.clone();
         long.description = "é".repeat(30);
         let (text, losses) = described(provider, within(20), &long);

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::{generator, tool};
 
 /// The arguments without the nulls of strict mode.
-fn repaired(schema: &ToolSchema, said: &Value) -> Value {
-    let text = said.to_string();
+fn repaired(schema: &ToolSchema, sent: &Value) -> Value {
+    let text = sent.to_string();
     let repaired = strip_nulls(schema, &text).unwrap_or(text);
     serde_json::from_str(&repaired).unwrap_or_else(|error| panic!("{error}: {repaired}"))
 }
@@ -91,9 +91,9 @@ impl Sampler<'_> {
                 self.sample(property, depth + 1)
             };
             match sampled {
-                Some((value, said)) => {
+                Some((value, sent)) => {
                     own.insert(name.clone(), value);
-                    strict.insert(name.clone(), said);
+                    strict.insert(name.clone(), sent);
                 }
                 None if is_required => return None,
                 None => {
@@ -124,19 +124,19 @@ proptest! {
     fn what_was_left_out_stays_left_out(parameters in generator::plain_parameters(), seed in 1_u64..) {
         let schema = tool("t", &parameters);
         let mut sampler = Sampler { root: &parameters, state: seed };
-        let Some((own, said)) = sampler.sample(&parameters, 0) else { return Ok(()) };
+        let Some((own, sent)) = sampler.sample(&parameters, 0) else { return Ok(()) };
         let valid = |schema: &Value, value: &Value| {
             jsonschema::validator_for(schema).expect("compiles").is_valid(value)
         };
         prop_assert!(valid(&parameters, &own), "the sampler is wrong: {own}\n{parameters:#}");
         match is_strict(&schema) {
             Some(strict) => {
-                prop_assert!(valid(&strict, &said), "{said} under\n{strict:#}");
-                prop_assert_eq!(repaired(&schema, &said), own.clone(), "{}\n{:#}", said, parameters);
+                prop_assert!(valid(&strict, &sent), "{sent} under\n{strict:#}");
+                prop_assert_eq!(repaired(&schema, &sent), own.clone(), "{}\n{:#}", sent, parameters);
                 // What has no such nulls is not touched.
                 prop_assert_eq!(strip_nulls(&schema, &own.to_string()), None);
             }
-            None => prop_assert_eq!(strip_nulls(&schema, &said.to_string()), None),
+            None => prop_assert_eq!(strip_nulls(&schema, &sent.to_string()), None),
         }
     }
 }
@@ -194,8 +194,8 @@ fn nulls_are_removed_wherever_strict_mode_put_them_and_nowhere_else() {
         ),
         (json!([null]), json!([null])),
     ];
-    for (said, expected) in cases {
-        assert_eq!(repaired(&schema, &said), expected, "{said}");
+    for (sent, expected) in cases {
+        assert_eq!(repaired(&schema, &sent), expected, "{sent}");
     }
 }
 
@@ -224,7 +224,7 @@ fn nesting() -> ToolSchema {
 #[test]
 fn what_stays_is_as_it_was_written() {
     let schema = nesting();
-    for (said, expected) in [
+    for (sent, expected) in [
         (r#"{"n":12345678901234567890123,"a":null}"#, r#"{"n":12345678901234567890123}"#),
         (r#"{"n":1e400,"a":null}"#, r#"{"n":1e400}"#),
         (r#"{"a":null, "n": 1.0}"#, r#"{"n": 1.0}"#),
@@ -240,15 +240,15 @@ fn what_stays_is_as_it_was_written() {
             r#"{"list":[{"n":1},{"n":2},{"n":3}],"n":0,"next":{"n":9}}"#,
         ),
     ] {
-        assert_eq!(strip_nulls(&schema, said).as_deref(), Some(expected), "{said}");
+        assert_eq!(strip_nulls(&schema, sent).as_deref(), Some(expected), "{sent}");
         assert_eq!(strip_nulls(&schema, expected), None, "{expected}");
     }
 }
 
 #[test]
 fn what_is_no_json_is_left_alone() {
-    for said in ["", "{", r#"{"a":null"#, r#"{"a":null} {}"#, "null", r#"{"n":null}"#, "[null]"] {
-        assert_eq!(strip_nulls(&nesting(), said), None, "{said}");
+    for sent in ["", "{", r#"{"a":null"#, r#"{"a":null} {}"#, "null", r#"{"n":null}"#, "[null]"] {
+        assert_eq!(strip_nulls(&nesting(), sent), None, "{sent}");
     }
 }
 
@@ -257,11 +257,11 @@ fn nulls_are_removed_at_depths_that_no_tree_has() {
     let nested = |depth: usize, inner: &str| {
         format!("{}{inner}{}", r#"{"n":1,"next":"#.repeat(depth), "}".repeat(depth))
     };
-    let (said, expected) = (r#"{"n":1,"a":null}"#, r#"{"n":1}"#);
+    let (sent, expected) = (r#"{"n":1,"a":null}"#, r#"{"n":1}"#);
     for depth in [1, 127, 128, 1000] {
-        let repaired = strip_nulls(&nesting(), &nested(depth, said));
+        let repaired = strip_nulls(&nesting(), &nested(depth, sent));
         assert_eq!(repaired, Some(nested(depth, expected)), "{depth}");
     }
     // Ended by the bound, and not by the stack.
-    assert_eq!(strip_nulls(&nesting(), &nested(10_000, said)), None);
+    assert_eq!(strip_nulls(&nesting(), &nested(10_000, sent)), None);
 }

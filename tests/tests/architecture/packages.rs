@@ -50,7 +50,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
-    ("ikigai-fuzz", &["ikigai-host", "ikigai-protocol", "ikigai-supervisor", "ikigai-tools"]),
+    (
+        "ikigai-fuzz",
+        &["ikigai-host", "ikigai-protocol", "ikigai-provider", "ikigai-supervisor", "ikigai-tools"],
+    ),
     // Compiled before anything else, and builds the rest.
     ("xtask", &[]),
 ];

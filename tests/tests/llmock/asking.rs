@@ -17,7 +17,7 @@ pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> 
         base_url: Some(llmock.base_url(provider)),
         key: Some(Key::new("test")),
         connect_timeout: Duration::from_secs(30),
-        silence,
+        silence_timeout: silence,
         // Short, and long enough for llmock to take it for a wait.
         first_wait: Duration::from_millis(100),
     };

@@ -29,7 +29,7 @@ fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
     let names: Vec<&str> = tools.left_out.iter().map(|left| left.tool.as_str()).collect();
     let offered = all.saturating_sub(names.len());
     let detail = format!("{offered} of {all} are offered; {room}. Not {}", names.join(", "));
-    let is_crowded = tools.left_out.iter().any(|left| left.reason.is_want_of_room());
+    let is_crowded = tools.left_out.iter().any(|left| left.reason.is_too_many());
     Check::new(SECTION, what, detail).warn(if is_crowded {
         format!("name those that you need in `first_tools` under `[providers.{provider}]`")
     } else {

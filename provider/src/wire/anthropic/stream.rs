@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::sse::SseEvent;
 use crate::wire::ids::Ids;
-use crate::wire::refusal::Told;
-use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::wire::refusal::ServerError;
+use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
 use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
 
 const PROVIDER: Provider = Provider::Anthropic;
@@ -174,26 +174,26 @@ impl Stream {
         index: u64,
         block: Beginning,
         data: &str,
-        tell: Tell<'_>,
+        on_event: OnEvent<'_>,
     ) -> Result<(), Failure> {
         if !self.is_begun || self.stop.is_some() {
             return Err(malformed(PROVIDER, "a block outside of the message"));
         }
         let content = match block {
             Beginning::Text { text } => {
-                told(&text, tell);
+                report_text(&text, on_event);
                 Content::Text(text)
             }
             Beginning::Thinking { thinking, signature } => {
-                tell(Event::Thinking);
+                on_event(Event::Thinking);
                 Content::Thinking { thinking, signature }
             }
             Beginning::RedactedThinking { data } => {
-                tell(Event::Thinking);
+                on_event(Event::Thinking);
                 Content::Redacted(data)
             }
             Beginning::ToolUse { id, name, input } => {
-                tell(Event::Call(&name));
+                on_event(Event::Call(&name));
                 // The empty object stands for input that follows.
                 let is_given = |input: &Value| input.as_object().is_none_or(|map| !map.is_empty());
                 let given = match input.as_ref().is_some_and(is_given) {
@@ -218,11 +218,11 @@ impl Stream {
             .ok_or_else(|| malformed(PROVIDER, format!("block {index} is not open")))
     }
 
-    fn grow(&mut self, index: u64, delta: Delta, tell: Tell<'_>) -> Result<(), Failure> {
+    fn grow(&mut self, index: u64, delta: Delta, on_event: OnEvent<'_>) -> Result<(), Failure> {
         match (&mut self.open(index)?.content, delta) {
             (_, Delta::OtherDelta) | (Content::Other, _) => {}
             (Content::Text(text), Delta::TextDelta { text: more }) => {
-                told(&more, tell);
+                report_text(&more, on_event);
                 text.push_str(&more);
             }
             (Content::Thinking { thinking, .. }, Delta::ThinkingDelta { thinking: more }) => {
@@ -255,14 +255,14 @@ impl Stream {
 }
 
 /// Text goes to whoever reads along as soon as there is any.
-fn told(text: &str, tell: Tell<'_>) {
+fn report_text(text: &str, on_event: OnEvent<'_>) {
     if !text.is_empty() {
-        tell(Event::Text(text));
+        on_event(Event::Text(text));
     }
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+impl StreamReader for Stream {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
         match from_json(PROVIDER, &event.data)? {
             Incoming::MessageStart { .. } if self.is_begun => {
                 return Err(malformed(PROVIDER, "the message began twice"));
@@ -272,9 +272,9 @@ impl Reading for Stream {
                 self.usage.update(message.usage);
             }
             Incoming::ContentBlockStart { index, content_block } => {
-                self.begin(index, content_block, &event.data, tell)?;
+                self.begin(index, content_block, &event.data, on_event)?;
             }
-            Incoming::ContentBlockDelta { index, delta } => self.grow(index, delta, tell)?,
+            Incoming::ContentBlockDelta { index, delta } => self.grow(index, delta, on_event)?,
             Incoming::ContentBlockStop { index } => self.open(index)?.is_open = false,
             Incoming::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
@@ -289,7 +289,7 @@ impl Reading for Stream {
                 return Ok(Flow::Done);
             }
             Incoming::Error { error } => {
-                return Err(Told::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+                return Err(ServerError::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
             }
             Incoming::Ping => return Ok(Flow::Idle),
             Incoming::Other => {}

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::blob;
 use crate::sse::SseEvent;
 use crate::wire::ids::Ids;
-use crate::wire::refusal::Told;
-use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::wire::refusal::ServerError;
+use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
 use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
 
 const PROVIDER: Provider = Provider::Google;
@@ -90,10 +90,10 @@ impl Stream {
         Self { ids, model, parts: Vec::new(), stop: None, usage: None }
     }
 
-    fn part(&mut self, part: Received, tell: Tell<'_>) {
+    fn part(&mut self, part: Received, on_event: OnEvent<'_>) {
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         if let Some(call) = part.function_call {
-            tell(Event::Call(&call.name));
+            on_event(Event::Call(&call.name));
             let arguments = call.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
             let came = call.id.filter(|id| !id.is_empty());
             let id = self.ids.take(came.as_deref().unwrap_or_default());
@@ -103,11 +103,11 @@ impl Stream {
         }
         let Some(text) = part.text else { return };
         if part.thought {
-            tell(Event::Thinking);
+            on_event(Event::Thinking);
             return;
         }
         if !text.is_empty() {
-            tell(Event::Text(&text));
+            on_event(Event::Text(&text));
         }
         match (self.parts.last_mut(), signature) {
             // A part that is signed stays by itself: the signature is that of its own text.
@@ -162,19 +162,21 @@ fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
         "MAX_TOKENS" | "CONTINUATION" => Stop::Length,
         // The model wrote a call that its own provider could not read. Another try may do.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
-            let said = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
-            return Err(Failure::new(PROVIDER, FailureKind::Server { status: 200 }).saying(said));
+            let detail = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
+            return Err(
+                Failure::new(PROVIDER, FailureKind::Server { status: 200 }).with_detail(detail)
+            );
         }
         known if REFUSALS.contains(&known) => Stop::Refused(message.unwrap_or(reason)),
         _ => Stop::Finished,
     })
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+impl StreamReader for Stream {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
         let incoming: Incoming = from_json(PROVIDER, &event.data)?;
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
-            return Err(Told::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+            return Err(ServerError::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
         }
         self.usage = incoming.usage_metadata.or(self.usage);
         if let Some(Feedback { block_reason: Some(reason), block_reason_message }) =
@@ -187,7 +189,7 @@ impl Reading for Stream {
                 if self.stop.as_ref().is_some_and(|stop| *stop != Stop::Finished) {
                     return Err(malformed(PROVIDER, "the answer went on after its end"));
                 }
-                self.part(part, tell);
+                self.part(part, on_event);
             }
             if let Some(reason) = candidate.finish_reason {
                 self.stop = Some(stop(reason, candidate.finish_message)?);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::sse::SseEvent;
 use crate::wire::ids::Ids;
-use crate::wire::refusal::Told;
-use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::wire::refusal::ServerError;
+use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
 use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
 
 const PROVIDER: Provider = Provider::OpenAi;
@@ -132,12 +132,12 @@ impl Stream {
         Self { ids, model, slots: BTreeMap::new(), end: None }
     }
 
-    fn add(&mut self, index: u64, item: &Item, tell: Tell<'_>) -> Result<(), Failure> {
+    fn add(&mut self, index: u64, item: &Item, on_event: OnEvent<'_>) -> Result<(), Failure> {
         let slot = self.slots.entry(index).or_default();
         if std::mem::replace(&mut slot.is_added, true) {
             return Err(malformed(PROVIDER, format!("item {index} was added twice")));
         }
-        announce(item, tell);
+        announce(item, on_event);
         Ok(())
     }
 
@@ -149,13 +149,13 @@ impl Stream {
             .ok_or_else(|| malformed(PROVIDER, format!("item {index} is not open")))
     }
 
-    fn done(&mut self, index: u64, item: Item, tell: Tell<'_>) -> Result<(), Failure> {
+    fn done(&mut self, index: u64, item: Item, on_event: OnEvent<'_>) -> Result<(), Failure> {
         let slot = self.slots.entry(index).or_default();
         if slot.done.is_some() {
             return Err(malformed(PROVIDER, format!("item {index} was done twice")));
         }
         if !std::mem::replace(&mut slot.is_added, true) {
-            announce(&item, tell);
+            announce(&item, on_event);
         }
         match &item {
             Item::FunctionCall { arguments, .. } => slot.is_same(index, arguments)?,
@@ -164,7 +164,7 @@ impl Stream {
                     if let Content::OutputText { text } = piece
                         && !text.is_empty()
                     {
-                        tell(Event::Text(text));
+                        on_event(Event::Text(text));
                     }
                 }
             }
@@ -186,24 +186,24 @@ impl Slot {
     }
 }
 
-fn announce(item: &Item, tell: Tell<'_>) {
+fn announce(item: &Item, on_event: OnEvent<'_>) {
     match item {
-        Item::FunctionCall { name, .. } => tell(Event::Call(name)),
-        Item::Reasoning { .. } => tell(Event::Thinking),
+        Item::FunctionCall { name, .. } => on_event(Event::Call(name)),
+        Item::Reasoning { .. } => on_event(Event::Thinking),
         Item::Message { .. } | Item::Other => {}
     }
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+impl StreamReader for Stream {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
         match from_json(PROVIDER, &event.data)? {
-            Incoming::Added { output_index, item } => self.add(output_index, &item, tell)?,
-            Incoming::Done { output_index, item } => self.done(output_index, item, tell)?,
+            Incoming::Added { output_index, item } => self.add(output_index, &item, on_event)?,
+            Incoming::Done { output_index, item } => self.done(output_index, item, on_event)?,
             Incoming::Text { output_index, delta } => {
                 let slot = self.open(output_index)?;
                 slot.text.push_str(&delta);
                 if !delta.is_empty() {
-                    tell(Event::Text(&delta));
+                    on_event(Event::Text(&delta));
                 }
             }
             Incoming::Arguments { output_index, delta } => {
@@ -215,17 +215,19 @@ impl Reading for Stream {
             Incoming::Ended { response } => {
                 let is_failed = response.status.as_deref() == Some("failed");
                 if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
-                    return Err(Told::of(error).unwrap_or_default().failure(PROVIDER, "", 200));
+                    return Err(ServerError::of(error)
+                        .unwrap_or_default()
+                        .failure(PROVIDER, "", 200));
                 } else if is_failed {
-                    return Err(Told::default().failure(PROVIDER, "", 200));
+                    return Err(ServerError::default().failure(PROVIDER, "", 200));
                 }
                 self.end = Some(response);
                 return Ok(Flow::Done);
             }
             Incoming::Error { code, message, error } => {
-                let told = error.as_ref().and_then(Told::of);
-                let told = told.unwrap_or_else(|| Told::new(code, message));
-                return Err(told.failure(PROVIDER, "", 200));
+                let reported = error.as_ref().and_then(ServerError::of);
+                let reported = reported.unwrap_or_else(|| ServerError::new(code, message));
+                return Err(reported.failure(PROVIDER, "", 200));
             }
             Incoming::Other => {}
         }

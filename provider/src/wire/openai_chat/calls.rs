@@ -35,7 +35,7 @@ pub(super) struct Started {
     pub(super) name: String,
     pub(super) arguments: String,
     /// Its name was told of.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// All of them, in the order in which they began.
@@ -82,18 +82,18 @@ impl Calls {
         if let Some(index) = index {
             self.by_index.insert(index, self.all.len());
         }
-        self.all.push(Started { id, name, arguments, is_told: false });
+        self.all.push(Started { id, name, arguments, is_reported: false });
         Ok(())
     }
 
     /// The names that are whole and were not given before: once arguments or another call
     /// follow, or `is_end`, no further piece of a name comes.
-    pub(super) fn untold(&mut self, is_end: bool) -> impl Iterator<Item = &str> {
+    pub(super) fn unreported(&mut self, is_end: bool) -> impl Iterator<Item = &str> {
         let last = self.all.len().saturating_sub(1);
         self.all.iter_mut().enumerate().filter_map(move |(place, call)| {
             let is_whole = is_end || place < last || !call.arguments.is_empty();
-            let is_new = is_whole && !call.name.is_empty() && !call.is_told;
-            call.is_told |= is_new;
+            let is_new = is_whole && !call.name.is_empty() && !call.is_reported;
+            call.is_reported |= is_new;
             is_new.then_some(call.name.as_str())
         })
     }
@@ -208,21 +208,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_once_it_is_whole() {
+    fn a_name_is_reported_once_it_is_whole() {
         let mut calls = Calls::default();
-        let mut told = |fragment: Value, is_end| {
+        let mut reported = |fragment: Value, is_end| {
             let fragment = serde_json::from_str(&fragment.to_string()).expect("a fragment");
             calls.add(fragment).expect("takes it in");
-            calls.untold(is_end).map(str::to_owned).collect::<Vec<_>>()
+            calls.unreported(is_end).map(str::to_owned).collect::<Vec<_>>()
         };
         let named = |index: u64, name: &str, arguments: &str| json!({ "index": index, "function": { "name": name, "arguments": arguments } });
-        assert_eq!(told(named(0, "file", ""), false), [""; 0]);
-        assert_eq!(told(named(0, "_read", ""), false), [""; 0]);
-        assert_eq!(told(named(0, "", "{"), false), ["file_read"]);
-        assert_eq!(told(named(0, "", "}"), false), [""; 0]);
-        assert_eq!(told(named(1, "now", ""), false), [""; 0]);
-        assert_eq!(told(named(2, "bash", "{}"), false), ["now", "bash"]);
-        assert_eq!(told(named(3, "glob", ""), true), ["glob"]);
+        assert_eq!(reported(named(0, "file", ""), false), [""; 0]);
+        assert_eq!(reported(named(0, "_read", ""), false), [""; 0]);
+        assert_eq!(reported(named(0, "", "{"), false), ["file_read"]);
+        assert_eq!(reported(named(0, "", "}"), false), [""; 0]);
+        assert_eq!(reported(named(1, "now", ""), false), [""; 0]);
+        assert_eq!(reported(named(2, "bash", "{}"), false), ["now", "bash"]);
+        assert_eq!(reported(named(3, "glob", ""), true), ["glob"]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::calls::{Calls, Fragment};
 use crate::sse::SseEvent;
 use crate::wire::ids::Ids;
-use crate::wire::refusal::Told;
-use crate::wire::{Flow, Reading, Tell, from_json, malformed};
+use crate::wire::refusal::ServerError;
+use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
 use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
 
 const PROVIDER: Provider = Provider::OpenAiChat;
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    fn grow(&mut self, delta: Delta, tell: Tell<'_>) -> Result<(), Failure> {
+    fn grow(&mut self, delta: Delta, on_event: OnEvent<'_>) -> Result<(), Failure> {
         let fragments = delta.tool_calls.unwrap_or_default();
         let (text, has_thought) = delta.content.map(Content::into_text).unwrap_or_default();
         let text = Some(text).filter(|text| !text.is_empty());
@@ -117,37 +117,37 @@ impl Stream {
             return Err(malformed(PROVIDER, "the answer went on after its end"));
         }
         if has_thought {
-            self.tell_of_thinking(tell);
+            self.report_thinking(on_event);
         }
         for (name, thought) in
             [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
         {
-            self.think(name, &thought.unwrap_or_default(), tell);
+            self.think(name, &thought.unwrap_or_default(), on_event);
         }
         if let Some(text) = text {
-            tell(Event::Text(&text));
+            on_event(Event::Text(&text));
             self.text.push_str(&text);
         }
         self.refusal.push_str(&delta.refusal.unwrap_or_default());
         for fragment in fragments {
-            self.calls.add(fragment).map_err(|said| malformed(PROVIDER, said))?;
-            self.calls.untold(false).for_each(|name| tell(Event::Call(name)));
+            self.calls.add(fragment).map_err(|detail| malformed(PROVIDER, detail))?;
+            self.calls.unreported(false).for_each(|name| on_event(Event::Call(name)));
         }
         Ok(())
     }
 
-    fn tell_of_thinking(&mut self, tell: Tell<'_>) {
+    fn report_thinking(&mut self, on_event: OnEvent<'_>) {
         if !std::mem::replace(&mut self.is_thinking, true) {
-            tell(Event::Thinking);
+            on_event(Event::Thinking);
         }
     }
 
     /// Where both names come they say the same; the first one counts.
-    fn think(&mut self, name: &'static str, thought: &str, tell: Tell<'_>) {
+    fn think(&mut self, name: &'static str, thought: &str, on_event: OnEvent<'_>) {
         if thought.is_empty() {
             return;
         }
-        self.tell_of_thinking(tell);
+        self.report_thinking(on_event);
         let (known, thoughts) = self.thoughts.get_or_insert_with(|| (name, String::new()));
         if *known == name {
             thoughts.push_str(thought);
@@ -175,7 +175,7 @@ impl Content {
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>), of Mistral
 /// (<https://docs.mistral.ai/api/endpoint/chat>), and of vLLM for a request that it gave up.
 fn stop(reason: String) -> Result<Stop, Failure> {
-    let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).saying(reason));
+    let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).with_detail(reason));
     match reason.as_str() {
         "length" | "model_length" => Ok(Stop::Length),
         "content_filter" => Ok(Stop::Refused(reason)),
@@ -186,33 +186,33 @@ fn stop(reason: String) -> Result<Stop, Failure> {
     }
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &SseEvent, tell: Tell<'_>) -> Result<Flow, Failure> {
+impl StreamReader for Stream {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
         if event.data.trim() == DONE {
             return Ok(Flow::Done);
         }
         let incoming: Incoming = from_json(PROVIDER, &event.data)?;
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
-            let told = match error {
-                Value::String(message) => Told::new(None, Some(message)),
-                error => Told::of(&error).unwrap_or_default(),
+            let reported = match error {
+                Value::String(message) => ServerError::new(None, Some(message)),
+                error => ServerError::of(&error).unwrap_or_default(),
             };
-            return Err(told.failure(PROVIDER, "", 200));
+            return Err(reported.failure(PROVIDER, "", 200));
         }
         // Older servers of vLLM have the members of the error in the event itself.
         if incoming.choices.is_none()
-            && let Some(told) = Told::of(&from_json(PROVIDER, &event.data)?)
+            && let Some(reported) = ServerError::of(&from_json(PROVIDER, &event.data)?)
         {
-            return Err(told.failure(PROVIDER, "", 200));
+            return Err(reported.failure(PROVIDER, "", 200));
         }
         self.usage = incoming.usage.or(self.usage);
         for choice in incoming.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
-                self.grow(delta, tell)?;
+                self.grow(delta, on_event)?;
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.stop = Some(stop(reason)?);
-                self.calls.untold(true).for_each(|name| tell(Event::Call(name)));
+                self.calls.unreported(true).for_each(|name| on_event(Event::Call(name)));
             }
         }
         Ok(if self.stop.is_some() { Flow::Whole } else { Flow::More })

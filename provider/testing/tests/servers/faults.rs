@@ -47,7 +47,7 @@ fn troubles_come_in_the_vendors_words() {
     };
     for vendor in Vendor::ALL {
         for trouble in [Trouble::Key, Trouble::Overloaded] {
-            let reply = Reply::trouble(trouble).header("retry-after", "3").said("no");
+            let reply = Reply::trouble(trouble).header("retry-after", "3").message("no");
             let server = FakeServer::start(vendor, [reply]);
             let response = ask(&server);
             let (status, place, word) = expected(vendor, trouble);

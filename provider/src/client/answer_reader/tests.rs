@@ -7,7 +7,7 @@ mod endings;
 use serde_json::json;
 
 use super::*;
-use crate::wire::reading;
+use crate::wire::stream_reader;
 use crate::{Blob, Call, Event, Part, Request, Stop, Usage};
 
 const NO_TOOLS: serde_json::Value = serde_json::Value::Null;
@@ -21,10 +21,10 @@ fn recorded(provider: Provider) -> &'static [u8] {
     }
 }
 
-fn answering(provider: Provider) -> Answering {
+fn answer_reader(provider: Provider) -> AnswerReader {
     let request =
         Request { model: "m", system: &[], messages: &[], tools: &NO_TOOLS, max_output: None };
-    Answering::new(provider, reading(provider, &request))
+    AnswerReader::new(provider, stream_reader(provider, &request))
 }
 
 /// Reads pieces to their end, and gives what was told meanwhile.
@@ -32,10 +32,10 @@ fn read<'a>(
     provider: Provider,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Result<Answer, Failure>, Vec<String>) {
-    let mut answering = answering(provider);
-    let mut told = Vec::new();
-    let mut tell = |event: Event<'_>| {
-        told.push(match event {
+    let mut answer_reader = answer_reader(provider);
+    let mut seen = Vec::new();
+    let mut on_event = |event: Event<'_>| {
+        seen.push(match event {
             Event::Text(text) => text.to_owned(),
             Event::Thinking => "(thinks)".to_owned(),
             Event::Call(name) => format!("(calls {name})"),
@@ -43,13 +43,13 @@ fn read<'a>(
         });
     };
     for piece in pieces {
-        match answering.feed(piece, &mut tell) {
+        match answer_reader.feed(piece, &mut on_event) {
             Ok(Flow::Done) => break,
             Ok(_) => {}
-            Err(failure) => return (Err(failure), told),
+            Err(failure) => return (Err(failure), seen),
         }
     }
-    (answering.finish(), told)
+    (answer_reader.finish(), seen)
 }
 
 fn answer(provider: Provider, stream: &[u8]) -> Result<Answer, Failure> {
@@ -73,7 +73,7 @@ fn expected(provider: Provider) -> Answer {
     };
     let text = "I read both 👍é.";
     let arguments = r#"{"file_path": "ü.txt", "offset": 1.0}"#;
-    let (before, said, signed, listed, after) = match provider {
+    let (before, text_part, signed, listed, after) = match provider {
         Provider::OpenAi => (
             vec![alone(json!({ "type": "reasoning", "id": "rs_1", "summary": [],
                 "encrypted_content": "gAAAAABo" }))],
@@ -113,7 +113,7 @@ fn expected(provider: Provider) -> Answer {
     };
     let first = if provider == Provider::Anthropic { "toolu_a" } else { "call_a" };
     let mut parts = before;
-    parts.push(said);
+    parts.push(text_part);
     parts.push(call(first, "file_read", arguments, signed));
     parts.push(call(&format!("{first}_1"), "list", "{}", listed));
     parts.extend(after);
@@ -124,12 +124,12 @@ fn expected(provider: Provider) -> Answer {
 #[test]
 fn a_whole_answer() {
     for provider in Provider::ALL {
-        let (answer, told) = read(provider, [recorded(provider)]);
+        let (answer, seen) = read(provider, [recorded(provider)]);
         assert_eq!(answer, Ok(expected(provider)), "{provider}");
         let thought = if provider == Provider::Anthropic { 2 } else { 1 };
         let mut all = vec!["(thinks)"; thought];
         all.extend(["I read ", "both 👍é.", "(calls file_read)", "(calls list)"]);
-        assert_eq!(told, all, "{provider}");
+        assert_eq!(seen, all, "{provider}");
     }
 }
 
@@ -262,7 +262,7 @@ fn a_chat_whose_content_comes_in_chunks() {
         content(json!(".")),
         json!({ "choices": [{ "delta": { "content": [] }, "finish_reason": "stop" }] }),
     ]);
-    let (answer, told) = read(Provider::OpenAiChat, [stream.as_bytes()]);
+    let (answer, seen) = read(Provider::OpenAiChat, [stream.as_bytes()]);
     assert_eq!(answer.expect("an answer").parts, [Part::text("It is so.")]);
-    assert_eq!(told, ["(thinks)", "It ", "is so", "."]);
+    assert_eq!(seen, ["(thinks)", "It ", "is so", "."]);
 }

@@ -90,7 +90,7 @@ fn bytes_that_are_no_text() {
             for size in [1, 7, spoiled.len()] {
                 let failure = read(provider, spoiled.chunks(size)).0.expect_err("no text");
                 assert_eq!(failure.kind, FailureKind::Malformed, "{provider}");
-                assert_eq!(failure.said, "the stream is not UTF-8");
+                assert_eq!(failure.detail, "the stream is not UTF-8");
             }
         }
     }
@@ -119,11 +119,11 @@ fn what_is_no_stream_of_events() {
 #[test]
 fn more_than_the_limit() {
     for provider in Provider::ALL {
-        let mut answering = answering(provider);
-        answering.limit = 100;
-        let mut tell = |_: Event<'_>| {};
-        assert_eq!(answering.feed(&[b':'; 100], &mut tell), Ok(Flow::Idle));
-        let failure = answering.feed(b":", &mut tell).expect_err("too large");
+        let mut answer_reader = answer_reader(provider);
+        answer_reader.limit = 100;
+        let mut on_event = |_: Event<'_>| {};
+        assert_eq!(answer_reader.feed(&[b':'; 100], &mut on_event), Ok(Flow::Idle));
+        let failure = answer_reader.feed(b":", &mut on_event).expect_err("too large");
         assert_eq!(failure.kind, FailureKind::TooLarge { limit: 100 });
     }
 }

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::sse::{Rest, SseEvent, SseParser};
-use crate::wire::refusal::Told;
-use crate::wire::{Flow, Reading, Tell};
+use crate::wire::refusal::ServerError;
+use crate::wire::{Flow, OnEvent, StreamReader};
 use crate::{Answer, Failure, FailureKind, Provider};
 
 /// The most bytes of a stream that are read. An answer of a hundred thousand tokens has less
@@ -13,22 +13,22 @@ use crate::{Answer, Failure, FailureKind, Provider};
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// The bytes of one answer.
-pub(super) struct Answering {
+pub(crate) struct AnswerReader {
     provider: Provider,
     parser: SseParser,
-    reading: Box<dyn Reading>,
+    stream_reader: Box<dyn StreamReader>,
     read: usize,
     limit: usize,
     has_events: bool,
 }
 
-impl Answering {
+impl AnswerReader {
     /// Nothing came yet.
-    pub(super) fn new(provider: Provider, reading: Box<dyn Reading>) -> Self {
+    pub(crate) fn new(provider: Provider, stream_reader: Box<dyn StreamReader>) -> Self {
         Self {
             provider,
             parser: SseParser::default(),
-            reading,
+            stream_reader,
             read: 0,
             limit: MAX_BYTES,
             has_events: false,
@@ -36,22 +36,26 @@ impl Answering {
     }
 
     /// Takes in what came, in pieces of any size. What is no event is a sign of life.
-    pub(super) fn feed(&mut self, bytes: &[u8], tell: Tell<'_>) -> Result<Flow, Failure> {
+    pub(crate) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<Flow, Failure> {
         self.read += bytes.len();
         if self.read > self.limit {
             return Err(self.failure(FailureKind::TooLarge { limit: self.limit }));
         }
-        let events = self
-            .parser
-            .feed(bytes)
-            .map_err(|error| self.failure(FailureKind::Malformed).saying(error.to_string()))?;
         let mut flow = Flow::Idle;
-        for event in events {
+        while let Some(event) = self
+            .parser
+            .next(&mut bytes)
+            .map_err(|error| self.failure(FailureKind::Malformed).with_detail(error.to_string()))?
+        {
             self.has_events = true;
-            if let Some(told) = told(&event) {
-                return Err(told.failure(self.provider, "", 200));
+            if let Some(error) = error_event(&event) {
+                return Err(error.failure(self.provider, "", 200));
             }
-            flow = flow.max(self.reading.event(&event, tell)?);
+            flow = flow.max(self.stream_reader.event(&event, on_event)?);
             if flow == Flow::Done {
                 break;
             }
@@ -60,15 +64,15 @@ impl Answering {
     }
 
     /// The answer, now that nothing more is read.
-    pub(super) fn finish(self) -> Result<Answer, Failure> {
+    pub(crate) fn finish(self) -> Result<Answer, Failure> {
         let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
-        self.reading.finish(ends_whole)
+        self.stream_reader.finish(ends_whole)
     }
 
     /// Why there is no answer, where reading failed: what the server said of it, if it did.
     pub(super) fn broken_off(self, failure: Failure) -> Failure {
         match read_rest(self.provider, self.parser.finish(), self.has_events) {
-            Err(told) => told,
+            Err(reported) => reported,
             Ok(_) => failure,
         }
     }
@@ -81,14 +85,14 @@ impl Answering {
 /// Whether a stream ended after an event with nothing left over, or what it says that is no
 /// stream. Gemini and some gateways write an error as it is, in the middle of a stream too.
 fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, Failure> {
-    let malformed = |said| Failure::new(provider, FailureKind::Malformed).saying(said);
+    let malformed = |detail| Failure::new(provider, FailureKind::Malformed).with_detail(detail);
     let Rest { is_cut, strays } = rest;
     if strays.trim_ascii_start().starts_with('<') {
         return Err(malformed(HTML));
     }
     let document: Option<Value> = serde_json::from_str(&strays).ok();
-    match document.as_ref().map(Told::of) {
-        Some(Some(told)) => Err(told.failure(provider, "", 200)),
+    match document.as_ref().map(ServerError::of) {
+        Some(Some(error)) => Err(error.failure(provider, "", 200)),
         Some(None) if !has_events => Err(malformed(DOCUMENT)),
         _ => Ok(!is_cut && strays.is_empty()),
     }
@@ -96,9 +100,9 @@ fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, F
 
 /// The error that an event has which is called one. Some gateways leave out the members by which
 /// the events of a provider are told apart.
-fn told(event: &SseEvent) -> Option<Told> {
+fn error_event(event: &SseEvent) -> Option<ServerError> {
     let data = (event.name == "error").then_some(&event.data)?;
-    Told::of(&serde_json::from_str(data).ok()?)
+    ServerError::of(&serde_json::from_str(data).ok()?)
 }
 
 /// What is said of JSON that is no error: the answer of a server that streams none.

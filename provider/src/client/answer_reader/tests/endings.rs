@@ -108,7 +108,7 @@ fn failures_within_the_stream() {
     ] {
         let failure = answer(provider, events(&[event]).as_bytes()).expect_err("a failure");
         assert_eq!(failure.kind, expected, "{provider}");
-        assert!(failure.said.ends_with('m'), "{provider}: {failure}");
+        assert!(failure.detail.ends_with('m'), "{provider}: {failure}");
     }
 }
 
@@ -128,7 +128,7 @@ fn events_that_are_called_errors() {
         ] {
             let stream = format!("event: error\ndata: {data}\n\n");
             let failure = answer(provider, stream.as_bytes()).expect_err("a failure");
-            assert_eq!((failure.kind, failure.said.as_str()), (expected, "m"), "{provider}");
+            assert_eq!((failure.kind, failure.detail.as_str()), (expected, "m"), "{provider}");
         }
         // One that has no error in it is an event like any other.
         let whole = format!("event: error\n{}", events(&one_call(provider, "{}")));
@@ -159,7 +159,7 @@ fn failures_that_are_no_event() {
                     let (answer, _) = read(provider, stream.as_bytes().chunks(size));
                     let failure = answer.expect_err("a failure");
                     assert_eq!(failure.kind, expected, "{provider}: {bare}");
-                    assert_eq!(failure.said, "m", "{provider}: {bare}");
+                    assert_eq!(failure.detail, "m", "{provider}: {bare}");
                 }
             }
         }
@@ -190,5 +190,19 @@ fn refusals() {
     ] {
         let answer = answer(provider, stream.as_bytes()).expect("an answer");
         assert_eq!(answer.stop, Stop::Refused("no".into()), "{provider}");
+    }
+}
+
+/// The rest may come in the same piece as the end, or never.
+#[test]
+fn what_follows_the_last_event_is_not_read() {
+    for provider in [Provider::OpenAi, Provider::OpenAiChat, Provider::Anthropic] {
+        let done = if provider == Provider::OpenAiChat { "data: [DONE]\n\n" } else { "" };
+        let whole = format!("{}{done}", events(&one_call(provider, "{}")));
+        let expected = answer(provider, whole.as_bytes()).expect("an answer");
+        for rest in [&b"{\"error\":{\"message\":\"late\"}}\n"[..], b"<p>\n", b"data: \xff\n"] {
+            let stream = [whole.as_bytes(), rest].concat();
+            assert_eq!(answer(provider, &stream), Ok(expected.clone()), "{provider}: {rest:?}");
+        }
     }
 }

@@ -1,0 +1,67 @@
+//! The private parsers of this crate, for the fuzz targets: bytes in pieces, as a network
+//! delivers them, and what becomes of them.
+
+use crate::client::AnswerReader;
+use crate::sse::SseParser;
+use crate::wire::{Flow, outgoing, stream_reader};
+use crate::{Answer, Event, Failure, Provider, Request};
+
+/// The result of parsing server-sent events.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Events {
+    /// The name and the data of each event.
+    pub events: Vec<(String, String)>,
+    /// Whether the stream ended in the middle of an event, and the lines that have no field of
+    /// the format; an error where a line was not UTF-8.
+    pub rest: Result<(bool, String), String>,
+}
+
+/// The result of reading a provider's stream.
+#[derive(Debug, PartialEq)]
+pub struct Reading {
+    /// The events that were reported, each as its debug text.
+    pub events: Vec<String>,
+    /// The answer, or the reason why there is none.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// Parses server-sent events that arrive in these pieces.
+pub fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Events {
+    let (mut parser, mut events) = (SseParser::default(), Vec::new());
+    for mut piece in pieces {
+        loop {
+            match parser.next(&mut piece) {
+                Ok(Some(event)) => events.push((event.name, event.data)),
+                Ok(None) => break,
+                Err(error) => return Events { events, rest: Err(error.to_string()) },
+            }
+        }
+    }
+    let rest = parser.finish();
+    Events { events, rest: Ok((rest.is_cut, rest.strays)) }
+}
+
+/// Reads the stream that answers `request` and that arrives in these pieces.
+pub fn read<'a>(
+    provider: Provider,
+    request: &Request<'_>,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Reading {
+    let mut answer_reader = AnswerReader::new(provider, stream_reader(provider, request));
+    let mut events = Vec::new();
+    let mut on_event = |event: Event<'_>| events.push(format!("{event:?}"));
+    for piece in pieces {
+        match answer_reader.feed(piece, &mut on_event) {
+            Ok(Flow::Done) => break,
+            Ok(_) => {}
+            Err(failure) => return Reading { events, answer: Err(failure) },
+        }
+    }
+    Reading { answer: answer_reader.finish(), events }
+}
+
+/// Returns the body in which `provider` is sent this request.
+#[must_use]
+pub fn body(provider: Provider, request: &Request<'_>) -> Vec<u8> {
+    outgoing(provider, request, true).body
+}
