@@ -57,7 +57,7 @@ async fn what_does_not_pass_is_not_tried_again() {
             llmock.script(&json!([{ "type": "fail", "status": status, "times": null }]));
             let asked = ask(&llmock, provider, &question()).await;
             assert_eq!(&asked.failure().kind, kind, "{provider}");
-            assert!(!asked.failure().said.is_empty(), "{provider} {status}");
+            assert!(!asked.failure().detail.is_empty(), "{provider} {status}");
             llmock.verdict().expect_flawless(1, 1);
         }
     }
