@@ -107,7 +107,7 @@ fn all_for(
         say(&format!("warning: {crowded_out}\n"));
     }
     // That there is no room for all is the rule at work, and no failure.
-    tools.left_out.retain(|left| !left.reason.is_want_of_room());
+    tools.left_out.retain(|left| !left.reason.is_too_many());
     tell(provider, &tools, options.verbose);
     print_json(&tools.value)?;
     Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
