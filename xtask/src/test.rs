@@ -21,6 +21,8 @@ pub(crate) struct Options {
 pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
     build::with_tests(project)?;
+    step("Building a program that embeds the host");
+    build::embedding(project)?;
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
@@ -44,6 +46,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
 fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
+        .env("IKIGAI_TEST_PROGRAMS", project.built(EVERYDAY))
         .env("IKIGAI_TEST_SUPERVISOR", project.staged().join(SUPERVISOR))
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())

@@ -208,8 +208,8 @@ fn lines() -> Vec<Line> {
         ),
         (
             "`file_read` of an asset of 10 KiB, against a file of the same text",
-            "document",
-            Ratio("document", "file"),
+            "asset",
+            Ratio("asset", "file"),
             Times,
             Some(AtMost(2.0)),
         ),
