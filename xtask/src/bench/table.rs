@@ -193,6 +193,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(0.8)),
         ),
         (
+            "the start of the supervisor, against `/bin/true`",
+            "supervisor_start",
+            Ratio("supervisor", "true"),
+            Times,
+            None,
+        ),
+        (
             "`echo hi` in the shell that is a component, warm",
             "shell",
             Alone("component"),
