@@ -4,8 +4,8 @@
 //! answers become those of a tool. What holds for assets is `ikigai-assets`'; whether
 //! a tool may ask has been decided before.
 
+pub mod display;
 mod named;
-pub mod told;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

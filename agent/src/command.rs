@@ -21,7 +21,7 @@ pub use compact::{Proposal, Refusal};
 pub use words::{Unclosed, words};
 
 use super::{Session, SessionAssets};
-use crate::assets::{NotNamed, named, told};
+use crate::assets::{NotNamed, display, named};
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::Snapshot;
@@ -296,21 +296,22 @@ impl Session {
     async fn pin(&self, name: &str) -> Result<String, CommandError> {
         let (assets, store) = self.opened().await?;
         let path = named(store, name).await?.path;
-        Ok(told::pinned(&path, store.pin(&assets.agent, &path).await?))
+        Ok(display::pinned(&path, store.pin(&assets.agent, &path).await?))
     }
 
     async fn unpin(&self, name: &str) -> Result<String, CommandError> {
         let (assets, store) = self.opened().await?;
         let path = named(store, name).await?.path;
-        Ok(told::unpinned(&path, store.unpin(&assets.agent, &path).await?))
+        Ok(display::unpinned(&path, store.unpin(&assets.agent, &path).await?))
     }
 
     async fn list_pinned(&self) -> Result<String, CommandError> {
         let (assets, store) = self.opened().await?;
         let pins = store.pins(&assets.agent).await?;
         let usage = store.usage(&assets.agent).await?;
-        let lines = pins.iter().map(|pin| told::listed(&pin.metadata));
-        let lines: Vec<String> = std::iter::once(told::pins_heading(&usage)).chain(lines).collect();
+        let lines = pins.iter().map(|pin| display::listed(&pin.metadata));
+        let lines: Vec<String> =
+            std::iter::once(display::pins_heading(&usage)).chain(lines).collect();
         Ok(lines.join("\n"))
     }
 
@@ -322,7 +323,7 @@ impl Session {
         let shown = all.iter().filter(|asset| !asset.path.is_output());
         let line = |asset: &Metadata| {
             let is_pinned = pins.iter().any(|pin| pin.metadata.path == asset.path);
-            told::listed(asset) + if is_pinned { ", pinned" } else { "" }
+            display::listed(asset) + if is_pinned { ", pinned" } else { "" }
         };
         let lines: Vec<String> = shown.map(line).collect();
         if lines.is_empty() {
@@ -330,7 +331,7 @@ impl Session {
         }
         Ok(format!(
             "SessionAssets (pinned: {} tokens):\n{}",
-            told::budget(&usage),
+            display::budget(&usage),
             lines.join("\n")
         ))
     }

@@ -15,10 +15,9 @@ use serde_json::value::RawValue;
 use super::SessionAssets;
 use ikigai_host::exec::envelope::{Envelope, Layout};
 
-mod members;
 mod passage;
 
-use members::Members;
+use crate::members::Members;
 use passage::{LONGEST_LINE, Passage, shares};
 
 /// Characters of a result that reach the model.

@@ -14,9 +14,10 @@ pub mod assets;
 mod calls;
 pub mod command;
 mod excerpt;
+mod members;
 pub mod mention;
+mod offer;
 mod order;
-mod request;
 mod slash;
 mod system;
 mod transcript;
@@ -31,13 +32,13 @@ use ikigai_provider::{Client, Failure, Message, Usage};
 
 pub use calls::Called;
 pub use excerpt::SHOWN_CHARACTERS;
-pub use request::{Offer, crowded_out, offered};
+pub use offer::{Offer, crowded_out, offered};
 pub use turn::{End, NoModel, Prompt, Turn};
 
 use crate::assets::StoredAssets;
 use ikigai_host::host::Host;
 use ikigai_host::policy;
-use request::ToolsOnce;
+use offer::ToolsOnce;
 
 /// Requests that one turn may take. A model that has not answered after so many is going
 /// in circles.

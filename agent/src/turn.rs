@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::Called;
 use super::mention;
-use super::request::is_silent;
+use super::offer::is_silent;
 use super::{Event, Model, Session, Tell};
 use ikigai_host::registry::Snapshot;
 

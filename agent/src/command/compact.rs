@@ -15,7 +15,7 @@ use serde_json::json;
 use similar::TextDiff;
 
 use super::{By, CommandError};
-use crate::assets::{named, told};
+use crate::assets::{display, named};
 use crate::{Model, Session};
 
 /// What the model is told of its task.
@@ -128,9 +128,9 @@ impl Session {
         let usage = store.usage(&assets.agent).await?;
         Ok(format!(
             "Compacted {path}: {} → {} tokens. Block budget: {}.",
-            told::tenths(before),
-            told::tenths(after),
-            told::budget(&usage),
+            display::tenths(before),
+            display::tenths(after),
+            display::budget(&usage),
         ))
     }
 
