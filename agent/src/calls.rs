@@ -12,8 +12,9 @@ use ikigai_provider::{Call, CallResult, strip_nulls};
 use tokio_util::sync::CancellationToken;
 
 use super::excerpt::{self, Shown};
+use super::members::Members;
 use super::{Calling, Event, SLASH_COMMAND, Session, Tell, order, slash};
-use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::exec::envelope::{Envelope, Success};
 use ikigai_host::registry::Snapshot;
 
 /// Calls that run at once. As many as the host has places for components, where further ones
@@ -24,6 +25,9 @@ const AT_ONCE: usize = 16;
 /// asks for that means what it does, and few enough that the audit log is not turned over by
 /// the calls of one answer.
 const MOST: usize = 256;
+
+/// The code of an error to which the tool gave none that is a text.
+const NO_CODE: &str = "failed";
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -38,14 +42,46 @@ pub struct Called {
     pub content: String,
     /// Whether the call failed as a call: `tool_success` is false.
     pub is_error: bool,
-    /// What the envelope, or the tool in its answer, says went wrong.
-    pub error: Option<String>,
+    /// The error of the envelope, or of the tool in its own answer.
+    pub error: Option<CallError>,
     /// Whether it was ended, or never begun, because the turn was interrupted.
     pub is_cancelled: bool,
     /// From the call to its end, with waiting for a place and compiling.
     pub duration: Duration,
     /// Characters of the whole result, of which `content` may have fewer.
     pub characters: usize,
+}
+
+/// The error of a call: of the host, which did not get an answer, or of the tool, which answered
+/// with an error of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The `error_code` of the envelope or of the tool's answer. `failed` where the tool's is not
+    /// a text.
+    pub code: String,
+    /// The message for a person or a model.
+    pub message: String,
+}
+
+impl CallError {
+    /// Returns the error in an envelope. A tool's answer is one if it is an object with an
+    /// `error_code` and a text as its `error`.
+    fn of(envelope: &Envelope) -> Option<Self> {
+        match envelope {
+            Envelope::Failure(failure) => Some(Self {
+                code: failure.error_code.as_str().to_owned(),
+                message: failure.error.clone(),
+            }),
+            Envelope::Success(Success { result, .. }) => {
+                let members = Members::of(result)?;
+                let code = serde_json::from_str(members.get("error_code")?.get());
+                Some(Self {
+                    code: code.unwrap_or_else(|_| NO_CODE.to_owned()),
+                    message: serde_json::from_str(members.get("error")?.get()).ok()?,
+                })
+            }
+        }
+    }
 }
 
 impl Called {
@@ -71,7 +107,7 @@ impl Called {
             arguments: call.arguments.clone(),
             content: shown.text,
             is_error: !envelope.is_success(),
-            error: excerpt::error(envelope),
+            error: CallError::of(envelope),
             is_cancelled: false,
             duration,
             characters: shown.characters,
@@ -181,5 +217,44 @@ impl Session {
         let is_strict = self.model.as_ref().is_some_and(|it| it.client.provider().is_strict());
         let (true, Some(tool)) = (is_strict, snapshot.get(&call.name)) else { return written() };
         strip_nulls(&tool.schema, &call.arguments).map_or_else(written, Bytes::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn error(result: &Value) -> Option<CallError> {
+        let result = RawValue::from_string(result.to_string()).expect("JSON");
+        CallError::of(&Envelope::answered(result))
+    }
+
+    #[test]
+    fn an_error_is_of_the_host_or_of_the_tool() {
+        let error_of = |code: &str, message: &str| {
+            Some(CallError { code: code.to_owned(), message: message.to_owned() })
+        };
+        let not_found = CallError::of(&Envelope::not_found("x"));
+        assert_eq!(not_found, error_of("TOOL_NOT_FOUND", "Tool 'x' not found"));
+        let text = "File not found: a";
+        let answered = error(&json!({ "error": text, "error_code": "FILE_NOT_FOUND" }));
+        assert_eq!(answered, error_of("FILE_NOT_FOUND", text));
+        let answered = error(&json!({ "error": text, "error_code": 7 }));
+        assert_eq!(answered, error_of("failed", text));
+    }
+
+    #[test]
+    fn an_answer_without_a_code_or_a_message_is_not_an_error() {
+        for result in [
+            json!({ "error": "a field" }),
+            json!({ "error": 1, "error_code": "X" }),
+            json!({ "error_code": "X" }),
+            json!([1]),
+        ] {
+            assert_eq!(error(&result), None, "{result}");
+        }
     }
 }

@@ -67,18 +67,6 @@ pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&Session
     Shown { text: long.text(&place, is_broken), characters: whole.characters }
 }
 
-/// What a failed call, or a tool that answered with an error, says of it.
-pub(super) fn error(envelope: &Envelope) -> Option<String> {
-    match envelope {
-        Envelope::Failure(failure) => Some(failure.error.clone()),
-        Envelope::Success(success) => {
-            let members: Members = serde_json::from_str(success.result.get()).ok()?;
-            members.get("error_code")?;
-            serde_json::from_str(members.get("error")?.get()).ok()
-        }
-    }
-}
-
 /// An envelope that is too long.
 struct Long {
     tool_success: bool,
@@ -346,19 +334,5 @@ mod tests {
         let text = long(&envelope).text(&place, false);
         assert!(text.contains(r#""n":1.10e400,"deep":[[[["#), "{}", &text[..200]);
         assert!(text.contains("could not be kept: no store."));
-    }
-
-    #[test]
-    fn errors_of_both_layers_are_told() {
-        let told = |value: Value| error(&answered(&value));
-        let text = "File not found: a";
-        assert_eq!(
-            told(json!({ "error": text, "error_code": "FILE_NOT_FOUND" })).as_deref(),
-            Some(text)
-        );
-        assert_eq!(told(json!({ "error": "a field" })), None);
-        assert_eq!(told(json!([1])), None);
-        let refused = Envelope::not_found("x");
-        assert_eq!(error(&refused).as_deref(), Some("Tool 'x' not found"));
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use ikigai_assets::Agent;
 use ikigai_provider::{Client, Failure, Message, Usage};
 
-pub use calls::Called;
+pub use calls::{CallError, Called};
 pub use excerpt::SHOWN_CHARACTERS;
 pub use offer::{Offer, crowded_out, offered};
 pub use turn::{End, NoModel, Prompt, Turn};
