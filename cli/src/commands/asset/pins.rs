@@ -138,7 +138,7 @@ pub(super) async fn usage(
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    let _ = writeln!(text, "Assets: {}, {}", usage.assets, display::tokens(usage.tokens));
+    let _ = writeln!(text, "Assets:    {}, {}", usage.assets, display::tokens(usage.tokens));
     let _ =
         writeln!(text, "Outputs:   {}, {}", usage.outputs, display::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
