@@ -16,7 +16,7 @@ use crate::commands::complete;
 use crate::commands::error::CliError;
 use crate::commands::{print_json, say};
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::assets::told;
+use ikigai_agent::assets::display;
 
 pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
     ikigai asset put blocks/decisions.md notes.md\n  \
@@ -79,7 +79,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+        say(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ use super::named;
 use crate::commands::complete;
 use crate::commands::error::{self, CliError};
 use crate::commands::{print_json, say};
-use ikigai_agent::assets::told;
+use ikigai_agent::assets::display;
 
 /// What every system has.
 const EDITOR: &str = "vi";
@@ -77,7 +77,7 @@ pub(super) async fn run(
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
-            say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+            say(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
         }
         Err(error) => return Err(kept(file, error.into())),
     }
