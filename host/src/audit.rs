@@ -157,7 +157,7 @@ impl Entry<'_> {
     /// What came of it.
     pub fn ran(&mut self, outcome: &Outcome) {
         let record = &mut self.record;
-        record.level.clone_from(&outcome.level);
+        record.isolation.clone_from(&outcome.isolation);
         record.exit_code = envelope::exit_code(&outcome.exit);
         record.limit = outcome.limit.map(|limit| limit.as_str().to_owned());
         record.cancelled = outcome.cancelled;

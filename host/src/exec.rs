@@ -29,7 +29,7 @@ use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.
-pub trait Lane: Send + Sync {
+pub trait Executor: Send + Sync {
     /// Runs the program once, to its end or to a limit.
     ///
     /// Never fails: whatever happens is an [`Outcome`]. When the future
@@ -105,7 +105,7 @@ pub struct Outcome {
     /// What the call used.
     pub usage: Usage,
     /// What held while the program ran; none where it never did.
-    pub level: Option<Isolation>,
+    pub isolation: Option<Isolation>,
     /// What the program reached for and was refused.
     pub denied: Denied,
 }
@@ -184,7 +184,7 @@ impl Outcome {
             stdout: Captured::default(),
             stderr: Captured::default(),
             usage: Usage::default(),
-            level: None,
+            isolation: None,
             denied: Denied::default(),
         }
     }

@@ -26,8 +26,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Granted>,
     /// What held while it ran; absent where it did not run, or nobody can tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<Isolation>,
+    #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// The directory that it worked in.
     pub workspace: String,
     /// What it was called with; absent where the host did not see that.

@@ -373,7 +373,7 @@ mod tests {
             stdout: captured(stdout),
             stderr: captured(b"why\xff"),
             usage: Usage::default(),
-            level: None,
+            isolation: None,
             denied: Denied::default(),
         }
     }

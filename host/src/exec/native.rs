@@ -1,6 +1,6 @@
 //! The native lane: an executable, run under a supervisor of its own.
 //!
-//! Owns the host's side of a native call ([`call`], [`helper`], [`streams`],
+//! Owns the host's side of a native call ([`call`], [`supervisor_process`], [`streams`],
 //! [`host_socket`]); the other side is the program of [`ikigai_supervisor`]. Does not decide
 //! what a tool may touch.
 //!
@@ -13,8 +13,6 @@
 #[cfg(target_os = "linux")]
 mod call;
 #[cfg(target_os = "linux")]
-mod helper;
-#[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
 mod plan;
@@ -24,6 +22,8 @@ mod probe;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod streams;
+#[cfg(target_os = "linux")]
+mod supervisor_process;
 
 use std::future::Future;
 #[cfg(target_os = "linux")]
@@ -41,7 +41,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
-use crate::exec::{Call, Lane, Outcome};
+use crate::exec::{Call, Executor, Outcome};
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
@@ -85,7 +85,8 @@ pub struct Supervisor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// What would hold for a tool that is granted nothing.
-    pub level: Isolation,
+    #[serde(rename = "level")]
+    pub isolation: Isolation,
     /// What that is made of; empty where nothing could be found out.
     pub layers: Vec<Layer>,
 }
@@ -164,7 +165,7 @@ impl Supervisor {
 #[cfg(not(target_os = "linux"))]
 impl Machine {
     fn elsewhere() -> Self {
-        Self { level: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
+        Self { isolation: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
     }
 }
 
@@ -183,14 +184,14 @@ impl NativeProgram {
 }
 
 #[cfg(target_os = "linux")]
-impl Lane for NativeProgram {
+impl Executor for NativeProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call))
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Lane for NativeProgram {
+impl Executor for NativeProgram {
     fn run(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         let reason = "native tools run on Linux only: elsewhere nothing would end what they start";
         Box::pin(std::future::ready(Outcome::not_started(reason)))

@@ -42,7 +42,7 @@ use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
 use super::assets::AssetGate;
 use super::output::Pipe;
-use super::{Call, Lane, Outcome, Usage};
+use super::{Call, Executor, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
 use ikigai_supervisor::isolation::Isolation;
@@ -357,13 +357,13 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            level: Some(Isolation::of_a_component()),
+            isolation: Some(Isolation::of_a_component()),
             denied: reach.denied().and(gate.denied()),
         }
     }
 }
 
-impl Lane for GuestProgram {
+impl Executor for GuestProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         Box::pin(self.clone().call(call))
     }

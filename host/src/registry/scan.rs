@@ -162,8 +162,8 @@ impl Scan {
         if let Some(known) = known.filter(|_| self.depth == Depth::Remembered) {
             return known;
         }
-        let level = self.loader.supervisor().machine().await.level;
-        let holds = level.unmet().next().is_none();
+        let isolation = self.loader.supervisor().machine().await.isolation;
+        let holds = isolation.unmet().next().is_none();
         self.memo.keep_confines(surroundings, holds);
         holds
     }

@@ -9,7 +9,7 @@ use ikigai_protocol::ToolSchema;
 use tokio::sync::OnceCell;
 
 use crate::digest::Digest;
-use crate::exec::Lane;
+use crate::exec::Executor;
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, Origin};
@@ -94,7 +94,7 @@ impl Build {
     /// # Errors
     ///
     /// The component cannot be used on this host.
-    pub async fn program(&self) -> Result<&dyn Lane, ComponentError> {
+    pub async fn program(&self) -> Result<&dyn Executor, ComponentError> {
         match &self.program {
             Program::Native(program) => Ok(program),
             Program::Wasm { .. } => Ok(self.component().await?),

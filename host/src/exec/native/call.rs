@@ -17,9 +17,9 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::helper::{GRACE, Helper};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
+use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{Supervisor, host_socket, plan};
 use crate::exec::assets::AssetGate;
 use crate::exec::output::{Pipe, Sink};
@@ -110,10 +110,11 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
-        Ok((streams, ends, helper))
+        let process =
+            SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+        Ok((streams, ends, process))
     });
-    let (streams, ends, helper) = match begun {
+    let (streams, ends, process) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             return Outcome::not_started(format!("no supervisor could be started: {error}"));
@@ -135,7 +136,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
     let (ending, (), (), (), ()) = tokio::join!(
-        conduct(helper, &plan, (ends, tool_end), &call, &signals),
+        conduct(process, &plan, (ends, tool_end), &call, &signals),
         host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
@@ -163,17 +164,17 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
     // What a supervisor did before it was lost is not known, and is not claimed.
-    let level = match ending.report {
+    let isolation = match ending.report {
         _ if !ran => None,
         Some(report) => report.isolation,
         None => Some(Isolation::none(UNREPORTED)),
     };
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: gate.denied() }
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied: gate.denied() }
 }
 
 /// Has the supervisor start the tool, waits for its report, and sees to its end.
 async fn conduct(
-    mut helper: Helper,
+    mut process: SupervisorProcess,
     plan: &[u8],
     (ends, host_socket): ([OwnedFd; DESCRIPTORS], Option<OwnedFd>),
     call: &Call,
@@ -183,7 +184,7 @@ async fn conduct(
     let mut reason = None;
     tokio::select! {
         biased;
-        sent = helper.send(
+        sent = process.send(
             plan,
             ends.each_ref().map(AsFd::as_fd),
             host_socket.as_ref().map(AsFd::as_fd),
@@ -199,24 +200,24 @@ async fn conduct(
     if reason.is_none() {
         tokio::select! {
             biased;
-            received = helper.report() => report = Some(received),
+            received = process.report() => report = Some(received),
             why = &mut interruption => reason = Some(why),
         }
     }
     if reason.is_some() {
-        helper.ask_to_end();
-        report = tokio::time::timeout(GRACE, helper.report()).await.ok();
+        process.ask_to_end();
+        report = tokio::time::timeout(GRACE, process.report()).await.ok();
     }
     let report = match report {
         Some(Ok(report)) => report,
         Some(Err(error)) => {
             tracing::warn!(%error, "the report of a supervisor is unreadable");
-            helper.kill().await;
+            process.kill().await;
             None
         }
         None => {
             tracing::warn!("a supervisor did not answer, and was killed");
-            helper.kill().await;
+            process.kill().await;
             None
         }
     };
@@ -228,10 +229,10 @@ async fn conduct(
     if report.is_some() {
         // Nothing of the tool is left. What the supervisor still has to wait for is the
         // kernel taking its mount namespace apart, for milliseconds and without work.
-        tokio::spawn(async move { reap(&mut helper).await });
+        tokio::spawn(async move { reap(&mut process).await });
         return Ending { report, status: None, reason };
     }
-    Ending { report, status: reap(&mut helper).await, reason }
+    Ending { report, status: reap(&mut process).await, reason }
 }
 
 /// Resolves when the host has a reason to end the call.
@@ -257,12 +258,12 @@ fn abandon_later(call: &Call, signals: &Signals) {
     }
 }
 
-async fn reap(helper: &mut Helper) -> Option<ExitStatus> {
-    let reaped = match tokio::time::timeout(GRACE, helper.reap()).await {
+async fn reap(process: &mut SupervisorProcess) -> Option<ExitStatus> {
+    let reaped = match tokio::time::timeout(GRACE, process.reap()).await {
         Ok(reaped) => reaped,
         Err(_) => {
-            helper.kill().await;
-            helper.reap().await
+            process.kill().await;
+            process.reap().await
         }
     };
     reaped.inspect_err(|error| tracing::warn!(%error, "a supervisor could not be reaped")).ok()?

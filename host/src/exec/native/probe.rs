@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::helper::Helper;
+use super::supervisor_process::SupervisorProcess;
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
 use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
@@ -30,11 +30,12 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
 async fn ask(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+    let mut process =
+        SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
-    helper.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
-    let report = helper.report().await?;
-    helper.reap().await?;
+    process.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
+    let report = process.report().await?;
+    process.reap().await?;
     report.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
@@ -59,17 +60,17 @@ fn plan(supervisor: &Supervisor) -> Plan {
 
 fn judge(report: Report) -> Machine {
     let Report { end, isolation, mut layers, .. } = report;
-    let (End::Code(0), Some(level)) = (&end, isolation) else {
+    let (End::Code(0), Some(isolation)) = (&end, isolation) else {
         return Machine { layers, ..none(&format!("no tool would be started: {end:?}")) };
     };
     for layer in &mut layers {
         layer.remedy = remedy(layer);
     }
-    Machine { level, layers }
+    Machine { isolation, layers }
 }
 
 fn none(why: &str) -> Machine {
-    Machine { level: Isolation::none(why), layers: Vec::new() }
+    Machine { isolation: Isolation::none(why), layers: Vec::new() }
 }
 
 /// Settings that keep a user from making namespaces: where each is, the value

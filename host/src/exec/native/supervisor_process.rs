@@ -31,7 +31,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 const MAX_REPORT: usize = 64 << 10;
 
 /// A supervisor that was started.
-pub(super) struct Helper {
+pub(super) struct SupervisorProcess {
     /// None once it is reaped.
     child: Option<Child>,
     /// Readable once it has ended. None where the kernel has no such descriptor.
@@ -41,7 +41,7 @@ pub(super) struct Helper {
     received: Vec<u8>,
 }
 
-impl Helper {
+impl SupervisorProcess {
     /// Starts the supervisor at `executable`; what it has to complain about itself
     /// goes to `stderr`.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
@@ -63,10 +63,10 @@ impl Helper {
             .stdout(Stdio::from(stderr.try_clone_to_owned()?))
             .stderr(Stdio::from(stderr.try_clone_to_owned()?))
             .spawn()?;
-        let mut helper =
+        let mut process =
             Self { child: Some(child), ended: None, control: Some(control), received: Vec::new() };
-        helper.ended = helper.open_pidfd();
-        Ok(helper)
+        process.ended = process.open_pidfd();
+        Ok(process)
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -178,7 +178,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for SupervisorProcess {
     /// Comes to more than nothing only where a runtime is shut down in the middle of
     /// a call, or right after one: every other end of a call reaps. Then it blocks, for
     /// as long as the supervisor takes to kill its tool and to end.
