@@ -1,8 +1,8 @@
-//! The audit log: one line for each call, whatever came of it.
+//! The audit log: one line for each call, also where nothing ran.
 //!
-//! Owns the form of a [`Record`], the file that it is appended to, and how that is
-//! read back. Does not decide what a call is or what it may touch, and stops none:
-//! a log that cannot be written is said once.
+//! Owns the form of a [`Record`], the file that records are appended to, and its
+//! [`Reader`]. Decides nothing about a call, and stops none: a log that cannot be written gets
+//! one warning.
 
 mod log;
 mod reader;
@@ -28,39 +28,38 @@ use crate::exec::scrub::Secrets;
 use crate::policy::{AssetAccess, Backend, Grant};
 use log::Log;
 
-/// How much of the text of arguments is recorded where that is asked for, in bytes.
+/// The longest text of arguments that is recorded, where it is recorded, in bytes.
 const ARGUMENTS_KEPT: usize = 64 * 1024;
 
-/// How much of an error is recorded, in bytes.
+/// The longest error that is recorded, in bytes.
 const ERROR_KEPT: usize = 4 * 1024;
 
-/// How much of a name that no tool has is recorded, in bytes.
+/// The longest name that is recorded, in bytes: a call may name a tool that does not exist.
 const NAME_KEPT: usize = 128;
 
-/// Where one host records its calls.
+/// The audit log, as one host writes it.
 pub struct Audit {
     log: Option<Log>,
     workspace: String,
-    /// Whether the text of arguments is recorded too.
+    /// True if the text of arguments is recorded too.
     arguments: bool,
 }
 
 impl Audit {
-    /// A log in `dir`; without one, nothing is recorded. With `arguments`, their text is
-    /// recorded as well, without the values of variables that were granted by name.
+    /// Returns a log in `dir`; without one, nothing is recorded. With `arguments`, their text
+    /// is recorded as well, without the values of variables that were granted by name.
     pub(crate) fn new(dir: Option<PathBuf>, workspace: &Path, arguments: bool) -> Self {
         let workspace = workspace.to_string_lossy().into_owned();
         Self { log: dir.map(Log::new), workspace, arguments }
     }
 
-    /// The log's path, if there is one.
+    /// Returns the path of the log, if there is one.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         self.log.as_ref().map(Log::path)
     }
 
-    /// Begins the record of a call. It is written when the [`Entry`] ends, or is
-    /// dropped.
+    /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
     #[must_use]
     pub fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
         let now = Timestamp::now();
@@ -110,12 +109,12 @@ impl Audit {
     }
 }
 
-/// The record of a call that has not ended. One that is dropped was not waited for.
+/// The record of a call that has not ended. It is that of a cancelled call if it is dropped.
 pub struct Entry<'a> {
     audit: &'a Audit,
     begun: Instant,
     record: Record,
-    /// The arguments, where their text is recorded: at the end, when it is known what
+    /// The arguments, where their text is recorded: at the end, when the secrets are known that
     /// must not be in it.
     text: Option<Bytes>,
     secrets: Secrets,
@@ -123,20 +122,20 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// What runs, or would.
+    /// Sets the program that runs, or would run.
     pub fn program(&mut self, program: Program) {
         self.record.program = Some(program);
     }
 
-    /// What it is called with.
+    /// Sets the arguments.
     pub fn arguments(&mut self, bytes: Bytes) {
         let sha256 = Digest::of(&bytes);
         self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });
         self.text = self.audit.arguments.then_some(bytes);
     }
 
-    /// What it may touch, and where that is said. From now on no text of this record
-    /// holds one of the `secrets`.
+    /// Sets what the tool may touch, and the sources of that. From now on no text of this
+    /// record holds one of the `secrets`.
     pub fn granted(
         &mut self,
         grant: &Grant,
@@ -148,13 +147,13 @@ impl Entry<'_> {
         self.record.grant = Some(summary(grant, backend, sources));
     }
 
-    /// The values that no text about this call may hold.
+    /// Returns the values that no text about this call may hold.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// What came of it.
+    /// Sets the outcome.
     pub fn ran(&mut self, outcome: &Outcome) {
         let record = &mut self.record;
         record.isolation.clone_from(&outcome.isolation);
@@ -173,7 +172,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes the record of a call that failed, or went well if there is no failure.
+    /// Writes the record of a call, which succeeded if there is no `failure`.
     pub fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.finish(failure);
     }
@@ -216,7 +215,7 @@ fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
     }
 }
 
-/// At most so many bytes of a text, cut between two characters.
+/// Returns the first `bytes` of a text or fewer, cut between two characters.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
@@ -242,10 +241,10 @@ mod tests {
             Self { audit, scratch }
         }
 
-        /// The only record, and its line.
+        /// Returns the only record, and its line.
         fn only(&self) -> (Record, String) {
             let mut reader = Reader::open(&self.scratch.path().join("log")).expect("a log");
-            let batch = reader.back().expect("a file").expect("read");
+            let batch = reader.read_back().expect("a file").expect("read");
             let [line] = &batch.lines[..] else { panic!("{batch:?}") };
             (line.record.clone(), String::from_utf8(line.text.clone()).expect("UTF-8"))
         }
