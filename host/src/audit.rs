@@ -17,7 +17,7 @@ use ikigai_protocol::EnvelopeCode;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-pub use log::{NAME, ROTATED_AT, ROTATED_KEPT};
+pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
 pub use record::{Arguments, Granted, OK, Program, Record, Via};
 
@@ -38,7 +38,7 @@ const ERROR_KEPT: usize = 4 * 1024;
 const NAME_KEPT: usize = 128;
 
 /// The audit log, as one host writes it.
-pub struct Audit {
+pub(crate) struct Audit {
     log: Option<Log>,
     workspace: String,
     /// True if the text of arguments is recorded too.
@@ -53,15 +53,8 @@ impl Audit {
         Self { log: dir.map(Log::new), workspace, arguments }
     }
 
-    /// Returns the path of the log, if there is one.
-    #[must_use]
-    pub fn path(&self) -> Option<PathBuf> {
-        self.log.as_ref().map(Log::path)
-    }
-
     /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
-    #[must_use]
-    pub fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
+    pub(crate) fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
         let now = Timestamp::now();
         let record = Record {
             time: now,
@@ -110,7 +103,7 @@ impl Audit {
 }
 
 /// The record of a call that has not ended. It is that of a cancelled call if it is dropped.
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     audit: &'a Audit,
     begun: Instant,
     record: Record,
@@ -123,12 +116,12 @@ pub struct Entry<'a> {
 
 impl Entry<'_> {
     /// Sets the program that runs, or would run.
-    pub fn program(&mut self, program: Program) {
+    pub(crate) fn program(&mut self, program: Program) {
         self.record.program = Some(program);
     }
 
     /// Sets the arguments.
-    pub fn arguments(&mut self, bytes: Bytes) {
+    pub(crate) fn arguments(&mut self, bytes: Bytes) {
         let sha256 = Digest::of(&bytes);
         self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });
         self.text = self.audit.arguments.then_some(bytes);
@@ -136,7 +129,7 @@ impl Entry<'_> {
 
     /// Sets what the tool may touch, and the sources of that. From now on no text of this
     /// record holds one of the `secrets`.
-    pub fn granted(
+    pub(crate) fn granted(
         &mut self,
         grant: &Grant,
         backend: Backend,
@@ -148,13 +141,12 @@ impl Entry<'_> {
     }
 
     /// Returns the values that no text about this call may hold.
-    #[must_use]
-    pub fn secrets(&self) -> &Secrets {
+    pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
     /// Sets the outcome.
-    pub fn ran(&mut self, outcome: &Outcome) {
+    pub(crate) fn ran(&mut self, outcome: &Outcome) {
         let record = &mut self.record;
         record.isolation.clone_from(&outcome.isolation);
         record.exit_code = envelope::exit_code(&outcome.exit);
@@ -173,7 +165,7 @@ impl Entry<'_> {
     }
 
     /// Writes the record of a call, which succeeded if there is no `failure`.
-    pub fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
+    pub(crate) fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.finish(failure);
     }
 

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-pub use loader::{Budget, Progress, ProgressFn};
+pub(crate) use loader::Budget;
+pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
 pub use tool::{Build, Tool};
 

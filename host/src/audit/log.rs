@@ -24,7 +24,7 @@ pub const NAME: &str = "audit.jsonl";
 pub const ROTATED_AT: u64 = 8 << 20;
 
 /// The number of rotated files that are kept.
-pub const ROTATED_KEPT: u32 = 4;
+pub(super) const ROTATED_KEPT: u32 = 4;
 
 /// The longest wait for the lock. An append takes microseconds: a process that holds the lock for
 /// so long is stuck.

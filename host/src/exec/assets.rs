@@ -1,7 +1,7 @@
 //! The access of programs to the assets of the host, the same for both executors.
 //!
 //! Owns the trait that a store implements ([`AssetStore`]), and the gate that checks a call's
-//! grant before each operation ([`AssetGate`]). Knows no database, and does not decide which
+//! grant before each operation (`AssetGate`). Knows no database, and does not decide which
 //! names of assets are valid: the store does.
 
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! The output streams of a program: collected up to a limit, or passed on.
 //!
-//! Both executors write through [`Pipe`], which owns the limit, the count and the tail.
+//! Both executors write through `Pipe`, which owns the limit, the count and the tail.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -39,11 +39,11 @@ const LARGE: u64 = 1 << 20;
 
 /// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     /// Calls that run at once; further ones wait.
-    pub guests: u32,
+    pub(crate) guests: u32,
     /// Linear memory and tables, in bytes.
-    pub memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// Opens the cache, on first use.
