@@ -373,3 +373,47 @@ impl Executor for GuestProgram {
         Box::pin(self.clone().call(call))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::exec::Stdin;
+    use crate::exec::output::Sink;
+    use crate::limits::Limits;
+
+    /// A command that succeeds.
+    const COMMAND: &str = r#"(component
+        (core module $module (func (export "run") (result i32) (i32.const 0)))
+        (core instance $core (instantiate $module))
+        (func $run (result (result)) (canon lift (core func $core "run")))
+        (instance $command (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.0" (instance $command)))"#;
+
+    #[tokio::test]
+    async fn a_component_has_an_isolation_only_if_it_ran() {
+        let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
+        let bytes = wat::parse_str(COMMAND).expect("a component");
+        let program = runtime.compile_here(&bytes).expect("compiled");
+        let call = Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(::bytes::Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::default(),
+            assets: None,
+            workspace: Path::new("/").into(),
+            limits: Limits::default(),
+            cancel: CancellationToken::new(),
+        };
+        let ran = program.run(call.clone()).await;
+        assert_eq!((ran.exit, ran.isolation), (Exit::Code(0), Some(Isolation::of_a_component())));
+        let args = vec![OsString::from_vec(vec![0xff])];
+        let refused = program.run(Call { args, ..call }).await;
+        assert!(matches!(refused.exit, Exit::NotStarted(_)), "{refused:?}");
+        assert_eq!(refused.isolation, None);
+    }
+}
