@@ -16,7 +16,7 @@ use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime;
 use ikigai_host::exec::wasm::cache::Cache;
 use ikigai_host::exec::wasm::compiler::Compiler;
-use ikigai_host::exec::{Exit, Lane as _};
+use ikigai_host::exec::{Executor as _, Exit};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::Sandbox;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +79,7 @@ fn one(name: &str, value: f64) -> Samples {
     Samples::from([(name.to_owned(), vec![value])])
 }
 
-/// Measures one warm call of a small tool, on every level, and the same natively.
+/// Measures one warm call of a small tool, on every layer of the host, and the same natively.
 fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -111,7 +111,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         let mut subjects: Vec<crate::samples::Subject<'_>> = vec![
             ("bare", CALLS, &mut bare),
             ("limited", CALLS, &mut limited),
-            ("lane", CALLS, &mut executor),
+            ("executor", CALLS, &mut executor),
             ("spawn", SPAWNS, &mut spawn),
         ];
         if tool.is_some() {

@@ -25,7 +25,7 @@ pub(crate) fn run(rig: &Rig) {
         });
     }
     let component = rig.compile(&rig.tool("file-read.wasm"), rig::GUESTS).expect("compiles");
-    group.bench_function("lane", |bencher| {
+    group.bench_function("executor", |bencher| {
         bencher.iter(|| {
             runtime.block_on(rig::run(&component, rig::call(&tree, &[], &input))).unwrap()
         });

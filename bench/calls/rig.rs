@@ -13,7 +13,7 @@ use ikigai_host::exec::native::Supervisor;
 use ikigai_host::exec::output::Sink;
 
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
-use ikigai_host::exec::{Call, Exit, Lane as _, Outcome, Stdin};
+use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::Limits;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;

@@ -1,8 +1,8 @@
-//! The audit log: one line for each call, whatever came of it.
+//! The audit log: one line for each call, also where nothing ran.
 //!
-//! Owns the form of a [`Record`], the file that it is appended to, and how that is
-//! read back. Does not decide what a call is or what it may touch, and stops none:
-//! a log that cannot be written is said once.
+//! Owns the form of a [`Record`], the file that records are appended to, and its
+//! [`Reader`]. Decides nothing about a call, and stops none: a log that cannot be written gets
+//! one warning.
 
 mod log;
 mod reader;
@@ -17,7 +17,7 @@ use ikigai_protocol::EnvelopeCode;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-pub use log::{NAME, ROTATED_AT, ROTATED_KEPT};
+pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
 pub use record::{Arguments, Granted, OK, Program, Record, Via};
 
@@ -28,41 +28,33 @@ use crate::exec::scrub::Secrets;
 use crate::policy::{AssetAccess, Backend, Grant};
 use log::Log;
 
-/// How much of the text of arguments is recorded where that is asked for, in bytes.
+/// The longest text of arguments that is recorded, where it is recorded, in bytes.
 const ARGUMENTS_KEPT: usize = 64 * 1024;
 
-/// How much of an error is recorded, in bytes.
+/// The longest error that is recorded, in bytes.
 const ERROR_KEPT: usize = 4 * 1024;
 
-/// How much of a name that no tool has is recorded, in bytes.
+/// The longest name that is recorded, in bytes: a call may name a tool that does not exist.
 const NAME_KEPT: usize = 128;
 
-/// Where one host records its calls.
-pub struct Audit {
+/// The audit log, as one host writes it.
+pub(crate) struct Audit {
     log: Option<Log>,
     workspace: String,
-    /// Whether the text of arguments is recorded too.
+    /// True if the text of arguments is recorded too.
     arguments: bool,
 }
 
 impl Audit {
-    /// A log in `dir`; without one, nothing is recorded. With `arguments`, their text is
-    /// recorded as well, without the values of variables that were granted by name.
+    /// Returns a log in `dir`; without one, nothing is recorded. With `arguments`, their text
+    /// is recorded as well, without the values of variables that were granted by name.
     pub(crate) fn new(dir: Option<PathBuf>, workspace: &Path, arguments: bool) -> Self {
         let workspace = workspace.to_string_lossy().into_owned();
         Self { log: dir.map(Log::new), workspace, arguments }
     }
 
-    /// The log's path, if there is one.
-    #[must_use]
-    pub fn path(&self) -> Option<PathBuf> {
-        self.log.as_ref().map(Log::path)
-    }
-
-    /// Begins the record of a call. It is written when the [`Entry`] ends, or is
-    /// dropped.
-    #[must_use]
-    pub fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
+    /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
+    pub(crate) fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
         let now = Timestamp::now();
         let record = Record {
             time: now,
@@ -110,12 +102,12 @@ impl Audit {
     }
 }
 
-/// The record of a call that has not ended. One that is dropped was not waited for.
-pub struct Entry<'a> {
+/// The record of a call that has not ended. It is that of a cancelled call if it is dropped.
+pub(crate) struct Entry<'a> {
     audit: &'a Audit,
     begun: Instant,
     record: Record,
-    /// The arguments, where their text is recorded: at the end, when it is known what
+    /// The arguments, where their text is recorded: at the end, when the secrets are known that
     /// must not be in it.
     text: Option<Bytes>,
     secrets: Secrets,
@@ -123,21 +115,21 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// What runs, or would.
-    pub fn program(&mut self, program: Program) {
+    /// Sets the program that runs, or would run.
+    pub(crate) fn program(&mut self, program: Program) {
         self.record.program = Some(program);
     }
 
-    /// What it is called with.
-    pub fn arguments(&mut self, bytes: Bytes) {
+    /// Sets the arguments.
+    pub(crate) fn arguments(&mut self, bytes: Bytes) {
         let sha256 = Digest::of(&bytes);
         self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });
         self.text = self.audit.arguments.then_some(bytes);
     }
 
-    /// What it may touch, and where that is said. From now on no text of this record
-    /// holds one of the `secrets`.
-    pub fn granted(
+    /// Sets what the tool may touch, and the sources of that. From now on no text of this
+    /// record holds one of the `secrets`.
+    pub(crate) fn granted(
         &mut self,
         grant: &Grant,
         backend: Backend,
@@ -148,16 +140,15 @@ impl Entry<'_> {
         self.record.grant = Some(summary(grant, backend, sources));
     }
 
-    /// The values that no text about this call may hold.
-    #[must_use]
-    pub fn secrets(&self) -> &Secrets {
+    /// Returns the values that no text about this call may hold.
+    pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// What came of it.
-    pub fn ran(&mut self, outcome: &Outcome) {
+    /// Sets the outcome.
+    pub(crate) fn ran(&mut self, outcome: &Outcome) {
         let record = &mut self.record;
-        record.level.clone_from(&outcome.level);
+        record.isolation.clone_from(&outcome.isolation);
         record.exit_code = envelope::exit_code(&outcome.exit);
         record.limit = outcome.limit.map(|limit| limit.as_str().to_owned());
         record.cancelled = outcome.cancelled;
@@ -173,8 +164,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes the record of a call that failed, or went well if there is no failure.
-    pub fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
+    /// Writes the record of a call, which succeeded if there is no `failure`.
+    pub(crate) fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.finish(failure);
     }
 
@@ -216,7 +207,7 @@ fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
     }
 }
 
-/// At most so many bytes of a text, cut between two characters.
+/// Returns the first `bytes` of a text or fewer, cut between two characters.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
@@ -242,10 +233,10 @@ mod tests {
             Self { audit, scratch }
         }
 
-        /// The only record, and its line.
+        /// Returns the only record, and its line.
         fn only(&self) -> (Record, String) {
             let mut reader = Reader::open(&self.scratch.path().join("log")).expect("a log");
-            let batch = reader.back().expect("a file").expect("read");
+            let batch = reader.read_back().expect("a file").expect("read");
             let [line] = &batch.lines[..] else { panic!("{batch:?}") };
             (line.record.clone(), String::from_utf8(line.text.clone()).expect("UTF-8"))
         }

@@ -1,14 +1,16 @@
-//! Running a tool: one trait, two lanes behind it.
+//! Execution of programs: one trait, with an executor for native programs and one for components.
 //!
-//! Owns what a call is ([`Call`]), what came of it ([`Outcome`]) and how that is
-//! told to a model or a person ([`envelope`]). Knows nothing of where tools are
-//! found, what they are called, or who decided what they may touch: a call
-//! arrives with its grant resolved and its limits set.
+//! Owns a [`Call`], its [`Outcome`], and the [`Envelope`](crate::Envelope) that a model or a
+//! person gets of it. Knows nothing of tool directories, names or policy: a call arrives with its
+//! grant resolved and its limits set.
 
+#[doc(hidden)]
 pub mod assets;
+#[doc(hidden)]
 pub mod envelope;
 pub mod native;
 pub mod output;
+#[doc(hidden)]
 pub mod scrub;
 pub mod wasm;
 
@@ -29,39 +31,38 @@ use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
 
 /// A program that can be called: a component or an executable.
-pub trait Lane: Send + Sync {
+pub trait Executor: Send + Sync {
     /// Runs the program once, to its end or to a limit.
     ///
-    /// Never fails: whatever happens is an [`Outcome`]. When the future
-    /// resolves, nothing that the call started is left running. Dropping the
-    /// future ends the call as cancelling it does.
+    /// Never fails: a failure is an [`Outcome`] too. When the future resolves, nothing that the
+    /// call started is left running. Dropping the future ends the call as cancelling it does.
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
 }
 
 /// One invocation of one program.
 #[derive(Clone)]
 pub struct Call {
-    /// Arguments after the program's own name.
+    /// The arguments after the program's own name.
     pub args: Vec<OsString>,
-    /// What the program reads on stdin.
+    /// The source of the program's stdin.
     pub stdin: Stdin,
-    /// Where stdout goes, up to [`Limits::output`].
+    /// The destination of stdout, up to [`Limits::output`].
     pub stdout: Sink,
-    /// Where stderr goes; it never ends a call.
+    /// The destination of stderr, which never ends a call.
     pub stderr: Sink,
-    /// What the program may touch.
+    /// The files, peers and variables that the program may use.
     pub grant: Arc<Grant>,
-    /// The assets of the host; what the program may do with them is in the grant.
+    /// The assets of the host. The grant says what the program may do with them.
     pub assets: Option<AssetHandle>,
     /// The directory that relative paths start from; absolute and canonical.
     pub workspace: Arc<Path>,
-    /// What the program may use up.
+    /// The limits on what the program uses up.
     pub limits: Limits,
     /// Ends the call early.
     pub cancel: CancellationToken,
 }
 
-/// What a program reads on stdin.
+/// The source of a program's stdin.
 #[derive(Clone)]
 pub enum Stdin {
     /// These bytes, then EOF.
@@ -70,62 +71,63 @@ pub enum Stdin {
     Inherit,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It exited with this code.
     Code(i32),
-    /// It was killed by this signal, sent by itself or another, not by the host.
+    /// It was killed by this signal, which the host did not send.
     Signal(i32),
-    /// A component trapped, by itself or because the host stopped it; the text is
-    /// for the tool's author.
+    /// A component trapped, by itself or because the host stopped it; the text is for the
+    /// tool's author.
     Trap(String),
-    /// The host killed a native tool, for the limit in [`Outcome::limit`] or because
-    /// the call was cancelled.
+    /// The host killed a native tool, for the limit in [`Outcome::limit`] or because the call
+    /// was cancelled.
     Ended,
-    /// It never ran; the text says why.
+    /// It never ran, for this reason.
     NotStarted(String),
-    /// It was not allowed to run; the text says by whom, and what would allow it.
+    /// It was not allowed to run; the text names the rule, and what would allow it.
     Denied(String),
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the program ended.
+    /// The end of the program.
     pub exit: Exit,
     /// The limit that ended the call, if one did.
     pub limit: Option<Limit>,
-    /// Whether the call was cancelled.
+    /// True if the call was cancelled.
     pub cancelled: bool,
-    /// What was collected of stdout.
+    /// The part of stdout that was kept.
     pub stdout: Captured,
-    /// What was collected of stderr: its last 64 KiB.
+    /// The part of stderr that was kept: its last 64 KiB.
     pub stderr: Captured,
-    /// What the call used.
+    /// The resources that the call used.
     pub usage: Usage,
-    /// What held while the program ran; none where it never did.
-    pub level: Option<Isolation>,
-    /// What the program reached for and was refused.
+    /// The guarantees that held while the program ran; nothing if it never ran.
+    pub isolation: Option<Isolation>,
+    /// The accesses that the program was refused.
     pub denied: Denied,
 }
 
-/// What a program reached for and was refused, as far as the lane sees it: assets, and
-/// a component's network. Everything else is refused to a native tool by the kernel.
+/// The accesses that a program was refused, as far as its executor sees them: those to assets,
+/// and those of a component to the network. All others are refused to a native tool by the
+/// kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
-    /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. What
-    /// is named there was chosen by the program; it holds no control characters.
+    /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in
+    /// them were chosen by the program, and hold no control characters.
     pub first: Vec<String>,
-    /// How often the program was refused something, repetitions included.
+    /// The number of refusals, repetitions included.
     pub count: u64,
 }
 
 impl Denied {
-    /// How many are told apart.
+    /// The number of different refusals that are kept.
     pub const KEPT: usize = 16;
 
-    /// Adds what another part of the lane refused.
+    /// Adds the refusals of another part of the executor.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let repeated = other.count - other.first.len() as u64;
@@ -143,38 +145,38 @@ impl Denied {
     }
 }
 
-/// What a call used.
+/// The resources that a call used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// From the start of the program to its end.
+    /// The time from the start of the program to its end.
     pub duration: Duration,
-    /// Fuel burnt; components only.
+    /// The fuel burnt; components only.
     pub fuel: Option<u64>,
-    /// Peak memory in bytes: linear memory of a component, resident set of the
-    /// largest process of a native tool.
+    /// The peak of memory, in bytes: linear memory of a component, resident set of the largest
+    /// process of a native tool.
     pub peak_memory: Option<u64>,
 }
 
 impl Outcome {
-    /// A call that was cancelled before it began.
+    /// Returns the outcome of a call that was cancelled before it began.
     #[must_use]
     pub fn cancelled() -> Self {
         Self { cancelled: true, ..Self::not_started("cancelled") }
     }
 
-    /// A call whose time was over before it began, and what took it.
+    /// Returns the outcome of a call whose time was over before it began, for this reason.
     #[must_use]
     pub fn late(reason: impl Into<String>) -> Self {
         Self { limit: Some(Limit::WallClock), ..Self::not_started(reason) }
     }
 
-    /// A call that policy forbids.
+    /// Returns the outcome of a call that policy forbids.
     #[must_use]
     pub fn denied(reason: impl Into<String>) -> Self {
         Self { exit: Exit::Denied(reason.into()), ..Self::not_started(String::new()) }
     }
 
-    /// A call that never became one.
+    /// Returns the outcome of a call that could not begin.
     #[must_use]
     pub fn not_started(reason: impl Into<String>) -> Self {
         Self {
@@ -184,7 +186,7 @@ impl Outcome {
             stdout: Captured::default(),
             stderr: Captured::default(),
             usage: Usage::default(),
-            level: None,
+            isolation: None,
             denied: Denied::default(),
         }
     }
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_apart_up_to_a_bound_and_counted_beyond_it() {
+    fn refusals_are_kept_up_to_a_bound_and_counted_beyond_it() {
         let mut denied = Denied::default();
         for port in (0..100).chain(0..100) {
             denied.note(format!("net host:{port}"));

@@ -24,7 +24,7 @@ use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
     AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
 };
-use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, by};
+use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
 
@@ -253,7 +253,7 @@ impl Host {
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         // A component may be compiled first, for many seconds.
         let deadline = self.compile_timeout.map(|timeout| Instant::now() + timeout);
-        let program = by(deadline, subject.build.program());
+        let program = before_deadline(deadline, subject.build.program());
         let program = match cancel.run_until_cancelled(program).await {
             None => Err(Outcome::cancelled()),
             Some(None) => Err(Outcome::late(COMPILING)),

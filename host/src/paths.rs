@@ -3,6 +3,7 @@
 
 mod changeable;
 mod own_file;
+mod settled;
 mod way;
 
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 
 pub use changeable::{is_changeable, other_names};
 pub use own_file::{lock, open_own};
+pub use settled::has_settled;
 pub use way::{OpenWay, check_way};
 
 /// Bits of a mode that let others write.

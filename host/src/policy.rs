@@ -3,7 +3,7 @@
 //! Owns the policy files (parsing, layers, the command that edits one), the
 //! built-in profiles, and the decision on one call that comes of them. Opens
 //! nothing but its own files, and the line in which a tool that would run unconfined names
-//! its interpreter: a grant is a list of names, and the lane that runs a tool turns it into
+//! its interpreter: a grant is a list of names, and the executor of a tool turns it into
 //! handles.
 
 mod authority;
@@ -49,7 +49,7 @@ pub struct Grant {
     pub net: Net,
     /// What it may do with the host's assets.
     pub assets: AssetAccess,
-    /// How much of this the native lane must be able to keep. Components are always
+    /// How much of this the native executor must be able to keep. Components are always
     /// kept to all of it.
     pub sandbox: Sandbox,
 }

@@ -1,7 +1,7 @@
-//! The tools that can be called: discovery and the snapshot that comes of it.
+//! The tools that can be called: discovery and its result, a snapshot.
 //!
-//! Owns what is found where, what was remembered of it, and which build of a
-//! tool runs. Knows nothing of models, envelopes or flags.
+//! Owns the search of the tool directories, the memory of earlier answers, and the choice
+//! between the builds of a tool. Knows nothing of models, envelopes or flags.
 
 mod candidate;
 mod file;
@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-pub use loader::{Budget, Progress, ProgressFn};
+pub(crate) use loader::Budget;
+pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
 pub use tool::{Build, Tool};
 
@@ -34,59 +35,59 @@ use loader::Loader;
 use memo::Memo;
 use scan::{Scan, Wanted};
 
-/// How much of what is remembered a scan believes.
+/// The remembered answers that a scan believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// All of it: files that are unchanged are not asked.
+    /// All answers: unchanged files are not asked.
     Remembered,
-    /// Schemas; what failed is asked again.
+    /// Schemas; files that failed are asked again.
     Failed,
-    /// Schemas of components; native tools and what failed are asked again.
+    /// Schemas of components; native tools and files that failed are asked again.
     Everything,
 }
 
-/// How discovery stands.
+/// The state of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanState {
-    /// No scan was begun.
+    /// No scan has begun.
     NotStarted,
-    /// The first or a further scan runs.
+    /// A scan runs.
     InProgress,
     /// The snapshot has all tools but those whose components are being compiled.
     Compiling,
-    /// The snapshot is of the last scan.
+    /// The snapshot is that of the last scan.
     Complete,
-    /// The last scan failed; the snapshot is of the one before it.
+    /// The last scan failed; the snapshot is that of the scan before it.
     Failed,
 }
 
-/// A file that is no tool, and why.
+/// A file that is not used as a tool, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// For a person.
+    /// The reason, for a person.
     pub reason: String,
-    /// Whether it is no tool at all; else another took its place.
+    /// True if it is no tool at all, false if another tool is used instead.
     pub failed: bool,
 }
 
 impl Skipped {
-    /// The one line that a candidate gets that was left out.
+    /// Returns the line about it for a person.
     #[must_use]
     pub fn line(&self) -> String {
         let what = if self.failed { "schema failed" } else { "left out" };
         format!("Debug: tool '{}' {what} ({})", file::name(&self.path), self.reason)
     }
 
-    /// Whether its file is called like a tool of this name.
+    /// Returns whether its file is named like the tool `name`.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         file::is_called(&self.path, name)
     }
 }
 
-/// What one scan found. Never changes; a new scan makes a new one.
+/// The result of one scan. Never changes; a new scan makes a new one.
 #[derive(Clone, Default)]
 pub struct Snapshot {
     tools: BTreeMap<String, Tool>,
@@ -96,59 +97,59 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The tool of this name.
+    /// Returns the tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.get(name)
     }
 
-    /// Every tool, by name.
+    /// Returns every tool, in the order of their names.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
         self.tools.values()
     }
 
-    /// Whether a file that is called like this tool failed.
+    /// Returns whether a file that is named like this tool failed.
     #[must_use]
     pub fn failed(&self, name: &str) -> bool {
         self.skipped.iter().any(|skipped| skipped.failed && skipped.is_called(name))
     }
 
-    /// Whether tools are missing because their components were not compiled in time.
+    /// Returns whether tools are missing because their components were not compiled in time.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.is_late
     }
 
-    /// Every file that was looked at and is no tool.
+    /// Returns every file that was looked at and is not used as a tool.
     #[must_use]
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// What a person should know of the scan as a whole.
+    /// Returns what a person should know of the scan as a whole.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }
 
-/// What a registry is made from.
+/// The settings of a registry.
 pub(crate) struct Settings {
-    /// Where tools are found and caches kept.
+    /// The directories of tools and caches.
     pub(crate) paths: Paths,
-    /// Who says which build to take.
+    /// The policy, which chooses builds.
     pub(crate) authority: Arc<Authority>,
-    /// The limits of a `--schema` call, but for time and output.
+    /// The limits of a `--schema` call, except time and output.
     pub(crate) limits: Limits,
     /// The directory that `--schema` calls start in.
     pub(crate) workspace: Arc<Path>,
-    /// What all components together may take.
+    /// The resources of all components together.
     pub(crate) budget: Budget,
-    /// What compiles components.
+    /// The program that compiles components.
     pub(crate) compiler: Compiler,
-    /// What confines and watches native tools.
+    /// The program that confines and watches native tools.
     pub(crate) supervisor: Supervisor,
-    /// Where compilations are told.
+    /// Called when a compilation begins and ends.
     pub(crate) progress: ProgressFn,
 }
 
@@ -162,7 +163,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry that has not looked yet.
+    /// Returns a registry that has not scanned yet.
     pub(crate) fn new(settings: Settings) -> Self {
         let paths = &settings.paths;
         let system_cache = paths.system_cache.clone();
@@ -185,26 +186,26 @@ impl Registry {
         }
     }
 
-    /// Who says which build of a tool runs, and what it may touch.
+    /// Returns the policy, which decides which build of a tool runs and what it may touch.
     #[must_use]
     pub fn authority(&self) -> &Arc<Authority> {
         &self.settings.authority
     }
 
-    /// Where tools are found and caches kept.
+    /// Returns the directories of tools and caches.
     #[must_use]
     pub fn paths(&self) -> &Paths {
         &self.settings.paths
     }
 
-    /// The program that confines and watches native tools.
+    /// Returns the program that confines and watches native tools.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
         &self.settings.supervisor
     }
 
-    /// Looks through both directories and swaps the snapshot in whole. Where components must
-    /// be compiled first, one without their tools is there meanwhile.
+    /// Scans both directories and replaces the snapshot. Where components must be compiled
+    /// first, a snapshot without their tools is there meanwhile.
     pub async fn scan(&self, depth: Depth) -> Arc<Snapshot> {
         self.state.send_replace(ScanState::InProgress);
         let unfinished = Unfinished(&self.state);
@@ -230,16 +231,16 @@ impl Registry {
         snapshot
     }
 
-    /// Looks for one tool: what is remembered, or a second look where the name is not in it,
-    /// or a file of that name once failed, which may be well by now.
+    /// Looks for one tool: among the remembered answers first, and in a second scan if the name
+    /// is not among them or if a file of that name once failed and may have been mended.
     ///
-    /// The first look compiles only what could be the tool by the name of its file, and other
-    /// components are not in the snapshot then. So a component that has never been compiled
-    /// takes the place of an installed tool at once only where it is called like it.
+    /// The first scan compiles only components whose files are named like the tool, and others
+    /// are not in its snapshot. So a component that has never been compiled replaces an
+    /// installed tool at once only if its file is named like that tool.
     ///
-    /// For compilations it is waited no longer than `patience`.
-    pub async fn look_up(&self, name: &str, patience: Option<Duration>) -> Arc<Snapshot> {
-        let deadline = patience.map(|patience| Instant::now() + patience);
+    /// Waits for compilations for no longer than `timeout`.
+    pub async fn look_up(&self, name: &str, timeout: Option<Duration>) -> Arc<Snapshot> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let look = |depth, wanted| Scan { deadline, ..self.scanner(depth, wanted) }.run();
         let (snapshot, _) = look(Depth::Remembered, Wanted::Tool(name.to_owned())).await;
         let is_there = snapshot.get(name).is_some() && !snapshot.failed(name);
@@ -250,20 +251,19 @@ impl Registry {
         Arc::new(snapshot)
     }
 
-    /// The snapshot of the last scan that was finished, or an empty one.
+    /// Returns the snapshot of the last scan that was finished, or an empty one.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.borrow())
     }
 
-    /// How discovery stands, and how it goes on.
+    /// Returns the state of discovery, and its changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ScanState> {
         self.state.subscribe()
     }
 
-    /// A tool that is named by its file, wherever that is. It counts as the
-    /// user's.
+    /// Returns the tool in the file at `path`, wherever that is. It counts as the user's.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl Registry {
         })
     }
 
-    /// The program at a path, without asking it for its schema.
+    /// Returns the program at a path, without asking it for its schema.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl Registry {
         Build::of(&candidate, &self.memo, &self.loader)
     }
 
-    /// The digest of what the file of a build holds now.
+    /// Returns the digest of the file of a build as it is now.
     ///
     /// # Errors
     ///
@@ -311,7 +311,7 @@ impl Registry {
         let system = paths.system_tools.clone().map(|dir| (dir, Origin::System));
         let user = paths.user_tools.clone().map(|dir| (dir, Origin::User));
         Scan {
-            // Later wins on equal names.
+            // Of two tools of one name the later is used.
             dirs: system.into_iter().chain(user).collect(),
             required: paths.required.clone(),
             authority: Arc::clone(&self.settings.authority),
@@ -326,7 +326,7 @@ impl Registry {
     }
 }
 
-/// Why a build runs that was given by its path.
+/// The reason for a build that was given by its path.
 pub const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
@@ -334,8 +334,12 @@ fn named(path: &Path) -> Result<Candidate, String> {
         .map_err(|unfit| format!("`{}`: {unfit}", path.display()))
 }
 
-/// What comes of `work` until the deadline, if there is one.
-pub(crate) async fn by<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+/// Returns what `work` resolves to, or nothing if it has not by the deadline, where there is
+/// one.
+pub(crate) async fn before_deadline<T>(
+    deadline: Option<Instant>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     match deadline {
         None => Some(work.await),
         Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await.ok(),
@@ -351,8 +355,8 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Compiles every component of a directory into the cache inside it, and says how
-/// many there are.
+/// Compiles every component of a directory into the cache inside it, and returns how many
+/// there are.
 ///
 /// # Errors
 ///
@@ -366,7 +370,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
         Budget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
         Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
-        // No tool is asked anything.
+        // No tool is run.
         Supervisor::new(None),
         progress,
     ));

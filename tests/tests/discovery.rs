@@ -256,7 +256,7 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
         } else {
             text.clone().into_bytes()
         };
-        // The same from both lanes; a file carries what no shell could quote.
+        // The same from both executors; a file carries what no shell could quote.
         let answer = host.write(format!("user-tools/answers/{name}"), &bytes, 0o644);
         host.program(name, format!("#!/bin/sh\nexec cat '{}'\n", answer.display()));
         host.program(&format!("{name}_c.wasm"), printing(&bytes, Ending::Well));

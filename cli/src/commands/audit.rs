@@ -120,7 +120,7 @@ impl Printer {
     fn last(&mut self, reader: &mut Reader, most: usize) -> Result<Vec<Line>, CliError> {
         let mut lines: VecDeque<Line> = VecDeque::new();
         while lines.len() < most
-            && let Some(batch) = reader.back()
+            && let Some(batch) = reader.read_back()
         {
             let wanted = self.wanted(batch?);
             wanted.into_iter().rev().take(most - lines.len()).for_each(|it| lines.push_front(it));
@@ -167,7 +167,7 @@ impl Printer {
             if nobody_reads() {
                 return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
             }
-            let lines = self.wanted(reader.on()?);
+            let lines = self.wanted(reader.read_new()?);
             self.print_each(&lines)?;
         }
     }

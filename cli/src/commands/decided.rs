@@ -53,7 +53,7 @@ pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'stat
         (Backend::Native, sandbox) => sandbox,
     };
     let machine = host.registry().supervisor().machine().await;
-    if machine.level.unmet().next().is_none() {
+    if machine.isolation.unmet().next().is_none() {
         return "sandboxed";
     }
     match sandbox {

@@ -1,8 +1,7 @@
-//! The file that records are appended to, by many hosts at once.
+//! The file that many hosts append records to at once.
 //!
-//! Every append holds a lock on the file that it has found under the log's name, so
-//! that whoever rotates does it between two lines. No append syncs: what the kernel
-//! took survives the host, not a power failure.
+//! Every append holds a lock on the file that it found under the log's name, so that a rotation
+//! happens between two lines. No append syncs: a line survives the host, not a power failure.
 
 use std::fs::File;
 use std::io;
@@ -17,24 +16,25 @@ use rustix::io::Errno;
 
 use crate::paths;
 
-/// The log's name in its directory. Older records are in `audit.jsonl.1`, and older
-/// ones yet in those with higher numbers.
+/// The log's name in its directory. Older records are in `audit.jsonl.1`, and yet older ones
+/// in the files with higher numbers.
 pub const NAME: &str = "audit.jsonl";
 
-/// What the log grows to before it is rotated, in bytes: some ten thousand calls.
+/// The size at which the log is rotated, in bytes: some ten thousand calls.
 pub const ROTATED_AT: u64 = 8 << 20;
 
-/// How many rotated files are kept.
-pub const ROTATED_KEPT: u32 = 4;
+/// The number of rotated files that are kept.
+pub(super) const ROTATED_KEPT: u32 = 4;
 
-/// An append takes microseconds. Who holds the lock for so long is stuck.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// The longest wait for the lock. An append takes microseconds: a process that holds the lock for
+/// so long is stuck.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How often the file is looked for anew because it is another one by the time it
+/// The number of attempts to lock the file under the log's name, which may be replaced before it
 /// is locked.
 const ATTEMPTS: usize = 16;
 
-/// The name of a file that was rotated so often.
+/// Returns the name of a file that was rotated `number` times.
 pub(super) fn rotated(number: u32) -> String {
     format!("{NAME}.{number}")
 }
@@ -48,22 +48,22 @@ pub(super) struct Log {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// Somebody held the lock past all patience, and nobody waits for it any more
-    /// until it was seen free.
+    /// True from a timeout of the lock on until it is free again. Nobody waits for it
+    /// meanwhile.
     stuck: bool,
 }
 
-/// The file under the log's name, when it was opened.
+/// The file that was under the log's name when it was opened.
 struct Open {
     dir: OwnedFd,
     file: File,
     id: (u64, u64),
-    /// Whether its last line may be without an end.
+    /// True if its last line may be unfinished.
     unread: bool,
 }
 
 impl Log {
-    /// The log in `dir`, which is made when the first record comes.
+    /// Returns the log in `dir`, which is made with the first record.
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir, state: Mutex::default() }
     }
@@ -80,15 +80,15 @@ impl Log {
                 Some(open) => open,
                 None => Open::in_dir(&self.dir)?,
             };
-            let patience = if state.stuck { Duration::ZERO } else { PATIENCE };
-            let locked = paths::lock(&open.file, patience)?;
+            let timeout = if state.stuck { Duration::ZERO } else { LOCK_TIMEOUT };
+            let locked = paths::lock(&open.file, timeout)?;
             state.stuck = !locked;
             if !locked {
-                self.say_stuck();
+                self.warn_stuck();
             }
             let done = self.append_to(&mut open, line, locked);
             if locked {
-                // Said explicitly: a process that is being spawned may hold a copy.
+                // Closing is not enough: a process that is being spawned may hold a copy.
                 rustix::fs::flock(&open.file, FlockOperation::Unlock)?;
             }
             if let Some(written) = done {
@@ -99,14 +99,14 @@ impl Log {
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    /// Nothing if the file is no longer the log.
+    /// Appends one line to a file. Returns nothing if the file is no longer the log.
     fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
         let size = open.current_size()?;
         if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
                 Ok(()) => return None,
-                // Better a log that grows than none.
-                Err(error) => self.say_unrotated(&error),
+                // A log that grows is better than none.
+                Err(error) => self.warn_unrotated(&error),
             }
         }
         if locked && std::mem::take(&mut open.unread) && !ends_a_line(&open.file, size) {
@@ -115,7 +115,7 @@ impl Log {
         Some(write(&open.file, line, size, locked))
     }
 
-    fn say_stuck(&self) {
+    fn warn_stuck(&self) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::warn!(
@@ -126,7 +126,7 @@ impl Log {
         });
     }
 
-    fn say_unrotated(&self, error: &io::Error) {
+    fn warn_unrotated(&self, error: &io::Error) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             let path = self.path();
@@ -145,7 +145,7 @@ impl Open {
         Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
     }
 
-    /// How large the log is; nothing if this file is not the log any more.
+    /// Returns the size of the log, or nothing if this file is no longer the log.
     fn current_size(&self) -> Option<u64> {
         let found = rustix::fs::statat(&self.dir, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         // Unsigned everywhere but on some 32-bit platforms.
@@ -154,8 +154,8 @@ impl Open {
     }
 }
 
-/// Appends a line in one write, so that no reader and no other writer sees a part
-/// of it, and takes back what is no whole line.
+/// Appends a line in one write, so that no reader and no other writer sees a part of it. An
+/// incomplete line is removed again.
 fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
     let written = loop {
         match rustix::io::write(file, line) {
@@ -166,7 +166,7 @@ fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
     if written == line.len() {
         return Ok(());
     }
-    // Only what this host wrote: without the lock somebody else may have gone on.
+    // Without the lock another host may have appended more.
     if locked && file.metadata()?.len() == size + written as u64 {
         file.set_len(size)?;
     }
@@ -176,16 +176,16 @@ fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
 fn ends_a_line(file: &File, size: u64) -> bool {
     let Some(last) = size.checked_sub(1) else { return true };
     let mut byte = [0];
-    // What cannot be read gets an empty line, which is no harm.
+    // A file that cannot be read gets an empty line, which readers ignore.
     file.read_exact_at(&mut byte, last).is_ok() && byte == *b"\n"
 }
 
-/// Renames the log and the older files before it. Whoever calls holds the lock of
-/// the log; the name is free afterwards.
+/// Renames the log and the older files. The caller holds the lock of the log, whose name is
+/// free afterwards.
 fn rotate(dir: &OwnedFd) -> io::Result<()> {
     let exists =
         |number| rustix::fs::statat(dir, rotated(number), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    // A host that ended half-way left a gap, and what is behind it need not move.
+    // A host that ended half-way left a gap, and files behind it need not move.
     let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
     for number in (1..free).rev() {
         rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;
@@ -291,7 +291,7 @@ mod tests {
             log.append(b"two\n").expect("appended");
         }
         // Each of them waiting would be 50 s.
-        assert!(begun.elapsed() < PATIENCE * 100, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < LOCK_TIMEOUT * 100, "{:?}", begun.elapsed());
         assert!(log.state.lock().expect("not poisoned").stuck);
         drop(holder);
         log.append(b"three\n").expect("appended");
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_no_file_of_our_own_is_refused() {
-        for (make, said) in [
+        for (make, expected) in [
             (
                 &(|path: &Path| std::os::unix::fs::symlink("/dev/null", path))
                     as &dyn Fn(&Path) -> _,
@@ -333,7 +333,7 @@ mod tests {
             fs::create_dir_all(&log.dir).expect("made");
             make(&log.path()).expect("made");
             let error = log.append(b"line\n").expect_err("refused").to_string();
-            assert!(error.to_lowercase().contains(said), "{error}");
+            assert!(error.to_lowercase().contains(expected), "{error}");
         }
         let (scratch, log) = log();
         fs::create_dir_all(&log.dir).expect("made");

@@ -1,4 +1,4 @@
-//! Reading the log back, also while hosts append to it and rotate it.
+//! The reader of the log. It may read while hosts append to the log and rotate it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,29 +12,30 @@ use super::log::{NAME, ROTATED_KEPT, rotated};
 use super::record::Record;
 use crate::paths;
 
-/// Longer lines were not written by a host, and are passed over. In bytes.
+/// The longest line that is read, in bytes. No host writes longer ones.
 const LONGEST: usize = 1 << 20;
 
-/// How often, and how long in all, an unfinished last line is waited for: another
-/// host may just be writing it.
+/// The number of reads of a last line that is unfinished: a host may be writing it.
 const UNFINISHED_TRIES: usize = 5;
+
+/// The pause between two such reads.
 const UNFINISHED_PAUSE: Duration = Duration::from_millis(10);
 
 /// A record, and the line that it stands on, without its newline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it says.
+    /// The record.
     pub record: Record,
-    /// As it was written.
+    /// The line as it was written.
     pub text: Vec<u8>,
 }
 
-/// What was read at once, oldest first.
+/// The lines of one read, oldest first.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Every line that is a record.
     pub lines: Vec<Line>,
-    /// How many lines are none.
+    /// The number of lines that are no records.
     pub damaged: u64,
 }
 
@@ -48,26 +49,26 @@ impl Batch {
     }
 }
 
-/// The log as somebody reads it: back from its newest file, or on as it grows.
+/// A reader of the log: back from its newest file, or on as it grows.
 pub struct Reader {
     dir: PathBuf,
-    /// The file that is appended to, and whether what was in it is still to be read.
+    /// The file that is appended to.
     current: Option<Tail>,
     current_is_unread: bool,
-    /// Those before it, oldest first.
+    /// The files before it, oldest first.
     older: Vec<Tail>,
 }
 
 impl Reader {
-    /// The log in `dir`, as it is now. What is rotated meanwhile is neither lost nor
-    /// read twice.
+    /// Opens the log in `dir`, as it is now. A file that is rotated meanwhile is neither lost
+    /// nor read twice.
     ///
     /// # Errors
     ///
     /// A file is not the user's own, or cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
-        // A file moves to a higher number only, and numbers are gone through upwards:
-        // one that moves is met again at worst.
+        // A file moves to a higher number only, and the numbers are tried upwards: at worst a
+        // file is found twice.
         let mut files: Vec<Tail> = Vec::new();
         let current = Tail::open(&path(dir, 0))?;
         let known = current.as_ref().map(|tail| tail.id);
@@ -81,12 +82,12 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), current, current_is_unread: true, older: files })
     }
 
-    /// The next file back, from the newest on; nothing when all were read.
+    /// Reads the next file back, beginning with the newest. Returns nothing once all were read.
     ///
     /// # Errors
     ///
-    /// Within: it cannot be read.
-    pub fn back(&mut self) -> Option<io::Result<Batch>> {
+    /// The file cannot be read.
+    pub fn read_back(&mut self) -> Option<io::Result<Batch>> {
         if std::mem::take(&mut self.current_is_unread)
             && let Some(tail) = &mut self.current
         {
@@ -99,21 +100,20 @@ impl Reader {
         }))
     }
 
-    /// Whether the last line that was read is without an end, although nobody writes
-    /// to it any more.
+    /// Returns whether the last line that was read is unfinished.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.current.as_ref().is_some_and(|tail| !tail.unfinished.is_empty())
     }
 
-    /// What came since the last time.
+    /// Reads the lines that were appended since the last read.
     ///
     /// # Errors
     ///
     /// A file is not the user's own, or cannot be read.
-    pub fn on(&mut self) -> io::Result<Batch> {
+    pub fn read_new(&mut self) -> io::Result<Batch> {
         let mut batch = Batch::default();
-        // Looked for first: what was rotated away is finished by then.
+        // First, so that a file that was rotated away is finished when it is read.
         let newer = self.newer()?;
         if let Some(tail) = &mut self.current {
             tail.read_into(&mut batch)?;
@@ -128,11 +128,11 @@ impl Reader {
         Ok(batch)
     }
 
-    /// The files that came after the current one, oldest first.
+    /// Returns the files that came after the current one, oldest first.
     fn newer(&self) -> io::Result<VecDeque<Tail>> {
         let mut newer: VecDeque<Tail> = VecDeque::new();
         let known = self.current.as_ref().map(|current| current.id);
-        // Without a current one there was none before the first either.
+        // Without a current file there was no older one either.
         let last = if known.is_some() { ROTATED_KEPT } else { 0 };
         for number in 0..=last {
             let Some(tail) = Tail::open(&path(&self.dir, number))? else { continue };
@@ -154,7 +154,7 @@ fn path(dir: &Path, number: u32) -> PathBuf {
     }
 }
 
-/// One file, as far as it was read.
+/// One file, and the position up to which it was read.
 struct Tail {
     reader: BufReader<File>,
     id: (u64, u64),
@@ -162,7 +162,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Nothing where there is no file.
+    /// Opens a file. Returns nothing if it does not exist.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match paths::open_trusted(path, paths::is_own) {
             Ok(file) => file,
@@ -177,7 +177,7 @@ impl Tail {
         Ok(Some(Self { reader: BufReader::new(file), id, unfinished: Vec::new() }))
     }
 
-    /// Every line that is whole by now.
+    /// Reads every line that is finished by now.
     fn read_into(&mut self, batch: &mut Batch) -> io::Result<()> {
         loop {
             let room = (LONGEST + 1 - self.unfinished.len().min(LONGEST)) as u64;
@@ -189,21 +189,21 @@ impl Tail {
                 let line = std::mem::take(&mut self.unfinished);
                 if line.len() <= LONGEST { batch.take(line) } else { batch.damaged += 1 }
             } else if self.unfinished.len() > LONGEST {
-                // Only that it is too long is remembered of it.
+                // All that has to be known of it is that it is too long.
                 self.unfinished.truncate(LONGEST + 1);
                 self.skip_line()?;
             }
         }
     }
 
-    /// Passes over the rest of a line that is too long, as far as it is there.
+    /// Skips the rest of a line that is too long, as far as it is there.
     fn skip_line(&mut self) -> io::Result<()> {
         loop {
             let piece = self.reader.fill_buf()?;
             let end = newline(piece);
             let length = piece.len();
             if length == 0 || end.is_some() {
-                // The newline itself is left to be read as the line's end.
+                // The newline itself is read as the end of the line later.
                 self.reader.consume(end.unwrap_or_default());
                 return Ok(());
             }
@@ -211,7 +211,7 @@ impl Tail {
         }
     }
 
-    /// All that is there. An unfinished last line is waited for, and then left.
+    /// Reads all lines. Waits a little for an unfinished last line.
     fn read_to_end(&mut self) -> io::Result<Batch> {
         let mut batch = Batch::default();
         for attempt in 0..UNFINISHED_TRIES {
@@ -226,7 +226,7 @@ impl Tail {
         Ok(batch)
     }
 
-    /// Whether a line was left unfinished for good.
+    /// Drops an unfinished line. Returns whether there was one.
     fn abandon(&mut self) -> bool {
         !std::mem::take(&mut self.unfinished).is_empty()
     }
@@ -290,7 +290,7 @@ mod tests {
         dir.append("audit.jsonl.99", &line("foreign"));
         let mut reader = dir.reader();
         let batches: Vec<Batch> =
-            std::iter::from_fn(|| reader.back()).map(|batch| batch.expect("read")).collect();
+            std::iter::from_fn(|| reader.read_back()).map(|batch| batch.expect("read")).collect();
         let found: Vec<_> = batches.iter().map(|batch| (tools(batch), batch.damaged)).collect();
         let expected = [(vec!["new"], 0), (vec!["a", "b"], 2), (vec!["old", "older"], 2)];
         assert_eq!(found, expected);
@@ -302,30 +302,30 @@ mod tests {
         let dir = Dir::new();
         dir.append(NAME, &line("one"));
         let mut reader = dir.reader();
-        assert_eq!(tools(&reader.back().expect("a file").expect("read")), ["one"]);
-        assert!(reader.on().expect("read").lines.is_empty());
+        assert_eq!(tools(&reader.read_back().expect("a file").expect("read")), ["one"]);
+        assert!(reader.read_new().expect("read").lines.is_empty());
         dir.append(NAME, &line("two")[..10]);
-        assert_eq!(reader.on().expect("read").lines.len(), 0);
+        assert_eq!(reader.read_new().expect("read").lines.len(), 0);
         assert!(reader.is_torn());
         dir.append(NAME, &line("two")[10..]);
         dir.rotate();
         dir.append(NAME, &line("three"));
         dir.rotate();
-        assert_eq!(tools(&reader.on().expect("read")), ["two", "three"]);
+        assert_eq!(tools(&reader.read_new().expect("read")), ["two", "three"]);
         // Nothing under the log's own name for a while.
-        assert_eq!(tools(&reader.on().expect("read")), [""; 0]);
+        assert_eq!(tools(&reader.read_new().expect("read")), [""; 0]);
         dir.append(NAME, &line("four"));
-        assert_eq!(tools(&reader.on().expect("read")), ["four"]);
-        assert!(reader.back().is_none());
+        assert_eq!(tools(&reader.read_new().expect("read")), ["four"]);
+        assert!(reader.read_back().is_none());
     }
 
     #[test]
     fn a_log_that_is_not_there_yet_is_waited_for() {
         let dir = Dir::new();
         let mut reader = dir.reader();
-        assert!(reader.back().is_none() && reader.on().expect("read").lines.is_empty());
+        assert!(reader.read_back().is_none() && reader.read_new().expect("read").lines.is_empty());
         dir.append(NAME, &line("one"));
-        assert_eq!(tools(&reader.on().expect("read")), ["one"]);
+        assert_eq!(tools(&reader.read_new().expect("read")), ["one"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is recorded of one call. docs/audit.md describes every field.
+//! The record of one call. docs/audit.md describes every field.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,76 +6,76 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
-/// One call, as one line of the log. Fields that do not apply are absent; those
-/// that this version does not know are passed over when a line is read.
+/// One call, as one line of the log. Fields that do not apply are absent; unknown fields are
+/// ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// When the host was asked, to the millisecond.
+    /// The time of the question, to the millisecond.
     #[serde(with = "milliseconds")]
     pub time: Timestamp,
-    /// Unique; sorts by time (UUID version 7).
+    /// A unique identifier that sorts by time (UUID version 7).
     pub id: String,
-    /// Which command asked.
+    /// The command that asked.
     pub via: Via,
     /// The tool, by the name it was called by.
     pub tool: String,
-    /// What ran, or would have; absent where there is no such tool.
+    /// The program that ran, or would have; absent where there is no such tool.
     #[serde(flatten)]
     pub program: Option<Program>,
-    /// What it might touch; absent where that was never decided.
+    /// The files, peers and variables that it might use; absent where that was never decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Granted>,
-    /// What held while it ran; absent where it did not run, or nobody can tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<Isolation>,
+    /// The guarantees that held while it ran; absent where it did not run, or they are unknown.
+    #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// The directory that it worked in.
     pub workspace: String,
-    /// What it was called with; absent where the host did not see that.
+    /// Its arguments; absent where the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
     /// `ok`, or the error code of the envelope.
     pub outcome: String,
-    /// What the envelope says of a failure.
+    /// The error of the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// As in the envelope; absent where nothing ran.
+    /// The exit code of the envelope; absent where nothing ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The limit that ended the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Whether whoever asked did not wait for the end.
+    /// True if the caller did not wait for the end.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,
-    /// What it tried to reach and was refused, where the host sees that.
+    /// Accesses that it tried and was refused, where the host sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// From the start of the program to its end, in microseconds; absent where
-    /// nothing ran.
+    /// The time from the start of the program to its end, in microseconds; absent where nothing
+    /// ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// From the question to the answer, in microseconds: with waiting for a place and
-    /// compiling.
+    /// The time from the question to the answer, in microseconds: it includes the wait for a
+    /// permit and compilation.
     pub total_us: u64,
-    /// Fuel burnt; components only.
+    /// The fuel burnt; components only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
-    /// In bytes.
+    /// The peak of its memory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory: Option<u64>,
-    /// All that it wrote to stdout, in bytes.
+    /// The length of all that it wrote to stdout, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_bytes: Option<u64>,
-    /// All that it wrote to stderr, in bytes.
+    /// The length of all that it wrote to stderr, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<u64>,
 }
 
-/// Which command a call comes from.
+/// The command that a call comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
-    /// `tool call`, and whatever else asks for an envelope.
+    /// `tool call`, and everything else that asks for an envelope.
     #[default]
     Call,
     /// `tool run`.
@@ -85,7 +85,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// `call`, `run` or `check`.
+    /// Returns `call`, `run` or `check`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -103,11 +103,11 @@ pub struct Program {
     pub origin: String,
     /// Its file.
     pub path: String,
-    /// SHA-256 of its file, when it was found.
+    /// The SHA-256 digest of its file, when it was found.
     pub digest: Digest,
     /// `wasm` or `native`.
     pub backend: String,
-    /// Why this build and not another.
+    /// The reason for this build and not another.
     pub backend_reason: String,
 }
 
@@ -120,47 +120,46 @@ pub struct Granted {
     pub net: Vec<String>,
     /// Names of variables; `*` is the environment of its user.
     pub env: Vec<String>,
-    /// `read` or `write`: what it may do with the host's assets.
+    /// `read` or `write`: its access to the host's assets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assets: Option<String>,
     /// `off`, `prefer` or `require`; components are always kept to their grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// Where it says so, such as `FILE:LINE`.
+    /// The places of the policy that grant it, such as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
 }
 
-/// What a tool was called with.
+/// The arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arguments {
-    /// How long they are.
+    /// Their length, in bytes.
     pub bytes: u64,
-    /// Of the bytes as they came.
+    /// The SHA-256 digest of the bytes as they came.
     pub sha256: Digest,
-    /// Their text, or its beginning; only if that was asked for.
+    /// Their text, or its beginning; only if the text of arguments is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 impl Record {
-    /// Whether the tool ran and answered.
+    /// Returns whether the tool ran and answered.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.outcome == OK
     }
 }
 
-/// The outcome of a call that went well.
+/// The outcome of a call that succeeded.
 pub const OK: &str = "ok";
 
-// The form is serde's.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Times as RFC 3339 writes them, always with three decimals, so that they line up.
+/// Times in the form of RFC 3339, always with three decimals, so that they line up.
 mod milliseconds {
     use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! The assets of the host, as the programs of both lanes reach them.
+//! The access of programs to the assets of the host, the same for both executors.
 //!
-//! Owns the trait that a store serves ([`AssetStore`]), and the one place where a call's
-//! grant is asked before the store is ([`AssetGate`]). Knows no database, and not what a
-//! good name of an asset is: those are the store's.
+//! Owns the trait that a store implements ([`AssetStore`]), and the gate that checks a call's
+//! grant before each operation (`AssetGate`). Knows no database, and does not decide which
+//! names of assets are valid: the store does.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -21,31 +21,31 @@ use crate::policy::AssetAccess;
 pub use ikigai_protocol::AssetError;
 pub use ikigai_protocol::host_socket::{Entry, Listing};
 
-/// The most entries of one listing.
+/// The largest number of entries in one listing.
 pub const MAX_ENTRIES: usize = 1000;
 
-/// What the URI of an asset begins with.
+/// The beginning of the URI of an asset.
 const SCHEME: &str = "ikigai://";
 
 /// The longest URI that is passed on, in bytes: a path of 1,024 bytes, the scheme, and
 /// the slash of an empty authority.
 const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 
-/// How much of a name goes into a record, in characters.
+/// The longest name in a record, in characters.
 const NAME_KEPT: usize = 200;
 
-/// What an operation comes to.
+/// The result of an operation, as a future.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
 
 /// A store of assets.
 ///
-/// Nothing here asks whether the caller may: that has been done. URIs arrive as a
-/// program wrote them. A future may be dropped at any point, where the call that waits
-/// for it has ended; a change is then made wholly or not at all. It runs on the host's
-/// runtime, on whose thread it may count and copy what it was given, but never wait.
+/// The grant of the caller has been checked before a method is called. URIs arrive as the
+/// program wrote them. A future is dropped when the call that waits for it ends; a change must
+/// then be made wholly or not at all. Futures run on the host's runtime, whose threads they
+/// must not block: to count and copy what they were given is fine.
 ///
-/// Codes: `INVALID_ARG` for what names no asset, `FILE_NOT_FOUND` for one that is
-/// not there, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
+/// Codes: `INVALID_ARG` for a URI that names no asset, `FILE_NOT_FOUND` for an asset that does
+/// not exist, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
 /// `READ_FAILED`, `WRITE_FAILED`, `READ_ERROR` (a listing) where the store itself fails.
 /// Messages are read by models.
 pub trait AssetStore: Send + Sync {
@@ -53,16 +53,18 @@ pub trait AssetStore: Send + Sync {
     /// write there: no tool may write to them. A store that is elsewhere returns none.
     fn files(&self) -> Vec<PathBuf>;
 
-    /// The lines of an asset in `window`, as they are stored; see [`Window::cut`].
+    /// Returns the lines of an asset that are in `window`, as they are stored; see
+    /// [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
 
-    /// Makes `content`, of at most [`MAX_CONTENT`] bytes, the whole of an asset.
+    /// Replaces the content of an asset, or makes one. `content` has at most [`MAX_CONTENT`]
+    /// bytes.
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()>;
 
-    /// Replaces `old`, which is not empty and not `new`, and returns how often.
+    /// Replaces `old`, which is not empty and not `new`, and returns the number of replacements.
     ///
-    /// What comes of it may be far larger than the two texts: a result that is larger than
-    /// an asset may be is to be refused with `INVALID_ARG` before it is made.
+    /// The result may be far larger than the two texts: one that is larger than an asset may be
+    /// must be refused with `INVALID_ARG` before it is made.
     fn edit<'a>(
         &'a self,
         caller: &'a Caller,
@@ -72,38 +74,38 @@ pub trait AssetStore: Send + Sync {
         all: bool,
     ) -> Answer<'a, u64>;
 
-    /// The assets whose paths begin with `prefix`, in their order, and at most
+    /// Returns the assets whose paths begin with `prefix`, in their order, and at most
     /// [`MAX_ENTRIES`].
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing>;
 }
 
-/// On whose behalf an asset is read or changed.
+/// The agent on whose behalf an asset is read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The agent, whose pins and budget count.
+    /// The name of the agent, whose pins and budget apply.
     pub agent: Arc<str>,
 }
 
-/// The store of a call, and its caller. What the program may do with it is in its grant.
+/// The store of a call, and its caller. The grant says what the program may do with it.
 #[derive(Clone)]
 pub struct AssetHandle {
     /// The store.
     pub assets: Arc<dyn AssetStore>,
-    /// Who asks.
+    /// The agent that asks.
     pub caller: Caller,
 }
 
-/// Which lines of an asset are read.
+/// A range of lines of an asset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The first line, counted from 1; 0 and nothing mean the first, too.
+    /// The first line, counted from 1; 0 and `None` mean the first, too.
     pub offset: Option<u64>,
-    /// How many lines; all that follow, where it is nothing.
+    /// The number of lines; `None` means all that follow.
     pub limit: Option<u64>,
 }
 
 impl Window {
-    /// The lines of `content` that are in the window, with their newlines.
+    /// Returns the lines of `content` that are in the window, with their newlines.
     #[must_use]
     pub fn cut(self, content: &[u8]) -> &[u8] {
         let number = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
@@ -119,10 +121,10 @@ impl Window {
     }
 }
 
-/// Where one call asks for assets.
+/// The access of one call to assets, as far as its grant allows it.
 ///
-/// Operations run on the runtime of the host, not on that of a guest, which has neither
-/// sockets nor a life beyond its call. One that is waited for no longer is ended.
+/// Operations run on the runtime of the host, not on that of a guest, which has no sockets and
+/// ends with its call. An operation ends with the future that waits for it.
 #[derive(Clone)]
 pub(super) struct AssetGate {
     handle: Option<AssetHandle>,
@@ -132,7 +134,7 @@ pub(super) struct AssetGate {
 }
 
 impl AssetGate {
-    /// That of a call which runs on the current runtime.
+    /// Returns the gate of a call that runs on the current runtime.
     pub(super) fn of(call: &Call) -> Self {
         Self {
             handle: call.assets.clone(),
@@ -142,7 +144,7 @@ impl AssetGate {
         }
     }
 
-    /// What was refused so far.
+    /// Returns the refusals so far.
     pub(super) fn denied(&self) -> Denied {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -186,12 +188,12 @@ impl AssetGate {
         check_uri(&uri)?;
         check_content("the text to replace", &old)?;
         check_content("the new text", &new)?;
-        let senseless = |message: &str| AssetError::new(ToolCode::InvalidArg, message);
+        let invalid = |message: &str| AssetError::new(ToolCode::InvalidArg, message);
         if old.is_empty() {
-            return Err(senseless("the text to replace is empty"));
+            return Err(invalid("the text to replace is empty"));
         }
         if old == new {
-            return Err(senseless("the text to replace and the new one are identical"));
+            return Err(invalid("the text to replace and the new one are identical"));
         }
         let name = uri.clone();
         let edit = async move { handle.assets.edit(&handle.caller, &uri, &old, &new, all).await };
@@ -209,7 +211,7 @@ impl AssetGate {
         Ok(listing)
     }
 
-    /// The store, if the call may do this much with it. No operation gets at it in
+    /// Returns the store, if the call has the `needed` access. No operation gets the store in
     /// another way.
     fn admit(
         &self,
@@ -246,30 +248,30 @@ impl AssetGate {
         work: impl Future<Output = Result<T, AssetError>> + Send + 'static,
     ) -> Result<T, AssetError> {
         let task = self.runtime.spawn(work);
-        let _ends_with_this = EndsWithThis(task.abort_handle());
+        let _abort_on_drop = AbortOnDrop(task.abort_handle());
         task.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "an operation on an asset broke off");
+            tracing::error!(%error, "an operation on an asset failed");
             let message = format!("Cannot open asset: {name} (the store failed)");
             Err(AssetError::new(ToolCode::OpenFailed, message))
         })
     }
 }
 
-/// Ends a task that nobody waits for any more.
-struct EndsWithThis(AbortHandle);
+/// Aborts a task when it is dropped.
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for EndsWithThis {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// A name as it is told again: as long as a good one can be.
+/// Returns a name for a message, cut to the length of the longest valid one.
 fn clipped(name: &str) -> String {
     name.chars().take(MAX_URI).collect()
 }
 
-/// What is no URI of an asset is not taken for a path of one.
+/// Refuses a URI without the scheme, which is not taken for the path of an asset.
 fn check_scheme(uri: &str) -> Result<(), AssetError> {
     if uri.starts_with(SCHEME) {
         return Ok(());

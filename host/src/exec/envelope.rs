@@ -1,4 +1,4 @@
-//! The one place where an outcome becomes `{"tool_success": …}`.
+//! The envelope, `{"tool_success": …}`: the answer to a call, from its outcome.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::scrub::Secrets;
 use super::{Exit, Outcome};
 use crate::limits::{Limit, Limits};
 
-/// How much of stdout and of stderr a failure carries, in bytes.
+/// The longest part of stdout and of stderr in a failure, in bytes.
 const SHOWN: usize = 64 * 1024;
 
 /// The exit code of a native tool that the host killed: 128 + SIGKILL.
@@ -22,53 +22,53 @@ const KILLED: i32 = 137;
 /// The exit code of a component that trapped: 128 + SIGABRT.
 const TRAPPED: i32 = 134;
 
-/// What a call gives back to a model, a person or a script.
+/// The answer to a call, for a model, a person or a script.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Envelope {
     /// The tool ran and answered.
     Success(Success),
-    /// It did not.
+    /// The tool did not run, or did not answer.
     Failure(Failure),
 }
 
-/// The tool's own JSON, byte for byte.
+/// The answer of a tool.
 #[derive(Debug, Serialize)]
 pub struct Success {
     tool_success: bool,
-    /// What the tool printed.
+    /// The JSON that the tool printed, byte for byte.
     pub result: Box<RawValue>,
 }
 
-/// Why there is no answer, and what is left of the attempt.
+/// The reason that there is no answer, and the output of the attempt.
 #[derive(Debug, Serialize)]
 pub struct Failure {
     tool_success: bool,
-    /// For a person or a model.
+    /// The reason, for a person or a model.
     pub error: String,
-    /// For a program.
+    /// The code of the reason, for a program.
     pub error_code: EnvelopeCode,
     /// The limit that ended the call.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
     pub limit: Option<Limit>,
-    /// Present when the tool ran.
+    /// The output of the tool, if it ran.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub remains: Option<Remains>,
 }
 
-/// What a failed tool left behind.
+/// The output of a tool that failed.
 #[derive(Debug, Serialize)]
 pub struct Remains {
-    /// 128 + N for signal N.
+    /// The exit code; 128 + N for signal N.
     pub exit_code: i32,
-    /// The first 64 KiB.
+    /// The first 64 KiB of stdout.
     pub stdout: String,
-    /// Bytes in all, where more than is shown.
+    /// The length of stdout in bytes, where it is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_bytes: Option<u64>,
-    /// The last 64 KiB.
+    /// The last 64 KiB of stderr.
     pub stderr: String,
-    /// Bytes in all, where more than is shown.
+    /// The length of stderr in bytes, where it is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<u64>,
 }
@@ -81,8 +81,8 @@ fn limit_name<S: serde::Serializer>(
 }
 
 impl Envelope {
-    /// What a call of `tool` under `limits` came to. `secrets` are in no part of a
-    /// failure; what the tool answers is its own.
+    /// Returns the envelope of a call of `tool` under `limits`. No part of a failure holds one
+    /// of the `secrets`; the answer of a tool is not touched.
     #[must_use]
     pub fn of(tool: &str, limits: &Limits, outcome: Outcome, secrets: &Secrets) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
@@ -99,13 +99,13 @@ impl Envelope {
         Self::failed(error_code, error, outcome, secrets)
     }
 
-    /// What the host itself answers to a call that is its own.
+    /// Returns the envelope of an answer of the host itself.
     #[must_use]
     pub fn answered(result: Box<RawValue>) -> Self {
         Self::Success(Success { tool_success: true, result })
     }
 
-    /// A call for which nothing ran.
+    /// Returns the envelope of a call for which nothing ran.
     #[must_use]
     pub fn refused(error_code: EnvelopeCode, error: impl Into<String>) -> Self {
         let error = error.into();
@@ -118,7 +118,7 @@ impl Envelope {
         })
     }
 
-    /// No such tool.
+    /// Returns the envelope of a call of a tool that does not exist.
     #[must_use]
     pub fn not_found(tool: &str) -> Self {
         Self::refused(EnvelopeCode::ToolNotFound, format!("Tool '{tool}' not found"))
@@ -136,13 +136,13 @@ impl Envelope {
         Self::Failure(Failure { tool_success: false, error, error_code, limit, remains })
     }
 
-    /// Whether the tool ran and answered.
+    /// Returns whether the tool ran and answered.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
     }
 
-    /// The code and the text of a failure.
+    /// Returns the code and the text of a failure.
     #[must_use]
     pub fn failure(&self) -> Option<(EnvelopeCode, &str)> {
         match self {
@@ -151,42 +151,45 @@ impl Envelope {
         }
     }
 
-    /// The envelope as JSON, on one line or indented for people.
+    /// Returns the envelope as JSON, on one line or indented for people.
     ///
-    /// Only white space of the tool's JSON changes, never its values.
+    /// Only the white space of the tool's JSON changes, never its values.
     ///
     /// # Errors
     ///
-    /// Memory for the text could not be had.
+    /// The text could not be written.
     pub fn to_json(&self, layout: Layout) -> serde_json::Result<String> {
         Ok(lay_out(&serde_json::to_string(self)?, layout))
     }
 }
 
-/// As JSON on one line.
+/// Writes JSON on one line.
 impl fmt::Display for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_json(Layout::Compact).map_err(|_| fmt::Error)?)
     }
 }
 
-/// How many objects and arrays around a value indent it. Without an end to it, a few kilobytes
-/// of brackets would become hundreds of megabytes of spaces.
+/// The depth to which values are indented. Without a bound, a few kilobytes of brackets would
+/// become hundreds of megabytes of spaces.
 const DEEPEST: usize = 24;
 
-/// How JSON is laid out.
+/// A layout of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// On one line, without white space.
     Compact,
-    /// Indented by two spaces, down to [`DEEPEST`]; an object or array below that is on one
-    /// line.
+    /// Indented by two spaces, to a depth of 24; a deeper object or array is on one line.
     Indented,
 }
 
-/// The code and text of a failure; nothing where the tool exited with 0.
+/// Returns the code and the text of a failure, or nothing if the tool exited with 0.
 #[must_use]
-pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(EnvelopeCode, String)> {
+pub(crate) fn failure(
+    tool: &str,
+    limits: &Limits,
+    outcome: &Outcome,
+) -> Option<(EnvelopeCode, String)> {
     use EnvelopeCode::{InvalidOutput, PermissionDenied, ToolCrashed, ToolTimeout};
     if outcome.cancelled {
         return Some((ToolCrashed, format!("Tool '{tool}' was cancelled")));
@@ -233,7 +236,7 @@ pub fn failure(tool: &str, limits: &Limits, outcome: &Outcome) -> Option<(Envelo
     }
 }
 
-/// The exit code that stands for how a tool ended; nothing if it never ran.
+/// Returns the exit code that stands for the end of a tool, or nothing if it never ran.
 #[must_use]
 pub fn exit_code(exit: &Exit) -> Option<i32> {
     match exit {
@@ -265,7 +268,7 @@ fn text(bytes: Cow<'_, [u8]>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Seconds with as many decimals as they need.
+/// A duration in seconds, with as many decimals as it needs.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -274,7 +277,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Exactly one JSON value, however deep.
+/// Checks that the output of a tool is exactly one JSON value, of any depth.
 fn json(bytes: &[u8]) -> Result<Box<RawValue>, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("stdout is empty".to_owned());
@@ -282,11 +285,11 @@ fn json(bytes: &[u8]) -> Result<Box<RawValue>, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-/// Arguments of a call: exactly one JSON object.
+/// Checks that the arguments of a call are exactly one JSON object.
 ///
 /// # Errors
 ///
-/// They are something else; the text says what.
+/// They are something else, which the text names.
 pub fn check_arguments(bytes: &[u8]) -> Result<(), String> {
     let value: &RawValue = serde_json::from_slice(bytes)
         .map_err(|error| format!("arguments are not valid JSON: {error}"))?;
@@ -317,9 +320,9 @@ fn lay_out(json: &str, layout: Layout) -> String {
         if closes {
             depth = depth.saturating_sub(1);
         }
-        // An empty object or array stays on its line.
-        // How deep the values lie between which this token stands.
+        // The depth of the values beside this token.
         let within = depth + usize::from(closes);
+        // An empty object or array stays on its line.
         if layout == Layout::Indented && opened != closes && within <= DEEPEST {
             new_line(&mut text, depth);
         }
@@ -335,8 +338,8 @@ fn lay_out(json: &str, layout: Layout) -> String {
     text
 }
 
-/// How many bytes the token at the start of `json` takes: a string, or whatever
-/// comes before the next character with a meaning of its own.
+/// Returns the length in bytes of the token at the start of `json`: a string, or everything
+/// before the next character with a meaning of its own.
 fn token_length(json: &str, first: char) -> usize {
     let is_mark = |byte: u8| b"{}[],:\" \t\r\n".contains(&byte);
     if first != '"' {
@@ -373,7 +376,7 @@ mod tests {
             stdout: captured(stdout),
             stderr: captured(b"why\xff"),
             usage: Usage::default(),
-            level: None,
+            isolation: None,
             denied: Denied::default(),
         }
     }
@@ -465,8 +468,8 @@ mod tests {
             assert!(error.ends_with(": at [redacted: KEY]"), "{error}");
             // The streams are of one letter, so that any part of the value would be seen.
             for stream in [&remains.stdout, &remains.stderr] {
-                let told = stream.find(|character: char| value.contains(character));
-                assert_eq!(told, None, "with {before} bytes before it");
+                let leaked = stream.find(|character: char| value.contains(character));
+                assert_eq!(leaked, None, "with {before} bytes before it");
             }
             assert!(remains.stdout.len() <= SHOWN && remains.stderr.len() <= SHOWN);
             assert_eq!(remains.stdout_bytes, Some(2 * SHOWN as u64));

@@ -1,19 +1,16 @@
-//! The native lane: an executable, run under a supervisor of its own.
+//! The native executor: runs an executable under a supervisor of its own.
 //!
-//! Owns the host's side of a native call ([`call`], [`helper`], [`streams`],
-//! [`host_socket`]); the other side is the program of [`ikigai_supervisor`]. Does not decide
+//! Owns the host's side of a native call: the plan, the process of the supervisor, the streams
+//! and the host socket. The other side is the program of [`ikigai_supervisor`]. Does not decide
 //! what a tool may touch.
 //!
-//! The host never forks: the cost of a fork follows its resident memory. It spawns
-//! the supervisor (posix_spawn, hence no `pre_exec`, no
-//! working directory, no user or group on the `Command`), which is small and has one
-//! thread, and does the rest. Every descriptor of the host
-//! is close-on-exec and stays so; those that a tool gets travel over a socket.
+//! The host never forks: the cost of a fork follows its resident memory. It spawns the
+//! supervisor (by posix_spawn, hence no `pre_exec`, no working directory, no user or group on
+//! the `Command`), which is small, has one thread, and does the rest. Every descriptor of the
+//! host is close-on-exec and stays so; the descriptors of a tool are sent over a socket.
 
 #[cfg(target_os = "linux")]
 mod call;
-#[cfg(target_os = "linux")]
-mod helper;
 #[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
@@ -24,6 +21,8 @@ mod probe;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod streams;
+#[cfg(target_os = "linux")]
+mod supervisor_process;
 
 use std::future::Future;
 #[cfg(target_os = "linux")]
@@ -41,16 +40,16 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
-use crate::exec::{Call, Lane, Outcome};
+use crate::exec::{Call, Executor, Outcome};
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::Without;
 
-/// From here on, a file that may not grow further (`ulimit -f`) is an error to the host
-/// and its components, and not the end of the process. Native tools have the usual
-/// disposition of the signal again.
+/// Ignores SIGXFSZ: a write past `ulimit -f` is then an error to the host and its components, and
+/// not the end of the process. Native tools get the default disposition of the signal back.
 #[cfg(unix)]
+#[doc(hidden)]
 pub fn outlive_file_size_limit() {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -58,9 +57,10 @@ pub fn outlive_file_size_limit() {
 
 /// An executable file.
 ///
-/// Its calls must be polled on a tokio runtime with I/O and time. Peak memory in
-/// their usage has a floor of some megabytes: the kernel counts a program from
-/// the peak of the process that became it.
+/// Its calls must be polled on a tokio runtime with I/O and time. The peak memory in their usage
+/// has a floor of some megabytes: the kernel starts to count at the peak of the process that
+/// became the program.
+#[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct NativeProgram {
     path: Arc<Path>,
@@ -71,28 +71,29 @@ pub struct NativeProgram {
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     path: Option<Arc<Path>>,
-    /// The file, from the first call on: it stays of the version of this process when the
+    /// The file, opened at the first call: it stays that of this process's version when the
     /// installation is replaced meanwhile. Shared by every clone.
     #[cfg(target_os = "linux")]
     opened: Arc<OnceLock<OwnedFd>>,
     #[cfg(target_os = "linux")]
     without: Without,
-    /// Shared by every clone.
+    /// The answer of [`Self::machine`]. Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
 }
 
-/// What this machine can do for a sandboxed native tool.
+/// The sandbox that this machine gives to native tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// What would hold for a tool that is granted nothing.
-    pub level: Isolation,
-    /// What that is made of; empty where nothing could be found out.
+    /// The guarantees that would hold for a tool that is granted nothing.
+    #[serde(rename = "level")]
+    pub isolation: Isolation,
+    /// The layers that keep them; empty where they could not be found out.
     pub layers: Vec<Layer>,
 }
 
-/// What [`Supervisor::machine`] depends on, for whoever keeps the answer.
-#[must_use]
-pub fn surroundings() -> String {
+/// Returns everything that the answer of [`Supervisor::machine`] depends on, as a key under which
+/// the answer can be kept.
+pub(crate) fn surroundings() -> String {
     #[cfg(target_os = "linux")]
     return probe::surroundings();
     #[cfg(not(target_os = "linux"))]
@@ -113,7 +114,7 @@ impl Supervisor {
         }
     }
 
-    /// The file to execute.
+    /// Returns the path to execute, which leads to the file that is open.
     #[cfg(target_os = "linux")]
     fn executable(&self) -> io::Result<PathBuf> {
         let open = || {
@@ -138,19 +139,18 @@ impl Supervisor {
         Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
     }
 
-    /// What this machine can do for a sandboxed tool. Found out once, by going through
-    /// every layer without a tool, and remembered by this supervisor and its clones.
-    /// Must be polled on a tokio runtime.
+    /// Returns the sandbox of this machine. It is found out once, by trying every layer without a
+    /// tool, and remembered by this supervisor and its clones. Must be polled on a tokio runtime.
     pub async fn machine(&self) -> Machine {
         #[cfg(target_os = "linux")]
         let found = self.machine.get_or_init(|| probe::machine(self)).await;
         #[cfg(not(target_os = "linux"))]
-        let found = self.machine.get_or_init(|| async { Machine::elsewhere() }).await;
+        let found = self.machine.get_or_init(|| async { Machine::unsupported() }).await;
         found.clone()
     }
 
-    /// One that leaves layers of the sandbox out, as if this machine did not have them: for
-    /// tests of what is made of the others. It is reported as it is, and `require` refuses it.
+    /// Leaves layers of the sandbox out, as if this machine did not have them, for tests of the
+    /// others. Reports say so, and `require` refuses such a call.
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
@@ -163,19 +163,19 @@ impl Supervisor {
 
 #[cfg(not(target_os = "linux"))]
 impl Machine {
-    fn elsewhere() -> Self {
-        Self { level: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
+    fn unsupported() -> Self {
+        Self { isolation: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
     }
 }
 
 impl NativeProgram {
-    /// The executable at `path`, which is absolute.
+    /// Returns the executable at `path`, which is absolute.
     #[must_use]
     pub fn new(path: impl Into<Arc<Path>>, supervisor: Supervisor) -> Self {
         Self { path: path.into(), supervisor }
     }
 
-    /// The executable.
+    /// Returns the path of the executable.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -183,14 +183,14 @@ impl NativeProgram {
 }
 
 #[cfg(target_os = "linux")]
-impl Lane for NativeProgram {
+impl Executor for NativeProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call))
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Lane for NativeProgram {
+impl Executor for NativeProgram {
     fn run(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         let reason = "native tools run on Linux only: elsewhere nothing would end what they start";
         Box::pin(std::future::ready(Outcome::not_started(reason)))

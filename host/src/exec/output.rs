@@ -1,7 +1,6 @@
-//! Where the bytes of a program go: collected up to a cap, or passed on.
+//! The output streams of a program: collected up to a limit, or passed on.
 //!
-//! Both lanes write through [`Pipe`], so the cap, the count and the tail are
-//! kept in one place.
+//! Both executors write through `Pipe`, which owns the limit, the count and the tail.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,29 +9,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A stream of the host that a program's output is passed on to.
 pub type Forward = Arc<Mutex<dyn Write + Send>>;
 
-/// Where one output stream of a program goes.
+/// The destination of one output stream of a program.
 #[derive(Clone)]
 pub enum Sink {
-    /// Kept from its start, up to the limit; one byte more ends the call.
+    /// Keeps its start, up to the limit; one byte more ends the call.
     Head,
-    /// Kept from its end, this many bytes; the rest is counted and let go.
+    /// Keeps this many bytes of its end, and counts the rest.
     Tail(usize),
-    /// Passed on as it comes; past the limit the call ends.
+    /// Passes it on as it comes; past the limit the call ends.
     Forward(Forward),
 }
 
-/// What was kept of a stream.
+/// The part of a stream that was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The bytes kept.
+    /// The bytes that were kept.
     pub bytes: Vec<u8>,
-    /// How many there were in all.
+    /// The length of the whole stream, in bytes.
     pub total: u64,
 }
 
-/// Why a write was not taken.
+/// The reason that a write was refused.
 #[derive(Debug)]
-pub enum PipeError {
+pub(crate) enum PipeError {
     /// The limit on output is reached.
     Full,
     /// The stream that the output is passed on to failed.
@@ -41,7 +40,7 @@ pub enum PipeError {
 
 /// One output stream of one call.
 #[derive(Clone)]
-pub struct Pipe {
+pub(crate) struct Pipe {
     state: Arc<Mutex<State>>,
     sink: Sink,
     limit: u64,
@@ -56,15 +55,13 @@ struct State {
 }
 
 impl Pipe {
-    /// A stream that takes `limit` bytes. [`Sink::Tail`] has no limit.
-    #[must_use]
-    pub fn new(sink: Sink, limit: u64) -> Self {
+    /// Returns a stream that takes `limit` bytes. [`Sink::Tail`] has no limit.
+    pub(crate) fn new(sink: Sink, limit: u64) -> Self {
         Self { state: Arc::default(), sink, limit }
     }
 
-    /// A stream that never ends a call, as stderr is.
-    #[must_use]
-    pub fn unlimited(sink: Sink) -> Self {
+    /// Returns a stream that never ends a call, such as stderr.
+    pub(crate) fn unlimited(sink: Sink) -> Self {
         Self::new(sink, u64::MAX)
     }
 
@@ -73,7 +70,7 @@ impl Pipe {
     /// # Errors
     ///
     /// The limit is passed, or the stream behind [`Sink::Forward`] failed.
-    pub fn write(&self, bytes: &[u8]) -> Result<(), PipeError> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), PipeError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Sink::Tail(kept) = self.sink {
             state.total += bytes.len() as u64;
@@ -87,8 +84,7 @@ impl Pipe {
         let full = state.full;
         match &self.sink {
             Sink::Forward(stream) => {
-                // Whoever reads the stream may block it for good; what was counted so far
-                // is still to be had then.
+                // The reader of the stream may block it for good. The count stays available.
                 drop(state);
                 let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
                 stream.write_all(&bytes[..fitting]).map_err(PipeError::Broken)?;
@@ -99,15 +95,13 @@ impl Pipe {
         if full { Err(PipeError::Full) } else { Ok(()) }
     }
 
-    /// Whether the program wrote more than the limit.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    /// Returns whether the program wrote more than the limit.
+    pub(crate) fn is_full(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).full
     }
 
-    /// What was kept so far. Later writes start anew.
-    #[must_use]
-    pub fn take(&self) -> Captured {
+    /// Takes what was kept so far. Later writes start anew.
+    pub(crate) fn take(&self) -> Captured {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = std::mem::take(&mut *state);
         let bytes = match self.sink {

@@ -1,9 +1,9 @@
-//! Takes the values of variables that were granted by name out of a text before it
-//! leaves the host.
+//! Removes the values of variables that were granted by name from a text before it leaves the
+//! host.
 //!
-//! This is against accidents: a tool that fails and prints its environment, or the
-//! address it could not reach. A tool that means to give a secret away writes it
-//! backwards.
+//! This prevents accidents: a tool that fails and prints its environment, or the address that
+//! it could not reach. It does not stop a tool that gives a secret away on purpose, in another
+//! spelling.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,44 +13,44 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-/// Shorter values occur in texts by chance, and are guessed anyway. In bytes.
+/// The length in bytes below which a value is left in: shorter ones occur by chance, and are
+/// easily guessed.
 const SHORTEST: usize = 8;
 
-/// The values that are taken out.
+/// The values that are removed.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// Names and values.
+    /// The names and values.
     variables: Vec<(OsString, OsString)>,
-    /// Made for the first text only: most calls go well and print nothing.
+    /// Made for the first text only: most calls succeed and print nothing.
     words: OnceLock<Words>,
 }
 
-/// Where a text was cut, so that it may begin or end inside a value.
+/// The ends of a text that were cut, so that it may begin or end inside a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// What came before was let go.
+    /// True if the text before was dropped.
     pub before: bool,
-    /// What came after was let go.
+    /// True if the text after was dropped.
     pub after: bool,
 }
 
-/// Every form of every value, and how they are found.
+/// Every form of every value, with a matcher for all of them.
 #[derive(Clone, Default)]
 struct Words {
-    /// Each form with the name of its variable.
+    /// Each form, with the name of its variable.
     forms: Vec<(Vec<u8>, String)>,
     matcher: Option<AhoCorasick>,
 }
 
 impl Secrets {
-    /// The values of these variables, each with its name.
+    /// Returns the secrets in these variables, each a name and a value.
     #[must_use]
     pub fn of(variables: Vec<(OsString, OsString)>) -> Self {
         Self { variables, words: OnceLock::new() }
     }
 
-    /// The text without the values, each replaced by a mark with the name of its
-    /// variable.
+    /// Returns the text with each value replaced by a mark with the name of its variable.
     #[must_use]
     pub fn scrub<'a>(&self, bytes: &'a [u8], cut: Cut) -> Cow<'a, [u8]> {
         let words = self.words();
@@ -69,7 +69,7 @@ impl Secrets {
         Cow::Owned(scrubbed)
     }
 
-    /// The same for a text that is whole.
+    /// Returns a text that was not cut, with each value replaced by its mark.
     #[must_use]
     pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.scrub(text.as_bytes(), Cut::default()) {
@@ -78,7 +78,7 @@ impl Secrets {
         }
     }
 
-    /// The first `most` bytes of a text of `total` bytes whose beginning is `kept`,
+    /// Returns the first `most` bytes of a text of `total` bytes whose beginning is `kept`,
     /// without the values.
     #[must_use]
     pub fn head<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
@@ -93,8 +93,8 @@ impl Secrets {
         }
     }
 
-    /// The last `most` bytes of a text of `total` bytes whose end is `kept`, without
-    /// the values.
+    /// Returns the last `most` bytes of a text of `total` bytes whose end is `kept`, without the
+    /// values.
     #[must_use]
     pub fn tail<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
         let start = kept.len().saturating_sub(most + self.longest());
@@ -105,8 +105,8 @@ impl Secrets {
         }
     }
 
-    /// How much of a text beyond what is shown has to be looked at, in bytes, so that
-    /// no value is cut in two.
+    /// Returns the length of the longest form, in bytes: so much of a text is read beyond the
+    /// part that is shown, so that no value is cut in two.
     fn longest(&self) -> usize {
         self.words().forms.iter().map(|(form, _)| form.len()).max().unwrap_or_default()
     }
@@ -131,17 +131,17 @@ impl Words {
         match AhoCorasick::new(forms.iter().map(|(form, _)| form)) {
             Ok(matcher) => Self { forms, matcher: Some(matcher) },
             Err(error) => {
-                // Only for more than 2 GiB of values, which no environment holds.
+                // More than 2 GiB of values, which no environment holds.
                 tracing::error!("values of granted variables cannot be looked for: {error}");
                 Self::default()
             }
         }
     }
 
-    /// Where values are, in order and without overlap; each with one of its forms.
+    /// Returns the ranges of values, in order and without overlap, each with one of its forms.
     fn find(&self, bytes: &[u8], cut: Cut) -> Vec<(Range<usize>, usize)> {
         let Some(matcher) = &self.matcher else { return Vec::new() };
-        // Also those that overlap: what is left of the second would be told.
+        // With overlaps, or the rest of the second value would be left in.
         let mut found: Vec<(Range<usize>, usize)> = matcher
             .find_overlapping_iter(bytes)
             .map(|found| (found.range(), found.pattern().as_usize()))
@@ -170,8 +170,8 @@ impl Words {
     }
 }
 
-/// A value as it is, each long line of it, and all of these as they stand inside a
-/// string in JSON.
+/// Returns a value as it is, each long line of it, and the forms of all these inside a string in
+/// JSON.
 fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
     let lines = value.split(|byte| matches!(byte, b'\n' | b'\r'));
     let mut forms: Vec<Vec<u8>> = Vec::new();
@@ -180,7 +180,7 @@ fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
             continue;
         }
         forms.push(plain.to_owned());
-        // As it stands in a text that had to be made UTF-8, such as an error.
+        // The form in a text that had to be made UTF-8, such as an error.
         let text = String::from_utf8_lossy(plain);
         for form in [text.as_bytes().to_vec(), in_json(&text, false), in_json(&text, true)] {
             if form.len() >= SHORTEST {
@@ -191,7 +191,7 @@ fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// What stands between the quotes of a JSON string; some writers escape everything
+/// Returns a text as it is between the quotes of a JSON string. Some writers escape everything
 /// that is not ASCII.
 fn in_json(text: &str, only_ascii: bool) -> Vec<u8> {
     let quoted = serde_json::Value::from(text).to_string();

@@ -1,13 +1,15 @@
-//! The lane of WebAssembly components.
+//! The wasm executor: runs WebAssembly components.
 //!
-//! Owns the engine, the compiled code and the threads of a process; runs each
-//! call in a store of its own, so that nothing of a guest survives it. What a
-//! guest may import is in [`guest`], where compiled code is kept in [`cache`].
+//! Owns the engine, the compiled code and the threads of a process; runs each call in a store of
+//! its own, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
+//! compiled code in [`cache`].
 
 mod assets;
 mod binary;
 mod bounds;
+#[doc(hidden)]
 pub mod cache;
+#[doc(hidden)]
 pub mod compiler;
 mod engine;
 mod guest;
@@ -33,7 +35,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::binary::OfWasi03;
-use self::cache::{Cache, Turn};
+use self::cache::{Cache, CompileLock};
 use self::compiler::{Compiler, Excess};
 use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
@@ -42,14 +44,15 @@ use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
 use super::assets::AssetGate;
 use super::output::Pipe;
-use super::{Call, Lane, Outcome, Usage};
+use super::{Call, Executor, Exit, Outcome, Usage};
 use crate::digest::Digest;
 use crate::limits::Limit;
 use ikigai_supervisor::isolation::Isolation;
 
+#[doc(hidden)]
 pub use self::net::{Network, Resolve};
 
-/// Why a component cannot be run.
+/// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
     /// A core module: `wasm32-wasip1` or no WASI at all.
@@ -67,14 +70,13 @@ pub enum ComponentError {
          size; leave out what it does not need, or split it into smaller tools"
     )]
     TooCostly(Excess),
-    /// The file could not be read, or something else failed that may go well another
-    /// time.
+    /// The file could not be read, or something else failed that may succeed another time.
     #[error("could not be loaded: {0}")]
     Unread(String),
     /// wasmtime does not run on this machine.
     #[error("cannot be run: {0}")]
     NoRuntime(String),
-    /// It is no command.
+    /// It is not a command.
     #[error("does not export `wasi:cli/run`: it is a library, not a command")]
     NotACommand,
     /// It imports something that the host does not offer; the text names it.
@@ -83,8 +85,8 @@ pub enum ComponentError {
 }
 
 impl ComponentError {
-    /// Whether it is the component that is at fault, so that the answer stays the same
-    /// as long as its bytes and this host do.
+    /// Returns whether the component itself is at fault, so that the answer stays the same while
+    /// its bytes and this host do.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         match self {
@@ -98,40 +100,42 @@ impl ComponentError {
     }
 }
 
-/// What this machine gives to components.
+/// The support of this machine for components; an error is the reason that something is missing.
 pub struct Capability {
-    /// Whether they run at all, or why not.
+    /// The engine, without which no component runs.
     pub engine: Result<(), String>,
-    /// Whether places for them can be made in advance, or why not.
+    /// The pool of instances that are allocated in advance.
     pub pool: Result<(), String>,
-    /// Whether the kernel can say which pages of a place were written, or why not.
+    /// The system call by which the kernel names the pages of an instance that were written.
     pub pagemap_scan: Result<(), String>,
 }
 
-/// Tries what the components of one process need, and gives it back.
+/// Finds out the support of this machine for components.
 #[must_use]
 pub fn capability() -> Capability {
     engine::capability()
 }
 
-/// Everything that the components of one process share.
+/// The engine, threads and budgets that the components of one process share.
+#[doc(hidden)]
 pub struct Runtime {
     engine: GuestEngine,
     linker: Linker<State>,
-    /// Made when the first component imports `wasi:http`: most never do.
+    /// Made when the first component imports `wasi:http`: most do not.
     with_http: OnceLock<Result<Linker<State>, String>>,
     threads: GuestThreads,
-    places: Arc<Semaphore>,
+    /// A permit for each guest that may run at once.
+    permits: Arc<Semaphore>,
     budget: MemoryBudget,
     network: Arc<Network>,
 }
 
 impl Runtime {
-    /// Builds the engine. Costs about a millisecond and reserves address space;
-    /// memory is taken only as guests use it.
+    /// Builds the engine. Costs about a millisecond and reserves address space; memory is taken
+    /// only as guests use it.
     ///
-    /// `guests` is how many may run at once, further calls wait; `memory` is what
-    /// all of them together may use, in bytes.
+    /// `guests` is the number of guests that may run at once, further calls wait; `memory` is the
+    /// limit of all of them together, in bytes.
     ///
     /// # Errors
     ///
@@ -140,7 +144,7 @@ impl Runtime {
         Self::with_network(guests, memory, Network::default())
     }
 
-    /// The same, with a network other than the operating system's.
+    /// Builds the engine with a network other than the operating system's; see [`Self::new`].
     ///
     /// # Errors
     ///
@@ -154,7 +158,7 @@ impl Runtime {
                 linker,
                 with_http: OnceLock::new(),
                 threads: GuestThreads::default(),
-                places: Arc::new(Semaphore::new(guests as usize)),
+                permits: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
                 network: Arc::new(network),
             })
@@ -162,28 +166,27 @@ impl Runtime {
         build().map(Arc::new).map_err(|error| format!("{error:#}"))
     }
 
-    /// What compiled code depends on besides the component.
-    #[must_use]
-    pub fn fingerprint(&self) -> u64 {
+    /// Returns a hash of everything that compiled code depends on besides the component.
+    fn fingerprint(&self) -> u64 {
         self.engine.fingerprint()
     }
 
-    /// Waits for a place and for memory; nothing if the call is cancelled first.
-    async fn place(&self, cancel: &CancellationToken) -> Option<OwnedSemaphorePermit> {
-        let place = async {
-            let place = Arc::clone(&self.places).acquire_owned().await;
+    /// Waits for a permit and for memory. Returns nothing if the call is cancelled first.
+    async fn permit(&self, cancel: &CancellationToken) -> Option<OwnedSemaphorePermit> {
+        let permit = async {
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
             self.budget.room().await;
             // The semaphore is never closed.
-            place.ok()
+            permit.ok()
         };
-        cancel.run_until_cancelled(place).await.flatten()
+        cancel.run_until_cancelled(permit).await.flatten()
     }
 
-    /// A component that was compiled before, if the cache has it intact.
+    /// Returns a component that was compiled before, if it is in the cache and intact.
     ///
     /// # Errors
     ///
-    /// Within: it does not link to this host.
+    /// It does not link to this host.
     pub fn load_compiled(
         self: &Arc<Self>,
         digest: &Digest,
@@ -193,10 +196,10 @@ impl Runtime {
         Some(self.link(&component))
     }
 
-    /// Compiles the component in `source`, whose contents have this digest, in a process
-    /// of its own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for
-    /// one that brings an interpreter. Where another host compiles it this moment, waits
-    /// for that and loads what it kept. Blocks.
+    /// Compiles the component in `source`, whose contents have this digest, in a process of its
+    /// own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for one that brings
+    /// an interpreter. If another host is compiling it, waits for that and loads the result.
+    /// Blocks.
     ///
     /// # Errors
     ///
@@ -212,8 +215,8 @@ impl Runtime {
         if is_core_module(&source) {
             return Err(ComponentError::CoreModule);
         }
-        let turn = cache.turn(self.fingerprint(), digest, || !cancel.is_cancelled());
-        if turn.as_ref().is_some_and(Turn::came_after_another)
+        let lock = cache.lock_compilation(self.fingerprint(), digest, || !cancel.is_cancelled());
+        if lock.as_ref().is_some_and(CompileLock::was_waited_for)
             && let Some(program) = self.load_compiled(digest, cache)
         {
             return program;
@@ -223,11 +226,11 @@ impl Runtime {
         // SAFETY: the host's own program has just written it, into a file without a name
         // or into the cache, where nobody else can write.
         let component = unsafe { cache::load_open(&self.engine.engine, &code) };
-        drop(turn);
+        drop(lock);
         self.link(&component.map_err(ComponentError::Unread)?)
     }
 
-    /// Compiles a component in this process, without a bound on time and memory, and keeps
+    /// Compiles a component in this process, without a limit on time and memory, and keeps
     /// nothing: for a program that embeds the library and brings its components itself.
     ///
     /// # Errors
@@ -244,8 +247,8 @@ impl Runtime {
         self.link(&component.map_err(invalid)?)
     }
 
-    /// What a component is linked to depends on what it imports, and never on a grant,
-    /// which is not known yet: without one it is linked to refusals.
+    /// Returns the linker for a component. It depends on the imports, and never on a grant,
+    /// which is not known yet: imports that are not granted are linked to refusals.
     fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
         if !imports(component, &self.engine.engine).iter().any(|name| name.starts_with(HTTP)) {
             return Ok(&self.linker);
@@ -269,24 +272,25 @@ impl Runtime {
     }
 }
 
-/// Names of interfaces that begin so are of `wasi:http`.
+/// The beginning of the names of the interfaces of `wasi:http`.
 const HTTP: &str = "wasi:http/";
 
 fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
     component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// A core module and a component begin with the same four bytes and differ in
-/// the layer, the seventh (the component model's binary format).
+/// Returns whether a file is a core module. A core module and a component begin with the same
+/// four bytes and differ in the layer, the seventh (the component model's binary format).
 fn is_core_module(source: &File) -> bool {
     let mut header = [0; 8];
-    // What is shorter does not compile either, and the compiler says why.
+    // A shorter file does not compile either, and the compiler has the reason.
     source.read_exact_at(&mut header, 0).is_ok()
         && header.starts_with(b"\0asm")
         && header[6..] == [0, 0]
 }
 
 /// A component that is compiled, linked and ready to be called.
+#[doc(hidden)]
 #[derive(Clone)]
 pub struct GuestProgram {
     runtime: Arc<Runtime>,
@@ -294,7 +298,7 @@ pub struct GuestProgram {
 }
 
 impl GuestProgram {
-    /// The interfaces that the component imports, with their versions.
+    /// Returns the interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
         imports(self.component.instance_pre().component(), self.component.engine())
@@ -304,7 +308,7 @@ impl GuestProgram {
         let runtime = Arc::clone(&self.runtime);
         let cancel = call.cancel.child_token();
         let _cancel_if_dropped = cancel.clone().drop_guard();
-        let Some(place) = runtime.place(&cancel).await else {
+        let Some(permit) = runtime.permit(&cancel).await else {
             return Outcome::cancelled();
         };
         let limits = call.limits;
@@ -324,11 +328,11 @@ impl GuestProgram {
             cancel: cancel.clone(),
         };
         let ticking = runtime.engine.ticking();
-        // A guest that is abandoned keeps its place, and the epoch ticking, until it
-        // really ends.
+        // A guest that is abandoned keeps its permit, and the epoch ticking, until it really
+        // ends.
         let job = move || async move {
             let finished = guest.run().await;
-            drop((place, ticking));
+            drop((permit, ticking));
             finished
         };
         let started = Instant::now();
@@ -350,6 +354,7 @@ impl GuestProgram {
             },
             Err(error) => return Outcome::not_started(error.to_string()),
         };
+        let ran = !matches!(finished.exit, Exit::NotStarted(_));
         Outcome {
             exit: finished.exit,
             limit: finished.limit,
@@ -357,14 +362,58 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            level: Some(Isolation::of_a_component()),
+            isolation: ran.then(Isolation::of_a_component),
             denied: reach.denied().and(gate.denied()),
         }
     }
 }
 
-impl Lane for GuestProgram {
+impl Executor for GuestProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         Box::pin(self.clone().call(call))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::exec::Stdin;
+    use crate::exec::output::Sink;
+    use crate::limits::Limits;
+
+    /// A command that succeeds.
+    const COMMAND: &str = r#"(component
+        (core module $module (func (export "run") (result i32) (i32.const 0)))
+        (core instance $core (instantiate $module))
+        (func $run (result (result)) (canon lift (core func $core "run")))
+        (instance $command (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.0" (instance $command)))"#;
+
+    #[tokio::test]
+    async fn a_component_has_an_isolation_only_if_it_ran() {
+        let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
+        let bytes = wat::parse_str(COMMAND).expect("a component");
+        let program = runtime.compile_here(&bytes).expect("compiled");
+        let call = Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(::bytes::Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::default(),
+            assets: None,
+            workspace: Path::new("/").into(),
+            limits: Limits::default(),
+            cancel: CancellationToken::new(),
+        };
+        let ran = program.run(call.clone()).await;
+        assert_eq!((ran.exit, ran.isolation), (Exit::Code(0), Some(Isolation::of_a_component())));
+        let args = vec![OsString::from_vec(vec![0xff])];
+        let refused = program.run(Call { args, ..call }).await;
+        assert!(matches!(refused.exit, Exit::NotStarted(_)), "{refused:?}");
+        assert_eq!(refused.isolation, None);
     }
 }

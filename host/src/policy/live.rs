@@ -10,7 +10,6 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
@@ -25,10 +24,6 @@ const MOST: u64 = 1 << 20;
 /// The same of a file that anybody may have written: the most that it can cost the
 /// user is a fraction of a second, once.
 const MOST_OF_WORKSPACE: u64 = 64 << 10;
-
-/// A file that changed this lately could change again without its times moving, and
-/// so is read again.
-const SETTLED: Duration = Duration::from_millis(100);
 
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -342,11 +337,7 @@ fn identity(path: &Path) -> Option<Identity> {
         Err(error) if is_missing(&error) => return Some(Identity::Missing),
         Err(_) => return None,
     };
-    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(
-        u64::try_from(metadata.ctime()).unwrap_or(0),
-        u32::try_from(metadata.ctime_nsec()).unwrap_or(0),
-    ))?;
-    if SystemTime::now().duration_since(changed).is_ok_and(|age| age <= SETTLED) {
+    if !paths::has_settled(&metadata) {
         return None;
     }
     let number = |value: u64| value.cast_signed();

@@ -1,4 +1,4 @@
-//! The files of a tool directory that may be tools.
+//! The files of a tool directory that may be tools, by their names and their modes.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -10,8 +10,7 @@ use super::memo::{Identity, Memo};
 use crate::digest::Digest;
 use crate::policy::{Backend, Origin};
 
-/// What is read and digested in about the time that a thread takes to start, in
-/// bytes.
+/// The size in bytes that is read and digested in about the time that a thread takes to start.
 const MUCH: u64 = 1 << 20;
 
 /// A file that may be a tool.
@@ -23,10 +22,10 @@ pub(super) struct Candidate {
     metadata: fs::Metadata,
 }
 
-/// Why the file at a path cannot be a tool, whatever it holds.
+/// The reason that the file at a path cannot be a tool.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
-    /// There is nothing, or it cannot be looked at.
+    /// It does not exist, or cannot be looked at.
     #[error(transparent)]
     Missing(#[from] io::Error),
     /// It is a directory, a FIFO or the like.
@@ -41,14 +40,14 @@ pub(super) enum Unfit {
 }
 
 impl Candidate {
-    /// The file at `path`, if it is a regular file that is executable or ends in
-    /// `.wasm`. Symbolic links to files count; nothing that is a candidate is opened.
+    /// Returns the file at `path`, if it is a regular file that is executable or ends in
+    /// `.wasm`, or a symbolic link to one. No candidate is opened.
     ///
     /// # Errors
     ///
-    /// Why it is none.
+    /// It is no candidate; the error is the reason.
     pub(super) fn at(path: PathBuf, origin: Origin) -> Result<Self, Unfit> {
-        // A tool starts in its workspace, which is not where the path was said.
+        // A tool starts in its workspace, which a relative path is not relative to.
         let path = std::path::absolute(path)?;
         let metadata = fs::metadata(&path)?;
         if !metadata.is_file() {
@@ -66,7 +65,7 @@ impl Candidate {
         Ok(Self { path, origin, backend, metadata })
     }
 
-    /// What two builds of one tool share: the name without `.wasm`.
+    /// Returns the path without `.wasm`, which two builds of one tool share.
     pub(super) fn stem(&self) -> PathBuf {
         match self.backend {
             Backend::Wasm => self.path.with_extension(""),
@@ -74,17 +73,17 @@ impl Candidate {
         }
     }
 
-    /// Whether [`Self::digest`] takes so long that nothing else may wait for it.
+    /// Returns whether [`Self::digest`] takes so long that it must not run on a shared thread.
     pub(super) fn takes_long(&self, memo: &Memo) -> bool {
         self.metadata.len() > MUCH && self.known_digest(memo).is_none()
     }
 
-    /// The digest of the contents, if the file is known.
+    /// Returns the digest of the contents, if the file is known.
     pub(super) fn known_digest(&self, memo: &Memo) -> Option<Digest> {
         memo.digest(&Identity::of(&self.metadata))
     }
 
-    /// The digest of the contents, read only if the file is not known.
+    /// Returns the digest of the contents, which are read only if the file is not known.
     pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
         if let Some(digest) = self.known_digest(memo) {
             return Ok(digest);
@@ -98,12 +97,12 @@ impl Candidate {
     }
 }
 
-/// What a directory of tools holds.
+/// The files of a directory of tools.
 #[derive(Default)]
 pub(super) struct Listing {
     /// In the order of their names.
     pub(super) candidates: Vec<Candidate>,
-    /// What was probably meant to be a tool, and why it is none.
+    /// The files that were probably meant to be tools and are none, with the reason.
     pub(super) overlooked: Vec<(PathBuf, Unfit)>,
 }
 
@@ -130,20 +129,20 @@ pub(super) fn list(dir: &Path, origin: Origin) -> io::Result<Listing> {
 }
 
 /// Returns whether somebody probably meant a file to be a tool. Others lie beside tools: a
-/// README, what a tool reads, a folder.
+/// README, a tool's data, a folder.
 fn is_meant(path: &Path, unfit: &Unfit) -> bool {
     match unfit {
         Unfit::Unnamed => true,
         Unfit::NotExecutable(_) => {
             head(path).is_some_and(|head| head == ELF || head.starts_with(SCRIPT))
         }
-        // A link that leads nowhere, and not what was removed meanwhile.
+        // A link that leads nowhere, and not a file that was removed meanwhile.
         Unfit::Missing(_) => path.is_symlink(),
         Unfit::NotAFile => false,
     }
 }
 
-/// How an executable begins, a script, and WebAssembly.
+/// The first bytes of an executable, a script and a WebAssembly file.
 const ELF: [u8; 4] = *b"\x7fELF";
 const SCRIPT: &[u8] = b"#!";
 const WASM: [u8; 4] = *b"\0asm";
@@ -155,7 +154,7 @@ fn head(path: &Path) -> Option<[u8; 4]> {
     Some(head)
 }
 
-/// Hidden files are what editors and installers leave half-written.
+/// Returns whether a file is hidden: editors and installers hide files that are half-written.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

@@ -1,5 +1,4 @@
-//! Files that may be tools, as files: read without being made to wait, and named
-//! in messages.
+//! Opens files that may be tools, without waiting for any, and names them in messages.
 
 use std::fs;
 use std::io;
@@ -8,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The largest component that is read, in bytes: ten times what interpreters bring.
+/// The largest component that is read, in bytes: ten times that of an interpreter.
 pub(super) const MAX_COMPONENT: u64 = 256 << 20;
 
 /// Opens a regular file. Does not wait if it has become a FIFO meanwhile.
@@ -28,7 +27,8 @@ pub(super) fn open_component(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Refuses a component that would take the host's memory.
+/// Refuses a component that is larger than [`MAX_COMPONENT`], which would take the host's
+/// memory.
 pub(super) fn check_size(bytes: u64) -> io::Result<()> {
     if bytes > MAX_COMPONENT {
         let most = MAX_COMPONENT >> 20;
@@ -37,13 +37,13 @@ pub(super) fn check_size(bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The name without its directory, for messages.
+/// Returns the name of a file without its directory, for messages.
 pub(super) fn name(path: &Path) -> String {
     path.file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns whether a file is called like a tool of this name.
+/// Returns whether a file is named like the tool `tool`.
 pub(super) fn is_called(path: &Path, tool: &str) -> bool {
     path.file_stem().is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == tool)
 }

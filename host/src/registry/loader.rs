@@ -1,5 +1,5 @@
-//! From a `.wasm` file to a component that can be called, with what all
-//! components share made on first use.
+//! Loads builds: a component from its `.wasm` file, by way of the cache or the compiler, with
+//! the runtime that all components share made on first use.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -14,7 +14,7 @@ use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
 
-/// What is told of work that a person may wait for.
+/// An event of work that a person may wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A component is compiled for the first time.
@@ -23,26 +23,27 @@ pub enum Progress {
     Compiled(String),
 }
 
-/// Where progress is told.
+/// Called with each event of [`Progress`].
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Cores of the machine, or of the container. Asking costs a dozen system calls.
+/// Returns the number of cores of the machine, or of the container. The first call costs a
+/// dozen system calls.
 pub(super) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// A component of more bytes keeps every core busy while it is compiled: one with an
-/// interpreter in it has 10 MB and more.
+/// The size in bytes above which a component keeps every core busy while it is compiled. One
+/// with an interpreter in it has 10 MB and more.
 const LARGE: u64 = 1 << 20;
 
-/// What all components of one host together may take.
+/// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
-    /// Calls that run at once; more than these wait.
-    pub guests: u32,
-    /// Linear memory and tables in bytes.
-    pub memory: u64,
+pub(crate) struct Budget {
+    /// Calls that run at once; further ones wait.
+    pub(crate) guests: u32,
+    /// Linear memory and tables, in bytes.
+    pub(crate) memory: u64,
 }
 
 /// Opens the cache, on first use.
@@ -56,8 +57,8 @@ pub(super) struct Loader {
     compiler: Compiler,
     supervisor: Supervisor,
     progress: ProgressFn,
-    /// A permit for each core. Compilation is parallel within itself: a component that has
-    /// work for all of them takes all permits, since a second one would only take memory.
+    /// A permit for each core. Compilation is parallel in itself: a component that has work for
+    /// all cores takes all permits, since a second one would only take memory.
     compilations: Semaphore,
 }
 
@@ -80,7 +81,7 @@ impl Loader {
         }
     }
 
-    /// The program that native builds run under.
+    /// Returns the program that native builds run under.
     pub(super) fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
@@ -103,8 +104,8 @@ impl Loader {
         let size = std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
         let permits = if size > LARGE { cores() } else { 1 };
         // The semaphore is never closed.
-        let _turn = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
-        // Who does not wait for the component any more does not leave its compilation behind.
+        let _permits = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
+        // A compilation ends with the future that waits for it.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
         let (loader, path) = (Arc::clone(self), path.to_owned());
@@ -128,7 +129,7 @@ impl Loader {
         compiled
     }
 
-    /// Returns whether the component is in the cache, whoever compiled it.
+    /// Returns whether the component is in the cache.
     pub(super) fn is_compiled(&self, digest: &Digest) -> bool {
         self.runtime().is_ok_and(|runtime| runtime.load_compiled(digest, &self.cache).is_some())
     }

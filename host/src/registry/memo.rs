@@ -1,8 +1,8 @@
-//! What discovery remembers between runs, in `index.json` of the cache: the
-//! digest of a file by its identity, and the answer to `--schema` by digest.
+//! The memory of discovery between runs, in `index.json` of the cache: the digest of a file by
+//! its identity, and the answer to `--schema` by digest.
 //!
-//! A memo, not a source of truth: one that is missing, damaged or from another
-//! host costs a question to each tool and nothing else.
+//! It is no source of truth: one that is missing, damaged or from another host costs a question
+//! to each tool and nothing else.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,17 +19,13 @@ use crate::digest::Digest;
 use crate::paths::{self, Paths};
 use crate::policy::Backend;
 
-/// Changes when the shape of the file does.
+/// The version of the file's format.
 const FORMAT: u32 = 3;
 
-/// Beyond this many entries those that the present scan did not use are let go.
+/// The number of entries above which those that the present scan did not use are dropped.
 const MAX_ENTRIES: usize = 4096;
 
-/// A file that changed this lately could change again without its times moving:
-/// the clock of a file system ticks every few milliseconds. Its digest is not kept.
-const SETTLED: Duration = Duration::from_millis(100);
-
-/// What identifies the contents of a file without reading it.
+/// An identity of the contents of a file, taken without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity(String);
 
@@ -49,8 +44,8 @@ impl Identity {
     }
 }
 
-/// Whom `--schema` was asked: contents, and what else the answer may depend on. The
-/// name of a file says which kind it is, and a native tool may answer to its own.
+/// The key of an answer to `--schema`: the contents of the file, and what else the answer may
+/// depend on. A native tool may depend on the name that it is started by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Question(String);
 
@@ -64,29 +59,30 @@ impl Question {
     }
 }
 
-/// What a tool once answered.
+/// The answer of a tool to `--schema`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     /// Its schema, checked, in the form that tools print.
     Schema(Value),
-    /// Why it has none.
+    /// It has none, for this reason.
     Refused(String),
-    /// Why its component cannot be used here at all, so that a native build may be.
+    /// Its component cannot be used on this host, for this reason; a native build may be.
     Unusable(String),
-    /// Which limit its compilation passed. Asked again once somebody has compiled it.
+    /// Its compilation passed a limit, which the text names. It is asked again once somebody has
+    /// compiled it.
     TooCostly(String),
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct Entries {
     format: u32,
-    /// The program that wrote it. What a component imports is judged by the host,
-    /// so another host judges anew.
+    /// The identity of the host that wrote it. Another host may refuse other components, and
+    /// asks again.
     host: String,
     digests: HashMap<String, Digest>,
     answers: HashMap<Question, Answer>,
-    /// Where the sandbox was last tried, and whether it held.
+    /// The surroundings in which the sandbox was last tried, and whether it held.
     sandbox: Option<(String, bool)>,
 }
 
@@ -105,8 +101,8 @@ struct State {
 }
 
 impl Memo {
-    /// Reads the memo of this cache directory, if it can be trusted. What another `host` found
-    /// out of tools is not believed.
+    /// Reads the memo of this cache directory, if it can be trusted. The answers that another
+    /// `host` got are dropped.
     pub(super) fn open(cache: Option<&Path>, host: String) -> Self {
         let path = cache
             .filter(|dir| paths::make_private(dir).is_ok() && paths::is_trusted(dir, paths::is_own))
@@ -129,7 +125,7 @@ impl Memo {
     }
 
     pub(super) fn keep_digest(&self, identity: &Identity, metadata: &fs::Metadata, digest: Digest) {
-        if !is_settled(metadata) {
+        if !paths::has_settled(metadata) {
             return;
         }
         let mut state = self.lock();
@@ -138,7 +134,7 @@ impl Memo {
         state.changed = true;
     }
 
-    /// Whether the sandbox held in surroundings like these.
+    /// Returns whether the sandbox held in these surroundings, if it was tried there last.
     pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
         let state = self.lock();
         let (known, holds) = state.entries.sandbox.as_ref()?;
@@ -166,8 +162,7 @@ impl Memo {
         state.changed = true;
     }
 
-    /// Writes the memo if anything in it is new. That it cannot be written is said
-    /// once and stops nothing.
+    /// Writes the memo if anything in it is new. A failure is logged once and stops nothing.
     pub(super) fn save(&self) {
         let Some(path) = &self.path else { return };
         let mut state = self.lock();
@@ -228,15 +223,8 @@ fn write(path: &Path, entries: &Entries) -> io::Result<()> {
     Ok(())
 }
 
-fn is_settled(metadata: &fs::Metadata) -> bool {
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
-    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)
-}
-
-/// Returns the names of the programs of an installation, as exactly as a file can be named
-/// without reading it. Programs that embed the host share what the installation remembers.
+/// Returns the identities of the programs of an installation. Programs that embed the host share
+/// the memo of the installation.
 pub(super) fn host_identity(paths: &Paths) -> String {
     let identity = |program: &PathBuf| Some(Identity::of(&fs::metadata(program).ok()?).0);
     let version = || env!("CARGO_PKG_VERSION").to_owned();
@@ -293,7 +281,7 @@ mod tests {
         let tool = cache.path().join("tool");
         fs::write(&tool, "x").expect("write");
         let metadata = fs::metadata(&tool).expect("metadata");
-        assert!(!is_settled(&metadata));
+        assert!(!paths::has_settled(&metadata));
         let memo = Memo::open(Some(cache.path()), String::new());
         memo.keep_digest(&Identity::of(&metadata), &metadata, Digest::of(b"x"));
         assert!(memo.digest(&Identity::of(&metadata)).is_none());

@@ -1,4 +1,4 @@
-//! The tools that an earlier scan found, for who must not wait for another.
+//! The tools that an earlier scan found, for callers that cannot wait for another scan.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,8 @@ use super::memo::{self, Answer, Memo, Question};
 use crate::paths::Paths;
 use crate::policy::Origin;
 
-/// Returns the names and descriptions of the tools whose files are as they were when they
-/// were last asked. Nothing is run, compiled, digested or written; where nobody has looked
-/// yet, there are none.
+/// Returns the names and descriptions of the tools whose files are unchanged since they were
+/// last asked; none before the first scan. Nothing is run, compiled, digested or written.
 #[must_use]
 pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
     let cache = paths.cache.as_deref().filter(|cache| cache.is_dir());

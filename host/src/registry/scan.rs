@@ -1,4 +1,4 @@
-//! Discovery: asking every candidate for its schema and choosing what runs.
+//! One scan: asks every candidate for its schema and chooses the build of each tool that runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
 use super::tool::{Build, Tool};
-use super::{Depth, Skipped, Snapshot, by};
+use super::{Depth, Skipped, Snapshot, before_deadline};
 use crate::exec::envelope;
 use crate::exec::native;
 use crate::exec::output::Sink;
@@ -27,13 +27,13 @@ use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
 use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin, Sandbox};
 
-/// Candidates asked at once, for each core: most of them wait for their process.
+/// The number of candidates asked at once, for each core: most wait for their process.
 const ASKED_PER_CORE: usize = 4;
 
-/// What a scan needs to know.
+/// A scan and its parameters.
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, Origin)>,
-    /// Those that somebody named: one that is missing is told.
+    /// The directories that somebody named: a missing one gets a warning.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
     pub(super) limits: Limits,
@@ -42,25 +42,26 @@ pub(super) struct Scan {
     pub(super) memo: Arc<Memo>,
     pub(super) depth: Depth,
     pub(super) wanted: Wanted,
-    /// Until when it waits for compilations.
+    /// The end of its wait for compilations.
     pub(super) deadline: Option<Instant>,
 }
 
-/// For which components a scan waits that nobody has compiled or asked yet.
+/// The components that a scan compiles and asks although they are new to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
+    /// All components.
     All,
-    /// None: their tools are left out.
+    /// No component: the tools of new ones are left out.
     Known,
-    /// Those that could be the tool of this name, by the names of their files or by what
-    /// another build of them answered.
+    /// The components that could be the tool of this name, by the names of their files or by
+    /// the answers of their other builds.
     Tool(String),
 }
 
-/// A build, and what it answered.
+/// A build, and its answer.
 type Found = (Arc<Build>, ToolSchema);
 
-/// A candidate that was asked.
+/// A candidate that was asked, and its answer.
 struct Asked {
     candidate: Candidate,
     answer: Result<Found, Refusal>,
@@ -72,14 +73,14 @@ impl Asked {
     }
 }
 
-/// Why a candidate is no tool.
+/// The reason that a candidate is no tool.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// For any reason but the next: it never falls back to another build.
+    /// It failed. There is never a fallback to another build.
     Failed(String),
     /// The component cannot be used on this host at all.
     Unusable(String),
-    /// The component is not compiled yet, and nobody waits for it.
+    /// The component is not compiled yet, and the scan does not want it.
     NotCompiled,
     /// The component was not compiled before the deadline.
     Late,
@@ -96,7 +97,7 @@ impl Refusal {
 }
 
 impl Scan {
-    /// The tools, and whether that is all of them.
+    /// Returns the tools, and whether these are all of them.
     pub(super) async fn run(self) -> (Snapshot, bool) {
         let scan = Arc::new(self);
         let mut snapshot = Snapshot::default();
@@ -141,7 +142,7 @@ impl Scan {
         (snapshot, is_whole)
     }
 
-    /// Asks what was left out beside a build of the wanted tool.
+    /// Asks the candidates that were left out beside a build of the wanted tool.
     async fn ask_siblings(&self, builds: &mut [Asked]) {
         let Wanted::Tool(wanted) = &self.wanted else { return };
         let is_wanted =
@@ -154,26 +155,26 @@ impl Scan {
         }
     }
 
-    /// Whether the sandbox keeps all from a native tool on this machine that a grant can
-    /// require.
+    /// Returns whether the sandbox of this machine holds every boundary around a native tool
+    /// that a grant can require.
     async fn is_confining(&self) -> bool {
         let surroundings = native::surroundings();
         let known = self.memo.confines(&surroundings);
         if let Some(known) = known.filter(|_| self.depth == Depth::Remembered) {
             return known;
         }
-        let level = self.loader.supervisor().machine().await.level;
-        let holds = level.unmet().next().is_none();
+        let isolation = self.loader.supervisor().machine().await.isolation;
+        let holds = isolation.unmet().next().is_none();
         self.memo.keep_confines(surroundings, holds);
         holds
     }
 
-    /// Asks one candidate, or remembers what it answered.
+    /// Asks one candidate, unless its answer is remembered.
     pub(super) async fn ask(&self, candidate: &Candidate) -> Result<Found, Refusal> {
         self.ask_if(candidate, |_| true).await
     }
 
-    /// The same where the component is compiled, or is wanted.
+    /// Asks one candidate, unless it is a new component that is neither compiled nor wanted.
     async fn ask_if_wanted(&self, candidate: &Candidate) -> Result<Found, Refusal> {
         self.ask_if(candidate, |build| match &self.wanted {
             Wanted::All => true,
@@ -213,8 +214,8 @@ impl Scan {
         }
     }
 
-    /// The program that a candidate is. The digest of a large file takes seconds, in
-    /// which the tools that were started already have their one second to answer.
+    /// Returns the build in a candidate. The digest of a large file takes seconds, while the
+    /// tools that were started already have one second to answer.
     async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
         if !candidate.takes_long(&self.memo) {
             return Build::of(candidate, &self.memo, &self.loader);
@@ -226,11 +227,11 @@ impl Scan {
             .map_err(|error| error.to_string())?
     }
 
-    /// A component answers the same as long as its bytes do. What a native tool
-    /// says may depend on more than its own file.
+    /// Returns whether a candidate is asked again although its answer is remembered. The answer
+    /// of a component depends on its bytes alone, that of a native tool may depend on more.
     fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &Answer) -> bool {
         match (self.depth, answer) {
-            // It would hold up every command for as long as it may take.
+            // Another compilation would delay every command by as much as it may take.
             (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => {
                 self.loader.is_compiled(&build.digest)
             }
@@ -242,16 +243,21 @@ impl Scan {
         }
     }
 
-    /// Fails where the next time may go better: that is not for keeping.
+    /// Asks a build for its schema.
+    ///
+    /// # Errors
+    ///
+    /// It may go well another time, so that there is no answer to remember.
     async fn ask_now(&self, build: &Build) -> Result<Answer, Refusal> {
-        let program = match by(self.deadline, build.program()).await.ok_or(Refusal::Late)? {
-            Ok(program) => program,
-            Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
-            Err(error @ ComponentError::TooCostly(_)) => {
-                return Ok(Answer::TooCostly(error.to_string()));
-            }
-            Err(error) => return Err(Refusal::Failed(error.to_string())),
-        };
+        let program =
+            match before_deadline(self.deadline, build.program()).await.ok_or(Refusal::Late)? {
+                Ok(program) => program,
+                Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
+                Err(error @ ComponentError::TooCostly(_)) => {
+                    return Ok(Answer::TooCostly(error.to_string()));
+                }
+                Err(error) => return Err(Refusal::Failed(error.to_string())),
+            };
         let grant = self.authority.for_schema(&build.path, build.backend());
         let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let outcome = program.run(self.schema_call(grant)).await;
@@ -284,7 +290,11 @@ impl Scan {
     }
 }
 
-/// What a `--schema` call came to: a schema that passes every check, or why not.
+/// Returns the schema from a `--schema` call, if it passes every check.
+///
+/// # Errors
+///
+/// The call failed, or the schema is not valid; the text says why.
 pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     match outcome.limit {
         Some(Limit::WallClock) => return Err("timeout".to_owned()),
@@ -302,8 +312,8 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
         exit => {
             let code = envelope::exit_code(exit).unwrap_or_default();
-            let said = last_words(&outcome.stderr.bytes);
-            return Err(format!("exited with {code}{said}"));
+            let complaint = last_lines(&outcome.stderr.bytes);
+            return Err(format!("exited with {code}{complaint}"));
         }
     }
     let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
@@ -312,9 +322,9 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     Ok(schema)
 }
 
-/// The last of what a tool complained, after a colon; nothing where it said nothing.
-fn last_words(stderr: &[u8]) -> String {
-    /// Enough for the message of an interpreter, which stands below where it went wrong.
+/// Returns the last lines of stderr after a colon, or nothing if it is empty.
+fn last_lines(stderr: &[u8]) -> String {
+    /// The message of an interpreter comes last, below its trace.
     const LINES: usize = 3;
     const CHARACTERS: usize = 300;
 
@@ -326,13 +336,12 @@ fn last_words(stderr: &[u8]) -> String {
     if shown.is_empty() { shown } else { format!(": {shown}") }
 }
 
-/// Checks that parameters are JSON Schema, of the draft that `$schema` names. Where it names
-/// none they are 2020-12, or an older draft: generators write the tuples of draft 7 and the
-/// bounds of draft 4 without saying so, and every provider is told the same in the words of
-/// 2020-12.
+/// Checks that parameters are JSON Schema, of the draft that `$schema` names. Without `$schema`
+/// they are 2020-12 or an older draft: generators write the tuples of draft 7 and the bounds of
+/// draft 4 without a name, and every provider gets them translated to 2020-12.
 fn check_compiles(parameters: &Value) -> Result<(), jsonschema::ValidationError<'static>> {
-    // Only references within the asset: no resolver that opens files or
-    // connections is compiled in.
+    // References lead within the document only: no resolver that opens files or connections is
+    // compiled in.
     let Err(error) = jsonschema::validator_for(parameters) else { return Ok(()) };
     let is_of_older_draft = parameters.get("$schema").is_none()
         && (jsonschema::draft7::new(parameters).is_ok()
@@ -341,12 +350,12 @@ fn check_compiles(parameters: &Value) -> Result<(), jsonschema::ValidationError<
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
-    let turns = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
+    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
     let mut asked = Vec::with_capacity(candidates.len());
     for candidate in candidates {
-        let (scan, turns) = (Arc::clone(scan), Arc::clone(&turns));
+        let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
         asked.push(tokio::spawn(async move {
-            let _turn = turns.acquire().await;
+            let _permit = permits.acquire().await;
             let answer = scan.ask_if_wanted(&candidate).await;
             Asked { candidate, answer }
         }));
@@ -407,9 +416,9 @@ async fn add(
     found.insert(tool.name().to_owned(), tool);
 }
 
-/// Which build of a tool runs, if any. A component that was refused for any
-/// reason but being unusable here takes its native build down with it: a denial,
-/// a trap or a limit never falls back.
+/// Returns the tool with the build that runs, if any does. A component that was refused for any
+/// reason but being unusable here takes its native build down with it: there is no fallback
+/// after a denial, a trap or a limit.
 async fn choose(
     scan: &Scan,
     snapshot: &mut Snapshot,
@@ -427,7 +436,7 @@ async fn choose(
         scan.authority.choose(&schema.name, origin);
     let mut why_wasm = "components come first";
     let mut wants_native = asked == BackendChoice::Native;
-    // Asked only where it decides something: the first time costs a process.
+    // The first question costs a process, so it is asked only where it decides something.
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
         wants_native = scan.is_confining().await;
         why_asked = "the sandbox holds on this machine".into();
@@ -441,7 +450,7 @@ async fn choose(
         let other = other.map(|(build, _)| build);
         Some(Tool { schema: Arc::new(schema), origin, build, reason, other, fell_back: false })
     };
-    let fallen = |tool: Tool| Tool { fell_back: true, ..tool };
+    let as_fallback = |tool: Tool| Tool { fell_back: true, ..tool };
     match (native, wasm) {
         (None, Some(Err(_)) | None) => None,
         (None, Some(Ok((build, _)))) if asked == BackendChoice::Native => {
@@ -455,16 +464,16 @@ async fn choose(
             let what = if wasm.is_some() { "no component that works here" } else { "no component" };
             skip(&build.path, format!("it has {what}, and the backend is set to wasm"))
         }
-        // Whoever asks for native builds does not fall back to one.
+        // A native build that was asked for is no fallback.
         (Some(native), wasm) if wants_native => match wasm {
             None => tool(native, "it has no component".into(), None),
             Some(wasm) => tool(native, why_asked, wasm.ok()),
         },
         (Some(native), None) => tool(native, "it has no component".into(), None),
         (Some(native), Some(Err(Refusal::Unusable(_)))) => {
-            tool(native, "its component cannot be used on this host".into(), None).map(fallen)
+            tool(native, "its component cannot be used on this host".into(), None).map(as_fallback)
         }
-        // Which of the two runs is seen when it is compiled.
+        // The schemas of the two are compared once the component is compiled.
         (Some(_), Some(Err(Refusal::NotCompiled | Refusal::Late))) => None,
         (Some((build, _)), Some(Err(Refusal::Failed(_)))) => {
             let reason = "its component failed, and that never falls back to native";

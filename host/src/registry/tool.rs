@@ -1,7 +1,7 @@
-//! One tool as the registry knows it: its schema, its builds, and which of them
-//! runs.
+//! One tool as the registry knows it: its schema, its builds, and the one of them that runs.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ikigai_protocol::ToolSchema;
 use tokio::sync::OnceCell;
 
 use crate::digest::Digest;
-use crate::exec::Lane;
+use crate::exec::Executor;
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, Origin};
@@ -21,22 +21,22 @@ use super::memo::Memo;
 /// A tool that can be called. Cheap to clone.
 #[derive(Clone)]
 pub struct Tool {
-    /// What it says of itself.
+    /// Its schema, as it printed it.
     pub schema: Arc<ToolSchema>,
-    /// Which directory it is from.
+    /// The kind of directory that it is from.
     pub origin: Origin,
-    /// What runs when it is called.
+    /// The build that runs when it is called.
     pub build: Arc<Build>,
-    /// Why this build and not the other, for a person.
+    /// The reason for this build and not the other, for a person.
     pub reason: Cow<'static, str>,
-    /// Whether it runs only because its component cannot be used on this host.
+    /// True if a native build runs because the component cannot be used on this host.
     pub fell_back: bool,
     /// The build that does not run, where there is one.
     pub other: Option<Arc<Build>>,
 }
 
 impl Tool {
-    /// The name that a model calls it by.
+    /// Returns the name that a model calls it by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.schema.name
@@ -45,9 +45,9 @@ impl Tool {
 
 /// One file that is a tool.
 pub struct Build {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Of its contents when it was found.
+    /// The digest of its contents when it was found.
     pub digest: Digest,
     program: Program,
 }
@@ -62,7 +62,7 @@ enum Program {
 }
 
 impl Build {
-    /// The program that a candidate is. Nothing is started or compiled.
+    /// Returns the build in a candidate. Nothing is started or compiled.
     pub(super) fn of(
         candidate: &Candidate,
         memo: &Memo,
@@ -80,7 +80,7 @@ impl Build {
         Ok(Arc::new(Self { path, digest, program }))
     }
 
-    /// Which kind of program it is.
+    /// Returns the kind of the program.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.program {
@@ -89,19 +89,19 @@ impl Build {
         }
     }
 
-    /// The program, ready to be called. A component is loaded now if it is not yet.
+    /// Returns the program, ready to be called. A component is loaded now if it is not yet.
     ///
     /// # Errors
     ///
     /// The component cannot be used on this host.
-    pub async fn program(&self) -> Result<&dyn Lane, ComponentError> {
+    pub async fn program(&self) -> Result<&dyn Executor, ComponentError> {
         match &self.program {
             Program::Native(program) => Ok(program),
             Program::Wasm { .. } => Ok(self.component().await?),
         }
     }
 
-    /// The interfaces that a component imports; none for a native build.
+    /// Returns the interfaces that a component imports. A native build has none.
     ///
     /// # Errors
     ///
@@ -113,19 +113,20 @@ impl Build {
         }
     }
 
-    /// The digest of what its file holds now. An unchanged file is not read.
+    /// Returns the digest of its file as it is now. An unchanged file is not read.
     pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
         let candidate = Candidate::at(self.path.clone(), Origin::User)
             .map_err(|unfit| format!("`{}` is no tool any more: {unfit}", self.path.display()))?;
-        let told = |error: String| format!("`{}` cannot be read: {error}", self.path.display());
+        let unreadable = |error: io::Error| {
+            let path = self.path.display();
+            format!("`{path}` cannot be read: {error}")
+        };
         if !candidate.takes_long(memo) {
-            return candidate.digest(memo).map_err(|error| told(error.to_string()));
+            return candidate.digest(memo).map_err(unreadable);
         }
         let memo = Arc::clone(memo);
-        tokio::task::spawn_blocking(move || candidate.digest(&memo))
-            .await
-            .map_err(|error| told(error.to_string()))?
-            .map_err(|error| told(error.to_string()))
+        let digest = tokio::task::spawn_blocking(move || candidate.digest(&memo)).await;
+        digest.unwrap_or_else(|error| Err(error.into())).map_err(unreadable)
     }
 
     async fn component(&self) -> Result<&GuestProgram, ComponentError> {

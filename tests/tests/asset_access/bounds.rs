@@ -24,7 +24,7 @@ fn a_store_that_never_answers_keeps_no_call_beyond_its_time() {
         let took = started.elapsed();
         assert_eq!(outcome.limit, Some(Limit::WallClock), "{build:?}: {outcome:?}");
         assert!(took < Duration::from_secs(15), "{build:?}: {took:?}");
-        // The same lanes go on.
+        // The same executors go on.
         rig.with_store(Store::new());
         let next = rig.call(build, "file-read", AssetAccess::Read, READ, |_| {});
         assert_eq!(printed(&next), r#"{"output":"one\ntwo\n\ntwo"}"#, "{build:?}");

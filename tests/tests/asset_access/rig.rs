@@ -1,5 +1,5 @@
 //! What the cases of `assets` stand on: a store in memory, one that never answers,
-//! and calls of tools on both lanes.
+//! and calls of tools by both executors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use ikigai_host::exec::assets::{Answer, AssetHandle, AssetStore, Caller, Entry, 
 use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime as Components;
-use ikigai_host::exec::{Call, Lane, Outcome, Stdin};
+use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
@@ -160,7 +160,7 @@ impl Build {
         [Self::Component, Self::Native(Sandbox::Require), Self::Native(Sandbox::Off)];
 }
 
-/// Both lanes over one store, in a workspace of their own.
+/// Both executors over one store, in a workspace of their own.
 pub(crate) struct Rig {
     scratch: TempDir,
     components: Arc<Components>,
@@ -182,7 +182,7 @@ impl Rig {
         self.runtime.as_ref().expect("it is taken at the end").block_on(work)
     }
 
-    /// The same lanes over another store.
+    /// The same executors over another store.
     pub(crate) fn with_store(&mut self, store: Arc<dyn AssetStore>) {
         self.store = Some(store);
     }
@@ -196,7 +196,7 @@ impl Rig {
         input: &str,
         adjust: impl FnOnce(&mut Call),
     ) -> Outcome {
-        let program: Box<dyn Lane> = match build {
+        let program: Box<dyn Executor> = match build {
             Build::Component => {
                 let path = places::tools().join(format!("{tool}.wasm"));
                 let bytes = fs::read(path).expect("a staged component");

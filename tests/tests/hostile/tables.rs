@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
-use ikigai_host::exec::{Call, Exit, Lane as _, Stdin};
+use ikigai_host::exec::{Call, Executor as _, Exit, Stdin};
 use ikigai_host::limits::{Limit, Limits};
 use ikigai_host::policy::Grant;
 use ikigai_tests::component::{Ending, Hoard, hoarding, printing};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
-use ikigai_host::exec::{Call, Exit, Lane as _, Outcome, Stdin};
+use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::places;

@@ -40,8 +40,8 @@ pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len
 
 /// How far the call was kept to its grant, in a word: the weakest of its boundaries.
 fn sandbox(record: &Record) -> &str {
-    if let Some(level) = &record.level {
-        return weakest(level).as_str();
+    if let Some(isolation) = &record.isolation {
+        return weakest(isolation).as_str();
     }
     match record.grant.as_ref().and_then(|grant| grant.sandbox.as_deref()) {
         _ if record.exit_code.is_none() => "-",
@@ -50,18 +50,18 @@ fn sandbox(record: &Record) -> &str {
     }
 }
 
-fn weakest(level: &Isolation) -> &Guarantee {
+fn weakest(isolation: &Isolation) -> &Guarantee {
     let rank = |guarantee: &Guarantee| match guarantee {
         Guarantee::None(_) => 0,
         Guarantee::Partial(_) => 1,
         Guarantee::Enforced => 2,
     };
-    level
+    isolation
         .guarantees()
         .into_iter()
         .map(|(_, guarantee)| guarantee)
         .min_by_key(|guarantee| rank(guarantee))
-        .unwrap_or(&level.fs)
+        .unwrap_or(&isolation.fs)
 }
 
 /// What ended it, where it did not end by itself and well.
@@ -113,7 +113,7 @@ impl fmt::Display for Story<'_> {
                 row("sandbox", format!("asked for: {}", plain(sandbox)));
             }
         }
-        for (boundary, state) in record.level.iter().flat_map(Isolation::describe) {
+        for (boundary, state) in record.isolation.iter().flat_map(Isolation::describe) {
             row(&format!("kept: {boundary}"), plain(&state));
         }
         if !record.denied.is_empty() {

@@ -11,15 +11,15 @@ use ikigai_supervisor::isolation::{Guarantee, Isolation, Layer};
 const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let Machine { level, layers } = host.registry().supervisor().machine().await;
-    let states = level.guarantees().into_iter().zip(level.describe());
+    let Machine { isolation, layers } = host.registry().supervisor().machine().await;
+    let states = isolation.guarantees().into_iter().zip(isolation.describe());
     let mut checks: Vec<Check> = states
         .map(|((_, guarantee), (boundary, state))| {
             let check = Check::new(SECTION, boundary.as_str(), state);
             if guarantee.is_enforced() { check } else { check.less() }
         })
         .collect();
-    checks.extend(required(host, snapshot, &level));
+    checks.extend(required(host, snapshot, &isolation));
     checks.extend(layers.iter().map(layer));
     checks
 }
@@ -39,8 +39,8 @@ fn layer(layer: &Layer) -> Check {
 }
 
 /// Tools that do not run, because policy requires more for them than holds here.
-fn required(host: &Host, snapshot: &Snapshot, level: &Isolation) -> Vec<Check> {
-    let missing: Vec<String> = level
+fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Check> {
+    let missing: Vec<String> = isolation
         .unmet()
         .map(|(boundary, guarantee)| format!("{boundary} is {}", guarantee.as_str()))
         .collect();

@@ -1,8 +1,8 @@
 //! One native call, from the plan to the outcome.
 //!
-//! Owns when a call is ended from the host's side (cancelled, flooded, overdue)
-//! and what an end is called. The bounds themselves are kept by the supervisor,
-//! which no busy runtime delays; the host's own deadline is behind them.
+//! Owns the reasons for which the host ends a call (cancelled, flooded, overdue), and turns the
+//! supervisor's report into an outcome. The limits are kept by the supervisor, which no busy
+//! runtime delays; the host's own deadline comes after them.
 
 use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,9 +17,9 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::helper::{GRACE, Helper};
 use super::refusal;
 use super::streams::{Signals, Streams, feed, pump};
+use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{Supervisor, host_socket, plan};
 use crate::exec::assets::AssetGate;
 use crate::exec::output::{Pipe, Sink};
@@ -29,29 +29,29 @@ use crate::policy::Sandbox;
 use ikigai_supervisor::isolation::Isolation;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
 
-/// How long after the wall clock the host itself ends a call that its supervisor
-/// should have ended. Covers the supervisor's own start.
+/// The time after the limit on the wall clock when the host itself ends a call that its
+/// supervisor should have ended. It covers the supervisor's own start.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// Why nothing is said to have held in a call whose supervisor was killed: by somebody, by the
-/// kernel for want of memory, or by the host because it did not answer.
+/// The reason that no guarantee is claimed for a call whose supervisor was killed: by somebody,
+/// by the kernel for want of memory, or by the host because it did not answer.
 const UNREPORTED: &str = "the call's supervisor was killed before it could report";
 
-/// The supervisor's exit code where it refused to start anything.
+/// The exit code of a supervisor that refused to start anything.
 const REFUSED: i32 = 2;
 
-/// A call as a future. Dropping it ends the call: what is left to do (asking the
-/// supervisor to end, reaping it) is finished by the runtime.
+/// A call as a future. Dropping it ends the call: the runtime then asks the supervisor to end,
+/// and reaps it.
 pub(super) struct Running {
     work: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
-    /// The runtime of the first poll. None before it: then nothing has been started.
+    /// The runtime of the first poll; before it nothing has been started.
     runtime: Option<Handle>,
     cancel: CancellationToken,
 }
 
 impl Running {
     pub(super) fn new(program: Arc<Path>, supervisor: Supervisor, mut call: Call) -> Self {
-        // A token of its own, because dropping this call is not to cancel others.
+        // A token of its own, because dropping this call must not cancel others.
         let cancel = call.cancel.child_token();
         call.cancel = cancel.clone();
         let work = Box::pin(async move { run(&program, &supervisor, call).await });
@@ -82,7 +82,7 @@ impl Drop for Running {
     }
 }
 
-/// Why the host ended a call.
+/// The reason that the host ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Cancelled,
@@ -90,12 +90,13 @@ enum Reason {
     Overdue,
 }
 
-/// How the supervisor ended, and why the host asked for it, if it did.
+/// The end of a supervisor.
 struct Ending {
-    /// None if it was killed, or refused.
+    /// Its report. It makes none if it was killed or refused the call.
     report: Option<Report>,
-    /// Where there is no report.
+    /// Its exit status, where there is no report.
     status: Option<ExitStatus>,
+    /// The reason that the host asked it to end, if it did.
     reason: Option<Reason>,
 }
 
@@ -110,10 +111,11 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
-        Ok((streams, ends, helper))
+        let process =
+            SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+        Ok((streams, ends, process))
     });
-    let (streams, ends, helper) = match begun {
+    let (streams, ends, process) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             return Outcome::not_started(format!("no supervisor could be started: {error}"));
@@ -135,7 +137,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
     let (ending, (), (), (), ()) = tokio::join!(
-        conduct(helper, &plan, (ends, tool_end), &call, &signals),
+        conduct(process, &plan, (ends, tool_end), &call, &signals),
         host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
@@ -145,7 +147,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
-    let (exit, limit) = name_end(&ending, program, &call, &complaint);
+    let (exit, limit) = exit_of(&ending, program, &call, &complaint);
     let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };
     let cancelled =
         exit == Exit::Ended && limit.is_none() && ending.reason == Some(Reason::Cancelled);
@@ -162,18 +164,18 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             .filter(|peak| *peak > 0),
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
-    // What a supervisor did before it was lost is not known, and is not claimed.
-    let level = match ending.report {
+    // Of a supervisor that was lost it is not known what it had done.
+    let isolation = match ending.report {
         _ if !ran => None,
         Some(report) => report.isolation,
         None => Some(Isolation::none(UNREPORTED)),
     };
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, level, denied: gate.denied() }
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied: gate.denied() }
 }
 
-/// Has the supervisor start the tool, waits for its report, and sees to its end.
+/// Has the supervisor start the tool, waits for its report, and reaps it.
 async fn conduct(
-    mut helper: Helper,
+    mut process: SupervisorProcess,
     plan: &[u8],
     (ends, host_socket): ([OwnedFd; DESCRIPTORS], Option<OwnedFd>),
     call: &Call,
@@ -183,12 +185,12 @@ async fn conduct(
     let mut reason = None;
     tokio::select! {
         biased;
-        sent = helper.send(
+        sent = process.send(
             plan,
             ends.each_ref().map(AsFd::as_fd),
             host_socket.as_ref().map(AsFd::as_fd),
         ) => if let Err(error) = sent {
-            // It says why on stderr, and ends.
+            // The supervisor writes the reason to stderr, and ends.
             tracing::debug!(%error, "a supervisor did not take its plan");
         },
         why = &mut interruption => reason = Some(why),
@@ -199,39 +201,39 @@ async fn conduct(
     if reason.is_none() {
         tokio::select! {
             biased;
-            received = helper.report() => report = Some(received),
+            received = process.report() => report = Some(received),
             why = &mut interruption => reason = Some(why),
         }
     }
     if reason.is_some() {
-        helper.ask_to_end();
-        report = tokio::time::timeout(GRACE, helper.report()).await.ok();
+        process.ask_to_end();
+        report = tokio::time::timeout(GRACE, process.report()).await.ok();
     }
     let report = match report {
         Some(Ok(report)) => report,
         Some(Err(error)) => {
             tracing::warn!(%error, "the report of a supervisor is unreadable");
-            helper.kill().await;
+            process.kill().await;
             None
         }
         None => {
             tracing::warn!("a supervisor did not answer, and was killed");
-            helper.kill().await;
+            process.kill().await;
             None
         }
     };
-    // All that the tool wrote is in the pipes.
+    // Everything that the tool wrote is in the pipes.
     signals.ended.cancel();
     if reason.is_some() || report.as_ref().is_some_and(|it| matches!(it.end, End::Killed(_))) {
         abandon_later(call, signals);
     }
     if report.is_some() {
-        // Nothing of the tool is left. What the supervisor still has to wait for is the
-        // kernel taking its mount namespace apart, for milliseconds and without work.
-        tokio::spawn(async move { reap(&mut helper).await });
+        // Nothing of the tool is left. The supervisor still waits for the kernel to take its
+        // mount namespace apart, for some milliseconds.
+        tokio::spawn(async move { reap(&mut process).await });
         return Ending { report, status: None, reason };
     }
-    Ending { report, status: reap(&mut helper).await, reason }
+    Ending { report, status: reap(&mut process).await, reason }
 }
 
 /// Resolves when the host has a reason to end the call.
@@ -245,7 +247,7 @@ async fn interruption(call: &Call, signals: &Signals) -> Reason {
     }
 }
 
-/// A call that a limit ended waits only so long for whoever reads what is passed on.
+/// Lets a call that was ended stop waiting for a slow reader of its output after [`GRACE`].
 fn abandon_later(call: &Call, signals: &Signals) {
     let forwards = |sink: &Sink| matches!(sink, Sink::Forward(_));
     if forwards(&call.stdout) || forwards(&call.stderr) {
@@ -257,25 +259,20 @@ fn abandon_later(call: &Call, signals: &Signals) {
     }
 }
 
-async fn reap(helper: &mut Helper) -> Option<ExitStatus> {
-    let reaped = match tokio::time::timeout(GRACE, helper.reap()).await {
+async fn reap(process: &mut SupervisorProcess) -> Option<ExitStatus> {
+    let reaped = match tokio::time::timeout(GRACE, process.reap()).await {
         Ok(reaped) => reaped,
         Err(_) => {
-            helper.kill().await;
-            helper.reap().await
+            process.kill().await;
+            process.reap().await
         }
     };
     reaped.inspect_err(|error| tracing::warn!(%error, "a supervisor could not be reaped")).ok()?
 }
 
-/// What the end of a call is called, and the limit behind it.
-fn name_end(
-    ending: &Ending,
-    program: &Path,
-    call: &Call,
-    complaint: &str,
-) -> (Exit, Option<Limit>) {
-    let Some(report) = &ending.report else { return name_loss(ending, complaint) };
+/// Returns the exit of a call, and the limit that caused it.
+fn exit_of(ending: &Ending, program: &Path, call: &Call, complaint: &str) -> (Exit, Option<Limit>) {
+    let Some(report) = &ending.report else { return exit_without_report(ending, complaint) };
     for note in &report.notes {
         tracing::debug!(program = %program.display(), "{note}");
     }
@@ -307,8 +304,8 @@ fn ended_by(cause: Cause, reason: Option<Reason>) -> Option<Limit> {
     }
 }
 
-/// The supervisor ended without a report.
-fn name_loss(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
+/// Returns the exit of a call whose supervisor made no report.
+fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
     if let Some(reason) = ending.reason {
         return (Exit::Ended, ended_by(Cause::Host, Some(reason)));
     }
@@ -316,7 +313,7 @@ fn name_loss(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
         Some(REFUSED) => {
             (Exit::NotStarted(format!("the supervisor refused the call: {complaint}")), None)
         }
-        // Somebody killed it, or the system did for want of memory, and the tool with it.
+        // Somebody killed it, or the kernel did for want of memory, and the tool with it.
         _ => {
             tracing::warn!(status = ?ending.status, "a supervisor was killed during its call");
             (Exit::Signal(libc::SIGKILL), None)
@@ -324,11 +321,11 @@ fn name_loss(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
     }
 }
 
-/// Whether a tool that failed did so for want of memory.
+/// Returns whether a tool failed for want of memory.
 ///
-/// What the kernel refuses beyond the cap, a tool answers in its own way: by an
-/// exception, an abort, a crash. So a failure at 15/16 of the cap or more counts as
-/// the limit's doing. A single allocation far beyond the cap does not show here.
+/// Tools react to an allocation that the kernel refuses in their own ways: by an exception, an
+/// abort, a crash. So a failure at 15/16 of the limit or more counts as caused by the limit. A
+/// single allocation far beyond the limit is not recognised.
 fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
     let failed =
         matches!(report.end, End::Signal(_)) || matches!(report.end, End::Code(code) if code != 0);
@@ -367,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_lost_supervisor_is_no_success() {
-        let lost = |reason| name_loss(&Ending { report: None, status: None, reason }, "");
+        let lost = |reason| exit_without_report(&Ending { report: None, status: None, reason }, "");
         assert_eq!(lost(None), (Exit::Signal(libc::SIGKILL), None));
         assert_eq!(lost(Some(Reason::Cancelled)), (Exit::Ended, None));
         assert_eq!(lost(Some(Reason::Overdue)), (Exit::Ended, Some(Limit::WallClock)));

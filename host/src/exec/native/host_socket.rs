@@ -1,10 +1,9 @@
 //! The host's end of the socket over which a native tool reaches assets.
 //!
-//! Owns the conversation: a line, its answer, the next line. How lines read is
-//! `ikigai-protocol`'s, what they may do [`AssetGate`]'s. It keeps one line of a tool, of a
-//! bounded length, and one answer; a tool that sends without reading waits in its own
-//! writes, as the host waits in its own. What is not answered when the call ends is
-//! given up.
+//! Owns the conversation: a line, its answer, the next line. `ikigai-protocol` owns the format
+//! of lines, [`AssetGate`] the permissions. It keeps one line of a tool, of a bounded length, and
+//! one answer; a tool that sends without reading blocks itself. Requests that are not answered
+//! when the call ends are dropped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,13 +22,13 @@ use crate::exec::Call;
 use crate::exec::assets::{AssetError, AssetGate, Window};
 use crate::policy::AssetAccess;
 
-/// Read at a time, in bytes.
+/// The size of a read, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// What a line may leave allocated for the next one, in bytes.
+/// The buffer that a line may leave allocated for the next one, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// The host's end and the tool's, of a call that is granted assets.
+/// Returns the host's end and the tool's, if the call is granted assets.
 pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
     if call.grant.assets == AssetAccess::None {
         return Ok(None);
@@ -39,7 +38,7 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
     Ok(Some((UnixStream::from_std(own)?, its.into())))
 }
 
-/// Answers what the tool asks, until it has no more to ask or has ended.
+/// Answers the tool's requests until it closes the socket or ends.
 pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals: &Signals) {
     let Some(socket) = socket else { return };
     // A task of its own: a long line is work, and the tool's streams must not wait for it.
@@ -68,7 +67,7 @@ async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
                 writer.write_all(&answer).await?;
             }
             Line::TooLong => {
-                // Where the next line begins cannot be told without reading on.
+                // The beginning of the next line could only be found by reading on.
                 let message = format!("a line has at most {MAX_LINE} bytes; the socket is closed");
                 let refusal = Refusal { id: Id::Null, fault: Fault::Request, message };
                 return writer.write_all(&encode_refusal(&refusal)?).await;
@@ -78,13 +77,13 @@ async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
     }
 }
 
-/// What was read into the buffer.
+/// The content of the buffer after a read.
 enum Line {
     /// A line, without its newline.
     Whole,
-    /// The beginning of one that is too long.
+    /// The beginning of a line that is too long.
     TooLong,
-    /// Nothing that counts: a line without a newline is not finished, and not acted on.
+    /// Nothing, or a line without a newline, which is not acted on.
     End,
 }
 
@@ -105,21 +104,21 @@ async fn answer(gate: &AssetGate, line: &[u8]) -> serde_json::Result<Vec<u8>> {
     match operation {
         Operation::Read(Read { uri, offset, limit }) => {
             let content = gate.read(uri, Window { offset, limit }).await;
-            told(&id, content.map(|content| Content { content }))
+            encode(&id, content.map(|content| Content { content }))
         }
         Operation::Write(Write { uri, content }) => {
             let bytes = content.len() as u64;
-            told(&id, gate.write(uri, content).await.map(|()| Written { bytes }))
+            encode(&id, gate.write(uri, content).await.map(|()| Written { bytes }))
         }
         Operation::Edit(Edit { uri, old, new, all }) => {
             let replacements = gate.edit(uri, old, new, all).await;
-            told(&id, replacements.map(|replacements| Replaced { replacements }))
+            encode(&id, replacements.map(|replacements| Replaced { replacements }))
         }
-        Operation::List(List { prefix }) => told(&id, gate.list(prefix).await),
+        Operation::List(List { prefix }) => encode(&id, gate.list(prefix).await),
     }
 }
 
-fn told<T: Serialize>(id: &Id, outcome: Result<T, AssetError>) -> serde_json::Result<Vec<u8>> {
+fn encode<T: Serialize>(id: &Id, outcome: Result<T, AssetError>) -> serde_json::Result<Vec<u8>> {
     match outcome {
         Ok(result) => encode_result(id, &result),
         Err(error) => encode_failure(id, &error),

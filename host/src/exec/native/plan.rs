@@ -1,4 +1,4 @@
-//! The plan of a native call: what the supervisor is told of it.
+//! The plan of a native call, which the supervisor gets, from the call and its grant.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use thiserror::Error;
 use crate::exec::Call;
 use crate::policy::{AssetAccess, Net, Sandbox};
 
-/// Why a call has no plan.
+/// The reason that a call has no plan.
 #[derive(Debug, Error)]
 pub(super) enum PlanError {
     /// A C string ends at its first NUL.
     #[error("{0} contains a NUL byte, which no program can be given")]
     Nul(String),
-    /// An environment has no form for it.
+    /// An environment cannot hold such a name.
     #[error("environment variable name `{0}` is empty or contains `=`")]
     Name(String),
     /// A relative path would depend on the supervisor's own directory.
@@ -32,14 +32,14 @@ pub(super) enum PlanError {
     Message(#[from] plan::PlanError),
 }
 
-/// The plan of a call of `program`.
+/// Returns the plan of a call of `program`.
 pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
         .chain(call.args.iter().map(|arg| arg.as_os_str()))
         .enumerate()
         .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
         .collect::<Result<_, _>>()?;
-    // Where the host itself is a tool of another one, that one's socket is not its tools'.
+    // Where this host is itself a tool of another host, its tools must not get that socket.
     let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
     let env = inherited.map(|(name, value)| variable(name, value));
     let host_socket = call.grant.assets != AssetAccess::None;

@@ -1,7 +1,7 @@
-//! What this machine can do for a sandboxed native tool, found out by doing it.
+//! Finds out which sandbox this machine gives to native tools, by setting one up.
 //!
-//! Owns the one call that goes through every layer and starts nothing, and the
-//! advice on what is missing. Decides nothing.
+//! Owns the one call that tries every layer and starts nothing, and the advice on missing
+//! layers. Decides nothing.
 
 use std::fs;
 use std::io;
@@ -10,37 +10,38 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::helper::Helper;
+use super::supervisor_process::SupervisorProcess;
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
 use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
 
-/// Far more than it takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time for the probe: far more than it takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Goes through every layer.
+/// Returns the sandbox of this machine, by trying every layer.
 pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
-    match tokio::time::timeout(PATIENCE, ask(supervisor)).await {
-        Ok(Ok(report)) => judge(report),
-        Ok(Err(error)) => none(&format!("no supervisor could be started: {error}")),
-        Err(_) => none("the supervisor did not answer"),
+    match tokio::time::timeout(TIMEOUT, run(supervisor)).await {
+        Ok(Ok(report)) => machine_of(report),
+        Ok(Err(error)) => unconfined(&format!("no supervisor could be started: {error}")),
+        Err(_) => unconfined("the supervisor did not answer"),
     }
 }
 
-async fn ask(supervisor: &Supervisor) -> io::Result<Report> {
+async fn run(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut helper = Helper::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+    let mut process =
+        SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
-    helper.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
-    let report = helper.report().await?;
-    helper.reap().await?;
+    process.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
+    let report = process.report().await?;
+    process.reap().await?;
     report.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn plan(supervisor: &Supervisor) -> Plan {
     Plan {
-        // Not executed, and nothing that would have to be shown.
+        // It is not executed.
         program: c"/bin/sh".to_owned(),
         directory: c"/".to_owned(),
         args: vec![c"probe".to_owned()],
@@ -53,35 +54,36 @@ fn plan(supervisor: &Supervisor) -> Plan {
             probe: true,
             without: supervisor.without,
         },
-        bounds: Bounds { wall_clock: PATIENCE, memory: 1 << 30, processes: 16 },
+        bounds: Bounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },
     }
 }
 
-fn judge(report: Report) -> Machine {
+fn machine_of(report: Report) -> Machine {
     let Report { end, isolation, mut layers, .. } = report;
-    let (End::Code(0), Some(level)) = (&end, isolation) else {
-        return Machine { layers, ..none(&format!("no tool would be started: {end:?}")) };
+    let (End::Code(0), Some(isolation)) = (&end, isolation) else {
+        return Machine { layers, ..unconfined(&format!("no tool would be started: {end:?}")) };
     };
     for layer in &mut layers {
         layer.remedy = remedy(layer);
     }
-    Machine { level, layers }
+    Machine { isolation, layers }
 }
 
-fn none(why: &str) -> Machine {
-    Machine { level: Isolation::none(why), layers: Vec::new() }
+/// Returns a machine without any guarantee, for this reason.
+fn unconfined(reason: &str) -> Machine {
+    Machine { isolation: Isolation::none(reason), layers: Vec::new() }
 }
 
-/// Settings that keep a user from making namespaces: where each is, the value
-/// that forbids, and the one that allows.
+/// Settings that keep a user from making namespaces: the name of each, the value that forbids,
+/// and the value that allows.
 const SETTINGS: [(&str, &str, &str); 3] = [
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "10000"),
 ];
 
-/// What the answer depends on, as far as a look can tell: where none of it has
-/// changed, going through the layers again would tell the same.
+/// Returns the settings of this machine and this process that decide which layers there are.
+/// While none of them has changed, another probe would find the same.
 pub(super) fn surroundings() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut parts = vec![
@@ -89,9 +91,9 @@ pub(super) fn surroundings() -> String {
         rustix::process::geteuid().as_raw().to_string(),
     ];
     let status = read("/proc/self/status");
-    let told = ["CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
-    let tells = |line: &&str| told.iter().any(|name| line.starts_with(name));
-    parts.extend(status.lines().filter(tells).map(str::to_owned));
+    let keys = ["CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
+    let matters = |line: &&str| keys.iter().any(|key| line.starts_with(key));
+    parts.extend(status.lines().filter(matters).map(str::to_owned));
     let settings = SETTINGS.iter().map(|(setting, ..)| setting.replace('.', "/"));
     parts.extend(settings.map(|setting| read(&format!("/proc/sys/{setting}"))));
     parts.join(";")

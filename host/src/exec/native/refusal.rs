@@ -1,4 +1,4 @@
-//! Why a program could not be started, in words that say what to do.
+//! Messages about programs that could not be started: the reason, and what to do.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use ikigai_supervisor::plan::Step;
 
-/// The largest `#!` line that the kernel looks at.
+/// The longest `#!` line that the kernel reads, in bytes.
 const LINE: usize = 256;
 
-/// The text for a `step` on the way to `program` that failed with `errno`.
+/// Returns the message about a `step` of the start of `program` that failed with `errno`.
 pub(super) fn explain(
     program: &Path,
     workspace: &Path,
@@ -21,7 +21,7 @@ pub(super) fn explain(
     let error = io::Error::from_raw_os_error(errno);
     let name = program.display();
     match step {
-        // What the kernel keeps of the sandbox is charged to the call as well.
+        // The kernel charges the memory of the sandbox to the call as well.
         Step::Exec | Step::Landlock | Step::Filter if errno == libc::ENOMEM => {
             format!("`{name}` needs more memory to start than its limit allows")
         }
@@ -60,7 +60,7 @@ pub(super) fn explain(
     }
 }
 
-/// The file is not there, or what it needs to be run is not.
+/// Returns the message about a program that is missing, or whose interpreter or loader is.
 fn not_found(program: &Path, sandboxed: bool) -> String {
     let name = program.display();
     let head = match head(program) {
@@ -86,7 +86,7 @@ fn not_found(program: &Path, sandboxed: bool) -> String {
     }
 }
 
-/// The file is there, and the kernel does not know what it is.
+/// Returns the message about a file that the kernel does not know how to execute.
 fn not_executable(program: &Path) -> String {
     let name = program.display();
     match head(program) {
@@ -107,15 +107,14 @@ fn not_executable(program: &Path) -> String {
 
 fn head(program: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    // What is there now may be something else than what the kernel saw, and a FIFO would
-    // block the host.
+    // The file may have been replaced since, and a FIFO would block the host.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(program)?;
     file.take(LINE as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// What follows `#!`, without its argument. A carriage return, which an editor
-/// elsewhere may have left and which is part of the name to the kernel, is shown.
+/// Returns the name after `#!`, without its argument. A carriage return, which an editor of
+/// another system may have left and which is part of the name to the kernel, is shown.
 fn interpreter(head: &[u8]) -> Option<String> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).replace('\r', "\\r");
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn each_reason_says_what_to_do() {
         let dir = tempfile::tempdir().expect("a directory");
-        let told = |content: &[u8], errno: i32| {
+        let message = |content: &[u8], errno: i32| {
             let path = dir.path().join("tool");
             std::fs::write(&path, content).expect("written");
             explain(&path, dir.path(), Step::Exec, errno, false)
@@ -144,7 +143,7 @@ mod tests {
             (b"echo hi\n", libc::EACCES, "`chmod +x`"),
             (b"", libc::E2BIG, "stdin"),
         ] {
-            let text = told(content, errno);
+            let text = message(content, errno);
             assert!(text.contains(expected), "`{text}` does not say `{expected}`");
         }
         let absent =

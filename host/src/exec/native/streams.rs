@@ -1,7 +1,6 @@
 //! The host's ends of a tool's stdin, stdout and stderr.
 //!
-//! All three move at once, so that no order of reading and writing that a tool
-//! may choose can block it for good.
+//! All three are served at once, so that no order of reads and writes can block a tool for good.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,30 +16,30 @@ use crate::exec::Stdin;
 use crate::exec::output::{Pipe, PipeError, Sink};
 use ikigai_supervisor::plan::DESCRIPTORS;
 
-/// How much is read at a time: what a pipe holds.
+/// The size of a read: the capacity of a pipe, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// The host's ends.
+/// The host's ends of the pipes.
 pub(super) struct Streams {
-    /// None where the tool has the host's own stdin.
+    /// Missing where the tool has the host's own stdin.
     pub(super) stdin: Option<Sender>,
     pub(super) stdout: Receiver,
     pub(super) stderr: Receiver,
 }
 
-/// What the streams of a call are told, and tell.
+/// Signals between a call and its streams.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
-    /// The tool has ended: what it wrote is there, and more is not waited for.
+    /// The tool has ended: its streams read what is there, and wait for no more.
     pub(super) ended: CancellationToken,
-    /// The host ended the call: nobody waits any more for what is passed on.
+    /// The host ended the call: output that is passed on is dropped.
     pub(super) abandoned: CancellationToken,
     /// The tool wrote more than it may.
     pub(super) flooded: CancellationToken,
 }
 
 impl Streams {
-    /// The host's ends, and the tool's: its stdin, stdout and stderr.
+    /// Opens the pipes. Returns the host's ends and the tool's stdin, stdout and stderr.
     pub(super) fn open(stdin: &Stdin) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
         let (stdin, tool_stdin) = match stdin {
             Stdin::Inherit => (None, io::stdin().as_fd().try_clone_to_owned()?),
@@ -74,9 +73,9 @@ pub(super) async fn feed(to: Option<Sender>, bytes: Bytes, signals: &Signals) {
     }
 }
 
-/// Takes all that the tool writes, until nobody can write any more or the tool
-/// has ended. Then what is in the pipe is taken, and nothing is waited for: a
-/// process that could not be ended may hold the other end.
+/// Reads everything that the tool writes, until the pipe is closed or the tool has ended. After
+/// its end the rest in the pipe is read without waiting: a process that could not be ended may
+/// hold the other end.
 pub(super) async fn pump(mut from: Receiver, sink: &Sink, into: &Pipe, signals: &Signals) {
     let mut chunk = Vec::with_capacity(CHUNK);
     let mut left = None;
@@ -106,8 +105,7 @@ pub(super) async fn pump(mut from: Receiver, sink: &Sink, into: &Pipe, signals: 
             Ok(false) => return,
             Err(PipeError::Full) => return signals.flooded.cancel(),
             Err(PipeError::Broken(error)) => {
-                // From here on the tool sees a closed pipe, as it would without a host
-                // in between.
+                // The tool sees a closed pipe from here on, as it would without the host.
                 tracing::debug!(%error, "a tool's output could not be passed on");
                 return;
             }
@@ -115,12 +113,12 @@ pub(super) async fn pump(mut from: Receiver, sink: &Sink, into: &Pipe, signals: 
     }
 }
 
-/// Reads what is there, of the `left` bytes that were there when the tool ended.
+/// Reads some of the `left` bytes that were in the pipe when the tool ended.
 fn read_now(from: &Receiver, chunk: &mut Vec<u8>, left: u64) -> io::Result<usize> {
     if left == 0 {
         return Ok(0);
     }
-    // Not through tokio, which may not have heard yet that there is something.
+    // Not through tokio, which may not know yet that there are bytes.
     match rustix::io::read(from, rustix::buffer::spare_capacity(chunk)) {
         Ok(length) => Ok(length),
         Err(rustix::io::Errno::AGAIN) => Ok(0),
@@ -128,7 +126,7 @@ fn read_now(from: &Receiver, chunk: &mut Vec<u8>, left: u64) -> io::Result<usize
     }
 }
 
-/// Hands `chunk` on; false if nobody waits for it any more.
+/// Passes `chunk` on. Returns false if the call has been abandoned.
 async fn deliver(
     chunk: &mut Vec<u8>,
     sink: &Sink,
@@ -137,8 +135,8 @@ async fn deliver(
 ) -> Result<bool, PipeError> {
     match sink {
         Sink::Head | Sink::Tail(_) => into.write(chunk).map(|()| true),
-        // Whoever reads the host's output may be slow, or stop reading: that must not
-        // keep a worker of the runtime, nor a call beyond its end.
+        // A reader of the host's output may be slow or stop: that must block neither a worker
+        // of the runtime nor the call beyond its end.
         Sink::Forward(_) => {
             let (bytes, pipe) = (std::mem::take(chunk), into.clone());
             let write = spawn_blocking(move || (pipe.write(&bytes), bytes));

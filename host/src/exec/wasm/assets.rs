@@ -1,8 +1,8 @@
 //! `ikigai:tool/assets`: the assets of the host, for a guest.
 //!
-//! Every guest that imports it is linked to it, since no grant is known when that is
-//! done; [`AssetGate`](crate::exec::assets::AssetGate) refuses what is not granted. A guest that
-//! waits here gives its thread away, so that its deadline is seen.
+//! Every guest that imports it is linked to it, since no grant is known when a guest is linked;
+//! [`AssetGate`](crate::exec::assets::AssetGate) refuses operations that are not granted. A guest
+//! that waits here yields its thread, so that its deadline is kept.
 
 use ikigai_protocol::ToolCode;
 use wasmtime::component::{HasSelf, Linker};
@@ -30,23 +30,28 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     bindings::ikigai::tool::assets::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
 }
 
-/// What a guest is told; a trap is not among it.
-type Told<T> = wasmtime::Result<Result<T, Error>>;
+/// The answer to a guest; the outer error is a trap.
+type Answer<T> = wasmtime::Result<Result<T, Error>>;
 
 impl Host for State {
-    async fn read(&mut self, uri: String, offset: Option<u64>, limit: Option<u64>) -> Told<String> {
+    async fn read(
+        &mut self,
+        uri: String,
+        offset: Option<u64>,
+        limit: Option<u64>,
+    ) -> Answer<String> {
         Ok(self.gate.read(uri, Window { offset, limit }).await.map_err(error))
     }
 
-    async fn write(&mut self, uri: String, content: String) -> Told<()> {
+    async fn write(&mut self, uri: String, content: String) -> Answer<()> {
         Ok(self.gate.write(uri, content).await.map_err(error))
     }
 
-    async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> Told<u64> {
+    async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> Answer<u64> {
         Ok(self.gate.edit(uri, old, new, all).await.map_err(error))
     }
 
-    async fn list(&mut self, prefix: String) -> Told<Listing> {
+    async fn list(&mut self, prefix: String) -> Answer<Listing> {
         let listing = self.gate.list(prefix).await;
         Ok(listing.map_err(error).map(|listing| Listing {
             more: listing.more,

@@ -1,27 +1,26 @@
-//! Reads of a component's binary what the host has to know before it compiles it: which
-//! build in it is meant for this host, and which WASI it was built for.
+//! Reads a component's binary before it is compiled: finds the build in it that is meant for this
+//! host, and the version of WASI that it was built for.
 //!
-//! Judges nothing: what cannot be read is the compiler's to refuse.
+//! Refuses nothing: the compiler refuses binaries that cannot be read.
 
 use wasmparser::{Chunk, Parser, Payload};
 
-/// The interfaces that only this host has.
+/// The beginning of the names of interfaces that only this host has.
 const OWN: &str = "ikigai:tool/";
 
-/// The interfaces that every host of components may have.
+/// The beginning of the names of interfaces that every host of components may have.
 const WASI: &str = "wasi:";
 
 /// The export that makes a component a command, without its version.
 const RUN: &str = "wasi:cli/run@";
 
-/// The build of a component that is meant for this host: the component itself, or a
+/// Returns the build of a component that is meant for this host: the component itself, or a
 /// component nested in it.
 ///
 /// No import of a component is optional, so one that imports [`OWN`] interfaces starts in no
-/// other host. A component for every host does without them, or has a stand-in for them
-/// inside, and contains the command that does import them. That command is what runs here.
-/// It is taken only where it is the one such command, can run by itself, and the component
-/// around it leaves all of [`OWN`] to what is inside.
+/// other host. A component for every host does without them, or has a stand-in for them inside,
+/// and contains a command that imports them. That command runs here, if it is the only one, can
+/// run by itself, and the component around it imports no [`OWN`] interface itself.
 pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
     let outer = Outline::of(component);
     if outer.imports(OWN) || !outer.exports(RUN) {
@@ -39,7 +38,7 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
     }
 }
 
-/// A component was built for WASI 0.3.
+/// The error that a component was built for WASI 0.3.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
     "is a component of WASI 0.3, and this host runs those of WASI 0.2; build it against \
@@ -47,22 +46,22 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
 )]
 pub(super) struct OfWasi03;
 
-/// Whether a component that does not compile was built for WASI 0.3, or uses what came into
-/// the component model with it. `refusal` is the compiler's.
+/// Returns whether a component that does not compile was built for WASI 0.3, or uses features of
+/// the component model that came with it. `refusal` is the compiler's error.
 pub(super) fn is_of_wasi_0_3(component: &[u8], refusal: &str) -> bool {
     let names = Outline::of(component);
     let is_0_3 = |name: &&str| is_version_0_3(name);
     names.imports.iter().chain(&names.exports).any(is_0_3) || refusal.contains(ASYNC)
 }
 
-/// Whether an interface is one of WASI 0.3, by its name with the version.
+/// Returns whether an interface, named with its version, is one of WASI 0.3.
 pub(super) fn is_version_0_3(interface: &str) -> bool {
     interface.starts_with(WASI)
         && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
 }
 
-/// A part of every refusal of wasmparser's that is due to the types and functions of WASI
-/// 0.3, in a component that names no interface of it.
+/// A part of every error of wasmparser about the types and functions of WASI 0.3, in a component
+/// that names no interface of it.
 const ASYNC: &str = "requires the component model async";
 
 /// The outermost layer of a component.
@@ -74,10 +73,10 @@ struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// As much as can be read.
+    /// Reads as much as can be read.
     fn of(component: &'a [u8]) -> Self {
         let mut outline = Self::default();
-        // What is broken is not for here: the compiler says what and where.
+        // The compiler reports what is broken, and where.
         let _ = outline.read(component);
         outline
     }

@@ -1,40 +1,40 @@
-//! The most that one component may consist of, beside the bytes that a call may use.
+//! The bounds on the parts of one component, beside the limit on its memory.
 //!
-//! Checked when it is compiled, whichever way its instances are allocated later, and kept
-//! again by every store: many small things are memory of the host as well.
+//! A component is held to them when it is compiled, however its instances are allocated later,
+//! and by every store again: many small parts are memory of the host as well.
 
 use wasmtime::PoolingAllocationConfig;
 
-/// Instances of core modules: interpreters come as a dozen linked modules.
+/// The number of instances of core modules: interpreters come as a dozen linked modules.
 pub(super) const CORE_INSTANCES: u32 = 64;
 
-/// Linear memories of all its instances together.
+/// The number of linear memories of all its instances together.
 pub(super) const MEMORIES: u32 = 8;
 
-/// Tables of all its instances together.
+/// The number of tables of all its instances together.
 pub(super) const TABLES: u32 = 64;
 
-/// Elements of one table. Interpreters compiled to WebAssembly (CPython,
+/// The number of elements of one table. Interpreters compiled to WebAssembly (CPython,
 /// SpiderMonkey) bring function tables of 6,000 to 8,000.
 pub(super) const TABLE_ELEMENTS: usize = 65_536;
 
-/// An element of a table as wasmtime stores it, in bytes: a pointer to a function. References
-/// to what the host or the guest's collector holds take half of it.
+/// The size of an element of a table in wasmtime, in bytes: a pointer to a function. Other
+/// references take half of it.
 pub(super) const TABLE_ELEMENT: usize = size_of::<usize>();
 
-/// Memories, and tables, that one core module may define.
+/// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;
 
-/// All instances of a component together, in bytes: what wasmtime keeps for their globals,
-/// functions and imports. The one part of a guest that does not count into its memory. A
-/// module takes half of it whose table is full.
+/// The size of wasmtime's data for all instances of a component together (globals, functions,
+/// imports), in bytes. It is the one part of a guest that does not count into its memory. A
+/// module with a full table takes half of it.
 const INSTANCES: usize = 4 << 20;
 
-/// The largest linear memory, in bytes: all that 32-bit addresses reach. What a
-/// call may really use is in its limits.
+/// The largest linear memory, in bytes: all that 32-bit addresses reach. The limit of a call is
+/// lower.
 const MEMORY: usize = 1 << 32;
 
-/// A pool with these bounds and with no places.
+/// Returns a pool with these bounds and without slots.
 pub(super) fn pool() -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.max_core_instances_per_component(CORE_INSTANCES)

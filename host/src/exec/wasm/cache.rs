@@ -1,13 +1,12 @@
-//! Compiled components on disk.
+//! The cache of compiled components on disk.
 //!
-//! `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`: the fingerprint is the
-//! engine's, the digest the component's, and the checksum (BLAKE3) that of the
-//! compiled file itself, so that one rename publishes both and a file that is
-//! not what was written is never loaded. An entry that fails any check is as
-//! good as none. `DIGEST.lock` is there while a host compiles the component.
+//! `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`: the fingerprint is that of the engine, the
+//! digest that of the component, and the checksum (BLAKE3) that of the compiled file itself, so
+//! that one rename publishes both and a file that was changed is never loaded. An entry that
+//! fails a check is ignored. `DIGEST.lock` is there while a host compiles the component.
 //!
-//! Compiled code is machine code: loading it is trusting it. Only files and
-//! directories that nobody else can write to are read at all.
+//! Compiled code is machine code: loading it is trusting it. Only files and directories that
+//! nobody else can write to are read at all.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,21 +23,21 @@ use wasmtime::component::Component;
 use crate::digest::Digest;
 use crate::paths;
 
-/// Where compiled components are kept.
+/// A cache of compiled components.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// Filled by the installation; only read.
+    /// The directory that the installation has filled; only read.
     system: Option<PathBuf>,
-    /// Read and written.
+    /// The directory that is read and written.
     own: Option<PathBuf>,
-    /// Whether others may read what is written to `own`.
+    /// True if others may read the files that are written to `own`.
     shared: bool,
 }
 
 impl Cache {
-    /// A cache over these directories. `system` is used if it belongs to root or
-    /// to the owner of the running program, `user` if it belongs to the user;
-    /// either only if nobody else may write there. A missing `user` is made.
+    /// Opens a cache over these directories. `system` is used if it belongs to root or to the
+    /// owner of the running program, `user` if it belongs to the user; either only if nobody else
+    /// may write there. A missing `user` is made.
     #[must_use]
     pub fn open(system: Option<&Path>, user: Option<&Path>) -> Self {
         let system = system.filter(|dir| dir.is_dir()).and_then(|dir| trusted(dir, installer()));
@@ -52,8 +51,8 @@ impl Cache {
         Self { system, own: user, shared: false }
     }
 
-    /// The cache of an installation, to be filled by whoever installs and read by
-    /// every user. A missing directory is made.
+    /// Opens the cache of an installation, which its installer fills and every user reads. A
+    /// missing directory is made.
     ///
     /// # Errors
     ///
@@ -64,7 +63,7 @@ impl Cache {
         Ok(Self { system: None, own: Some(own), shared: true })
     }
 
-    /// The entry, if there is one and it is intact.
+    /// Loads the entry, if there is one and it is intact.
     pub(super) fn load(
         &self,
         engine: &Engine,
@@ -77,8 +76,7 @@ impl Cache {
         load(&self.system, &installer()).or_else(|| load(&self.own, &paths::is_own))
     }
 
-    /// Keeps compiled code, and returns the file that it is kept in. That it could not be
-    /// kept is said once and stops nothing.
+    /// Stores compiled code, and returns its file. A failure is logged once and stops nothing.
     pub(super) fn store(&self, code: &File, fingerprint: u64, digest: &Digest) -> Option<File> {
         let dir = self.own.as_deref()?;
         let keep = || -> io::Result<File> {
@@ -105,25 +103,25 @@ impl Cache {
         Ok(dir)
     }
 
-    /// Waits until no other host compiles this component into this cache, and lets none
-    /// begin while the value lives. Nothing where there is no cache to find its code in, or
-    /// once `goes_on` says no.
-    pub(super) fn turn(
+    /// Waits until no other host compiles this component into this cache, and keeps others from
+    /// beginning while the lock lives. Returns nothing if there is no cache to find its code in,
+    /// or once `goes_on` returns false.
+    pub(super) fn lock_compilation(
         &self,
         fingerprint: u64,
         digest: &Digest,
         goes_on: impl Fn() -> bool,
-    ) -> Option<Turn> {
+    ) -> Option<CompileLock> {
         let dir = self.own.as_deref()?;
-        let take = || -> io::Result<Option<Turn>> {
+        let take = || -> io::Result<Option<CompileLock>> {
             let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
             let mut waited = false;
             while goes_on() {
-                if let Some(locked) = take_lock(&path)? {
-                    return Ok(Some(Turn { path, waited, _locked: locked }));
+                if let Some(locked) = try_lock(&path)? {
+                    return Ok(Some(CompileLock { path, waited, _locked: locked }));
                 }
                 waited = true;
-                std::thread::sleep(LOOK_FOR_TURN);
+                std::thread::sleep(LOCK_RETRY);
             }
             Ok(None)
         };
@@ -131,26 +129,26 @@ impl Cache {
     }
 }
 
-/// How often it is looked whether another host has compiled the component.
-const LOOK_FOR_TURN: Duration = Duration::from_millis(20);
+/// The pause between two attempts to take the lock.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// The right to compile one component into one cache: a file that is locked. The kernel
-/// gives the lock back when its host ends, however it does.
-pub(super) struct Turn {
+/// releases the lock when its host ends, however it ends.
+pub(super) struct CompileLock {
     path: PathBuf,
     waited: bool,
     _locked: File,
 }
 
-impl Turn {
+impl CompileLock {
     /// Returns whether another host had it before, which may have compiled the component.
-    pub(super) fn came_after_another(&self) -> bool {
+    pub(super) fn was_waited_for(&self) -> bool {
         self.waited
     }
 }
 
-/// Takes the lock; none while another host has it.
-fn take_lock(path: &Path) -> io::Result<Option<File>> {
+/// Takes the lock. Returns nothing while another host has it.
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
     let mut options = fs::OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
@@ -159,14 +157,14 @@ fn take_lock(path: &Path) -> io::Result<Option<File>> {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
-    // Who had it before may have removed it since it was opened here.
+    // The host that had it before may have removed it since it was opened here.
     let own = file.metadata()?;
     let is_there = fs::symlink_metadata(path)
         .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
     Ok(is_there.then_some(file))
 }
 
-impl Drop for Turn {
+impl Drop for CompileLock {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!("cannot remove the lock `{}`: {error}", self.path.display());
@@ -174,7 +172,7 @@ impl Drop for Turn {
     }
 }
 
-/// Reads a file from its beginning, wherever its descriptor stands.
+/// A reader of a file from its beginning, whatever the position of its descriptor.
 struct Contents<'a> {
     file: &'a File,
     at: u64,
@@ -194,7 +192,7 @@ impl io::Read for Contents<'_> {
     }
 }
 
-/// Writes a file and takes its checksum on the way.
+/// A writer of a file that takes its checksum on the way.
 struct Hashing<'a> {
     file: &'a mut File,
     hasher: blake3::Hasher,
@@ -220,8 +218,8 @@ fn entry_name(digest: &Digest, checksum: &blake3::Hash) -> String {
     format!("{digest}.{checksum}.cwasm")
 }
 
-/// Who may have filled the cache of an installation: root, or the owner of the
-/// running program.
+/// Returns a check of the user who filled the cache of an installation: it must be root, or the
+/// owner of the running program.
 fn installer() -> impl Fn(u32) -> bool {
     let owner = paths::program_owner();
     move |uid| uid == 0 || Some(uid) == owner
@@ -237,8 +235,8 @@ fn load_from(
     let prefix = format!("{digest}.");
     let dir = entries(dir, fingerprint);
     let listing = fs::read_dir(&dir).ok()?;
-    for level in [dir.parent()?, &dir] {
-        trusted(level, owner)?;
+    for dir in [dir.parent()?, &dir] {
+        trusted(dir, owner)?;
     }
     for entry in listing.flatten() {
         let name = entry.file_name();
@@ -266,8 +264,8 @@ fn load_entry(
 ) -> Result<Component, String> {
     let file = paths::open_trusted(path, owner);
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
-    // By pieces: a short process would spend more on pages for the whole file than
-    // on reading and hashing it, and one with Python in it a hundred megabytes.
+    // In pieces: a short process would spend more on pages for the whole file than on reading
+    // and hashing it, and a component with Python in it has a hundred megabytes.
     let mut hasher = blake3::Hasher::new();
     hasher
         .update_reader(Contents::of(&file))
@@ -275,29 +273,28 @@ fn load_entry(
     if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());
     }
-    // SAFETY: The file carries the checksum that this host gave it when it compiled it,
-    // and lies, as it was just opened, in a directory where only its user, root or
-    // the program's owner could have put it.
+    // SAFETY: the file has the checksum that this host gave it when it compiled it, and lies in
+    // a directory where only its user, root or the program's owner could have put it.
     unsafe { load_open(engine, &file) }
 }
 
-/// Loads compiled code from a file that is open. It is mapped rather than copied: only the
-/// pages that run are ever brought in.
+/// Loads compiled code from an open file. It is mapped rather than copied: only the pages that
+/// run are ever read.
 ///
 /// # Safety
 ///
-/// The file holds what an engine with this one's fingerprint compiled, and nobody who is
-/// not trusted can write to it: code is loaded as it is.
+/// An engine with this one's fingerprint compiled the file, and nobody who is not trusted can
+/// write to it: code is loaded as it is.
 pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component, String> {
-    // wasmtime maps components by a path only. This one leads to the very file that is
-    // open, whatever has become of its name.
+    // wasmtime maps components by a path only. This path leads to the file that is open, even if
+    // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: what this function asks of its caller is what wasmtime asks.
+    // SAFETY: this function asks of its caller what wasmtime asks.
     unsafe { Component::deserialize_file(engine, path) }
         .map_err(|error| format!("does not load: {error:#}"))
 }
 
-/// The directory, if it is safe to load code from; said if it is not.
+/// Returns the directory if it is safe to load code from, and logs a warning if it is not.
 fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
     let safe = paths::is_trusted(dir, owner);
     if !safe {

@@ -1,10 +1,10 @@
 //! Compilation in a process of its own.
 //!
-//! A component decides how long its compilation takes and how much memory: a few bytes of
-//! it can stand for a great many instances. So the host starts its own executable once
-//! more, which compiles one component under limits that the kernel keeps, and hands the
-//! code over in a file that has no name. Owns the limits, the process and the verdict;
-//! what is kept of the code is [`super::cache`]'s.
+//! A component decides how much time and memory its compilation takes: a few bytes can stand for
+//! a great many instances. So the host starts the program `ikigai` as a compiler, which compiles
+//! one component under limits that the kernel keeps, and returns the code in a file without a
+//! name. Owns the limits, the process and the meaning of its end; [`super::cache`] owns the
+//! code that is kept.
 
 mod process;
 
@@ -31,18 +31,18 @@ pub use process::main;
 /// The first argument of a process that compiles.
 pub const ARGUMENT: &str = "__compile";
 
-/// How often a compilation is looked at: whether it is cancelled, or has had its time.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which a compilation is checked for its cancellation and its deadline.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The longest reason that is taken from the compiling process, in bytes.
+/// The longest reason that is read from the compiling process, in bytes.
 const MAX_REASON: u64 = 4 << 10;
 
-/// How much longer than its processor time a compilation may take: its process is niced,
-/// and the machine may have other work.
-const PATIENCE: u32 = 8;
+/// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
+/// the machine may have other work.
+const WALL_CLOCK_RATIO: u32 = 8;
 
-/// What one compilation may use up. Honest components need in proportion to their size:
-/// docs/performance.md has the measurements.
+/// The limits of one compilation. Ordinary components need time and memory in proportion to their
+/// size: docs/performance.md has the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     /// Processor time of all threads, in seconds.
@@ -54,7 +54,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// The limits for a component of `size` bytes.
+    /// Returns the limits for a component of `size` bytes.
     fn of(size: u64) -> Self {
         let mebibytes = size.div_ceil(1 << 20);
         Self {
@@ -65,7 +65,7 @@ impl Limits {
     }
 
     fn wall_clock(self) -> Duration {
-        Duration::from_secs(self.processor) * PATIENCE
+        Duration::from_secs(self.processor) * WALL_CLOCK_RATIO
     }
 }
 
@@ -93,20 +93,20 @@ impl fmt::Display for Excess {
     }
 }
 
-/// The program that compiles: `ikigai`, whose `main` hands over to [`main`] when it is asked
-/// to.
+/// The program that compiles: `ikigai`, whose `main` calls [`main`] when its first argument is
+/// [`ARGUMENT`].
 #[derive(Clone, Debug)]
 pub struct Compiler {
     path: Option<Arc<Path>>,
 }
 
 impl Compiler {
-    /// The executable of this process, also when its file was replaced meanwhile: for the
-    /// program that calls [`main`].
+    /// The path of this process's executable, also when its file was replaced meanwhile: for
+    /// programs that call [`main`].
     pub const OF_THIS_PROCESS: &str = "/proc/self/exe";
 
-    /// Returns the compiler at an absolute path. It must have the same engine: what another
-    /// compiled does not load. Without one nothing is compiled.
+    /// Returns the compiler at an absolute path. It must have the same engine: code of another
+    /// does not load. Without a path nothing is compiled.
     #[must_use]
     pub fn new(path: Option<PathBuf>) -> Self {
         Self { path: path.map(Into::into) }
@@ -146,8 +146,8 @@ impl Compiler {
     }
 }
 
-/// A file that is gone with its last descriptor. Where the kernel makes none in memory, or
-/// a sandbox refuses that, one in the directory for temporary files.
+/// Returns a file that goes away with its last descriptor. It is in memory, or in the directory
+/// for temporary files where the kernel or a sandbox refuses that.
 fn nameless_file() -> io::Result<File> {
     match memfd_create("ikigai-compiled", MemfdFlags::CLOEXEC) {
         Ok(memory) => Ok(File::from(memory)),
@@ -155,23 +155,23 @@ fn nameless_file() -> io::Result<File> {
     }
 }
 
-/// A process that compiles. Killed and reaped with the value.
+/// A process that compiles. It is killed and reaped when this is dropped.
 struct Compiling {
     child: Child,
-    /// None once it was waited for.
+    /// False once it is reaped.
     running: bool,
 }
 
-/// How many threads compile, of as many as the machine has cores: each takes some of the
-/// memory, which is bounded.
+/// Returns the number of threads that compile: one for each core, and no more than 8, since each
+/// takes some of the memory, which is limited.
 fn threads() -> usize {
     const MOST: usize = 8;
     std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
 }
 
-/// How a compilation came to its end.
+/// The end of a compilation.
 enum Over {
-    /// With this status, and what the process said.
+    /// The process ended, with this status and this text on stderr.
     Ended(ExitStatus, String),
     Cancelled,
     Late,
@@ -205,12 +205,12 @@ impl Compiling {
         Ok(Self { child, running: true })
     }
 
-    /// Waits for its end, or brings it about.
+    /// Waits until the process has ended, is cancelled or is late.
     fn watch(&mut self, wall_clock: Duration, cancel: &CancellationToken) -> io::Result<Over> {
         let deadline = Instant::now() + wall_clock;
         let stderr = self.child.stderr.take().map(OwnedFd::from).map(File::from);
         let mut stderr = stderr.ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut said = Vec::new();
+        let mut reason = Vec::new();
         loop {
             if cancel.is_cancelled() {
                 return Ok(Over::Cancelled);
@@ -224,18 +224,18 @@ impl Compiling {
             let mut part = [0; 1024];
             match stderr.read(&mut part) {
                 Ok(0) => break,
-                Ok(read) if (said.len() as u64) < MAX_REASON => {
-                    said.extend_from_slice(&part[..read]);
+                Ok(read) if (reason.len() as u64) < MAX_REASON => {
+                    reason.extend_from_slice(&part[..read]);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        // Its end of the pipe is closed by its end alone.
+        // Only the end of the process closes its end of the pipe.
         let status = self.child.wait()?;
         self.running = false;
-        Ok(Over::Ended(status, String::from_utf8_lossy(&said).trim_end().to_owned()))
+        Ok(Over::Ended(status, String::from_utf8_lossy(&reason).trim_end().to_owned()))
     }
 }
 
@@ -250,9 +250,9 @@ impl Drop for Compiling {
     }
 }
 
-/// Waits for something to read, for one look at most.
+/// Waits for something to read, for one [`POLL_INTERVAL`] at most.
 fn is_readable(file: &File) -> io::Result<bool> {
-    let timeout = Timespec::try_from(LOOK).map_err(io::Error::other)?;
+    let timeout = Timespec::try_from(POLL_INTERVAL).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
@@ -260,7 +260,7 @@ fn is_readable(file: &File) -> io::Result<bool> {
     }
 }
 
-/// What the end of the process says of the component.
+/// Returns the result of a compilation from the end of its process.
 fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), ComponentError> {
     let memory = || ComponentError::TooCostly(Excess::Memory(limits.memory));
     match (status.code(), status.signal()) {
@@ -275,14 +275,14 @@ fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), Com
         (_, Some(libc::SIGXCPU)) => {
             Err(ComponentError::TooCostly(Excess::Processor(limits.processor)))
         }
-        // The standard library ends a process so whose allocation fails.
+        // The standard library aborts a process whose allocation fails.
         (_, Some(libc::SIGABRT)) if reason.contains("memory allocation of ") => Err(memory()),
-        // The machine has no more threads for its user, which says nothing of the component.
+        // The machine has no more threads for its user, whatever the component.
         _ if reason.contains("ThreadPoolBuildError") => {
             Err(ComponentError::Unread("its compiler could not start its threads".to_owned()))
         }
-        // By another, or by the kernel where the machine has no memory left: that may go
-        // well another time.
+        // Somebody killed it, or the kernel did because the machine has no memory left: another
+        // attempt may succeed.
         (_, Some(libc::SIGKILL | libc::SIGTERM)) => {
             Err(ComponentError::Unread("its compilation was killed".to_owned()))
         }
@@ -297,7 +297,7 @@ fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), Com
 mod tests {
     use super::*;
 
-    /// What the host makes of a process that ended with this wait status.
+    /// Returns the result of a process that ended with this wait status.
     fn judged(raw: i32, reason: &str) -> Result<(), ComponentError> {
         verdict(ExitStatus::from_raw(raw), reason.to_owned(), Limits::of(1))
     }
@@ -330,7 +330,7 @@ mod tests {
     fn larger_components_may_take_more() {
         let (small, large) = (Limits::of(100_000), Limits::of(20 << 20));
         assert!(small.processor < large.processor && small.memory < large.memory);
-        // What a component with an interpreter in it was measured to take, four times over.
+        // Four times the measured needs of a component with an interpreter in it.
         assert!(large.processor >= 4 * 21 && large.memory >= 2 * (510 << 20));
     }
 }

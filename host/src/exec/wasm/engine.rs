@@ -1,7 +1,7 @@
-//! The one wasmtime engine of a process and the thread that ticks its epoch.
+//! The one wasmtime engine of a process, and the thread that ticks its epoch.
 //!
-//! Every setting that differs from wasmtime's default is here, with its reason;
-//! docs/performance.md has the measurements.
+//! Owns every setting that differs from wasmtime's default, with its reason; docs/performance.md
+//! has the measurements.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,25 +14,25 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
 };
 
-/// How often a running guest gives way so that its deadline can be looked at.
+/// The interval at which a running guest yields so that its deadline can be checked.
 pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
 
 /// The stack of a guest, in bytes; deeper recursion traps.
 const WASM_STACK: usize = 1 << 20;
 
-/// What of a slot's memory stays mapped between calls, in bytes.
+/// The part of a slot's memory that stays mapped between calls, in bytes.
 const KEEP_RESIDENT: usize = 1 << 20;
 
-/// The same of a slot's table: that of an interpreter.
+/// The part of a slot's table that stays mapped between calls, in bytes: that of an interpreter.
 const KEEP_RESIDENT_TABLE: usize = 8_192 * bounds::TABLE_ELEMENT;
 
-/// Changes when a component is to be compiled anew for a reason that wasmtime does not
-/// know: what was compiled before was not held to the bounds of [`bounds`].
+/// A number that changes when components must be compiled anew for a reason that wasmtime does
+/// not know. Code from before the current one was not held to the bounds of [`bounds`].
 const GENERATION: u32 = 1;
 
-/// From this many guests at once there is a pool. A pool makes each call cheaper by
-/// 0.07 ms and costs 0.2 ms to build, which a command that makes one call never earns
-/// back. Code that is compiled for one runs in the other.
+/// The number of guests at once from which there is a pool. A pool makes each call cheaper by
+/// 0.07 ms and costs 0.2 ms to build, which a command that makes one call never earns back. The
+/// same compiled code runs with a pool and without.
 const POOLED_FROM: u32 = 32;
 
 /// The smallest component: its header (the component model's binary format).
@@ -45,9 +45,9 @@ pub(super) struct GuestEngine {
 }
 
 impl GuestEngine {
-    /// Builds the engine: pooled where many guests may run at once and the address
-    /// space for a pool can be had, on demand where not (a container with `ulimit -v`,
-    /// for one). Each of the `guests` that a pool has room for costs two system calls now.
+    /// Builds the engine: with a pool if many guests may run at once and there is address space
+    /// for it, without one otherwise (in a container with `ulimit -v`, for example). Each of the
+    /// `guests` in a pool costs two system calls now.
     pub(super) fn new(guests: u32) -> wasmtime::Result<Self> {
         let engine = if guests < POOLED_FROM {
             Engine::new(&base())?
@@ -66,8 +66,8 @@ impl GuestEngine {
         Ok(Self { engine, ticker })
     }
 
-    /// What compiled code depends on besides the component: wasmtime's version,
-    /// the engine's settings, the processor. Two engines with equal
+    /// Returns a hash of everything that compiled code depends on besides the component:
+    /// wasmtime's version, the engine's settings, the processor. Two engines with equal
     /// fingerprints can load each other's code.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -82,7 +82,7 @@ impl GuestEngine {
     }
 }
 
-/// What of the above this machine gives.
+/// Returns the support of this machine for the engine and its pool.
 pub(super) fn capability() -> Capability {
     let text = |error: wasmtime::Error| format!("{error:#}");
     let compiles = |engine: Engine| Component::from_binary(&engine, EMPTY).map(drop);
@@ -96,8 +96,8 @@ pub(super) fn capability() -> Capability {
 fn base() -> Config {
     let mut config = Config::new();
     config
-        // Halves the cost of an async call. Rules out component-model concurrency
-        // (p3) for this engine; no tool of the 0.2 world uses it.
+        // Halves the cost of an async call. Rules out component-model concurrency (p3), which no
+        // tool of the 0.2 world uses.
         .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
@@ -115,8 +115,8 @@ fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
         .total_memories(2 * guests)
         .total_tables(8 * guests)
         .total_gc_heaps(guests);
-    // Keeping pages resident pays only where the kernel can say which of them
-    // were written; without that it is slower than letting them go.
+    // Keeping pages resident pays only where the kernel can name those that were written;
+    // otherwise it is slower than dropping them.
     if matches!(pagemap_scan, Enabled::Yes) {
         pool.linear_memory_keep_resident(KEEP_RESIDENT)
             .table_keep_resident(KEEP_RESIDENT_TABLE)
@@ -136,9 +136,9 @@ fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
 ///
 /// # Errors
 ///
-/// It does not compile, or is out of [`bounds`]; [`OfWasi03`] if it was built for that.
+/// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3.
 pub(super) fn compile(component: &[u8]) -> wasmtime::Result<Vec<u8>> {
-    // The bounds are those of a pool, which nothing is ever taken from.
+    // The bounds are those of a pool, from which nothing is ever allocated.
     let engine = with_pool(bounds::pool())?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(component));
     let compiled = compiled.map_err(|error| {
@@ -155,7 +155,7 @@ struct Ticker {
     changed: Condvar,
 }
 
-/// A guest is running. Ends with the value.
+/// Keeps the epoch advancing for a guest that runs, until it is dropped.
 pub(super) struct Ticking(Arc<Ticker>);
 
 impl Ticker {

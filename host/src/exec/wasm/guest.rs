@@ -1,4 +1,4 @@
-//! One run of one component, on the thread that is its own.
+//! One run of one component, on a thread of its own.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::limits::{Limit, Limits};
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";
 
-/// The most random bytes of one call of WASI: wasmtime's own default.
+/// The largest number of random bytes in one call of WASI: wasmtime's own default.
 const MAX_RANDOM: u64 = 64 << 20;
 
-/// Tables of one guest, in bytes, that the allocator may keep for the next.
+/// The size of one guest's tables that the allocator may keep for the next guest, in bytes.
 const TABLES_KEPT: u64 = 1 << 20;
 
-/// Everything that most guests may import.
+/// Returns a linker with everything but `wasi:http`.
 pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(&engine.engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
@@ -41,7 +41,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
-/// The same and `wasi:http`, for those that import it.
+/// Returns the linker with `wasi:http` too, for guests that import it.
 pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State>> {
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
@@ -49,7 +49,7 @@ pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State
     Ok(linker)
 }
 
-/// What one run left behind; the streams are the caller's.
+/// The result of one run, without its streams, which the caller has.
 pub(super) struct Finished {
     pub(super) exit: Exit,
     pub(super) limit: Option<Limit>,
@@ -71,8 +71,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Runs the guest to its end or to a limit. Resolves within an epoch tick of
-    /// its deadline unless the thread is blocked inside the kernel.
+    /// Runs the guest to its end or to a limit. Resolves within an epoch tick of its deadline,
+    /// unless the thread is blocked inside the kernel.
     pub(super) async fn run(self) -> Finished {
         let started = Instant::now();
         let limits = self.call.limits;
@@ -83,7 +83,7 @@ impl Guest {
         };
         let deadline = tokio::time::Instant::from_std(started + limits.wall_clock);
         let ended = tokio::select! {
-            // The clocks first: a guest that is always ready must not starve them.
+            // The clocks come first: a guest that is always ready must not starve them.
             biased;
             () = self.cancel.cancelled() => Ended::Cancelled,
             () = tokio::time::sleep_until(deadline) => Ended::Deadline,
@@ -115,9 +115,8 @@ impl Guest {
             State::new(wasi, Arc::clone(&self.reach), self.gate.clone(), memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
-        // The copy of one argument from guest to host, which honestly is no larger than the
-        // guest's memory; `workspace.replace` takes the largest. The rest is room for the
-        // path beside it.
+        // Bounds the copy of the arguments of one call from guest to host, which is no larger
+        // than the guest's memory; `workspace.replace` has the largest. The rest is for its path.
         let memory = usize::try_from(limits.wasm_memory).unwrap_or(usize::MAX);
         store.set_hostcall_fuel(memory.min(workspace::MAX_CONTENTS) + (1 << 20));
         store.epoch_deadline_async_yield_and_update(1);
@@ -129,10 +128,10 @@ impl Guest {
     fn wasi(&self) -> Result<WasiCtx, String> {
         let grant = &self.call.grant;
         let mut wasi = WasiCtxBuilder::new();
-        // It lies in the host before it lies in the guest.
+        // Random bytes lie in the host before they lie in the guest.
         wasi.max_random_size((self.call.limits.wasm_memory / 4).min(MAX_RANDOM));
-        // Before any preopen, which keeps the flag: file calls run on this
-        // thread instead of being handed to another, 6 to 10 times faster.
+        // Before any preopen, which keeps the flag: file calls then run on this thread and not
+        // on another one, 6 to 10 times faster.
         wasi.allow_blocking_current_thread(true);
         wasi.arg(PROGRAM_NAME);
         for arg in &self.call.args {
@@ -145,7 +144,7 @@ impl Guest {
         }
         sockets::permit(&mut wasi, &self.reach);
         preopens::add_all(&mut wasi, &grant.dirs, &self.call.workspace)?;
-        // What relative paths are relative to: WASI has no current directory.
+        // Relative paths are relative to it: WASI has no current directory.
         if !grant.dirs.is_empty()
             && let Some(workspace) = self.call.workspace.to_str()
         {
@@ -173,7 +172,7 @@ impl Guest {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
                 }
                 (None, Some(trap)) => Exit::Trap(trap_text(*trap)),
-                // The host's own words, such as wasmtime-wasi's on a misused stream.
+                // A text of the host, such as wasmtime-wasi's about a misused stream.
                 (None, None) => Exit::Trap(format!("{:#}", error.root_cause())),
             },
         };
@@ -185,8 +184,9 @@ impl Guest {
     }
 }
 
-/// A granted variable. Left out where it is not in UTF-8, it would look to the tool as if
-/// it had not been granted. The value is not shown: it may be a secret.
+/// Returns a granted variable as text. One that is not in UTF-8 is an error: to a tool that did
+/// not get it, it would seem not to be granted. The error does not show the value, which may be a
+/// secret.
 fn variable<'a>(name: &'a OsStr, value: &'a OsStr) -> Result<(&'a str, &'a str), String> {
     name.to_str().zip(value.to_str()).ok_or_else(|| {
         format!(
@@ -197,7 +197,7 @@ fn variable<'a>(name: &'a OsStr, value: &'a OsStr) -> Result<(&'a str, &'a str),
     })
 }
 
-/// A component that the host stops ends as one that trapped.
+/// Returns the exit of a component that the host stopped: it ends like one that trapped.
 pub(super) fn ended_by_host() -> Exit {
     Exit::Trap("interrupted by the host".to_owned())
 }
@@ -206,9 +206,9 @@ fn trap_text(trap: Trap) -> String {
     trap.to_string().trim_start_matches("wasm trap: ").to_owned()
 }
 
-/// Gives what the allocator keeps back to the operating system. Tables are allocated like
-/// everything else where there is no pool, and glibc returns by itself only what lies at
-/// the end of each thread's part.
+/// Returns the allocator's free memory to the operating system. Without a pool tables are
+/// allocated like everything else, and glibc returns by itself only the memory at the end of each
+/// thread's arena.
 fn give_back() {
     // SAFETY: malloc_trim has no preconditions, and may be called from any thread.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

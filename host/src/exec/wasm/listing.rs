@@ -1,9 +1,9 @@
-//! The directory entry streams of `wasi:filesystem/types`, in place of wasmtime's own.
+//! The directory entry streams of `wasi:filesystem/types`, instead of wasmtime's own.
 //!
-//! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries
-//! in the host until the guest drops the stream: memory that no limit counts. Here a stream
-//! is a directory that is open, is read as the guest asks, and counts as a handle. Entries
-//! keep the type that the directory tells, without a look at each.
+//! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries in
+//! the host until the guest drops the stream: memory that no limit counts. Here a stream is an
+//! open directory, is read as the guest asks, and counts as a handle. The types of entries come
+//! from the directory, without a system call for each.
 
 use std::ffi::CStr;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Listing(Entries);
 
 type Stream = Resource<Listing>;
 
-/// Puts the streams of this module in the place of wasmtime's.
+/// Links the streams of this module instead of wasmtime's.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
@@ -60,7 +60,7 @@ fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResu
     let Descriptor::Dir(directory) = files.table.get(directory)? else {
         return Err(ErrorCode::NotDirectory.into());
     };
-    // Opened anew: the place up to which it was read belongs to the stream.
+    // Opened anew, so that the stream has a read position of its own.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = openat(directory.dir.as_fd(), c".", flags, Mode::empty());
     let own = own.and_then(Entries::new).map_err(io::Error::from)?;
@@ -75,11 +75,11 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system tells it.
+            // Not every file system knows it.
             FileType::Unknown => kind(entries.fd().map_err(io::Error::from)?, entry.file_name()),
             kind => Some(kind),
         };
-        // It is gone since.
+        // It has been removed.
         let Some(kind) = kind else { continue };
         let name = entry.file_name().to_str().map_err(|_| ErrorCode::IllegalByteSequence)?;
         return Ok(Some(DirectoryEntry { type_: descriptor_type(kind), name: name.to_owned() }));

@@ -1,9 +1,8 @@
-//! The network of guests: which peers a call may reach, by way of [`sockets`] and of
-//! [`http`].
+//! The network of guests: the peers that a call may reach, by way of [`sockets`] and of [`http`].
 //!
-//! Both ask one [`Reach`], which knows the grant of the call. A name is resolved here and
-//! nowhere else, only if it is granted, and only what may be connected to is handed on;
-//! every connection and every datagram is checked by its address again.
+//! Both ask one [`Reach`], which knows the grant of the call. A name is resolved here and nowhere
+//! else, and only if it is granted; addresses that may not be connected to are left out. Every
+//! connection and every datagram is checked by its address again.
 
 pub(super) mod http;
 pub(super) mod messages;
@@ -25,13 +24,13 @@ use wasmtime_wasi_http::Error;
 use crate::exec::Denied;
 use crate::policy::{Grant, is_public};
 
-/// Addresses that names of one call may lead to, all together. More than any tool needs,
-/// and little memory.
+/// The number of addresses that all names of one call may lead to: more than any tool needs, and
+/// little memory.
 const MAX_RESOLVED: usize = 1024;
 
-/// Turns the name of a host into addresses.
+/// A resolver of names of hosts.
 pub trait Resolve: Send + Sync {
-    /// The addresses of `name`, in the order in which they are to be tried. `name` is in
+    /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
     /// lower case and ASCII.
     fn resolve<'a>(
         &'a self,
@@ -39,7 +38,7 @@ pub trait Resolve: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 }
 
-/// The resolver of the operating system: `/etc/hosts`, DNS, and whatever else it asks.
+/// The resolver of the operating system: `/etc/hosts`, DNS, and its other sources.
 struct SystemResolver;
 
 impl Resolve for SystemResolver {
@@ -54,10 +53,10 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// What all guests of a process share of the network.
+/// The resolver and the TLS configuration that all guests of a process share.
 pub struct Network {
     resolver: Box<dyn Resolve>,
-    /// None is what the machine trusts.
+    /// The trusted certificates; `None` means those of the machine.
     trusted: Option<Vec<CertificateDer<'static>>>,
     /// Made when the first guest needs it.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
@@ -70,13 +69,13 @@ impl Default for Network {
 }
 
 impl Network {
-    /// With another resolver than the operating system's.
+    /// Replaces the operating system's resolver.
     #[must_use]
     pub fn resolving_with(self, resolver: impl Resolve + 'static) -> Self {
         Self { resolver: Box::new(resolver), ..self }
     }
 
-    /// With other authorities than those that the machine trusts: certificates in DER.
+    /// Replaces the authorities that the machine trusts, by certificates in DER.
     #[must_use]
     pub fn trusting(self, certificates: Vec<Vec<u8>>) -> Self {
         Self { trusted: Some(certificates.into_iter().map(Into::into).collect()), ..self }
@@ -91,25 +90,25 @@ impl Network {
     }
 }
 
-/// What one call may reach, and what it was refused.
+/// The access of one call to the network, and its refusals.
 pub(super) struct Reach {
     grant: Arc<Grant>,
     network: Arc<Network>,
-    /// Public addresses, by the granted names that resolved to them in this call.
+    /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
     denied: Mutex<Denied>,
 }
 
-/// Why a name leads nowhere.
+/// The reason that a name has no address that may be used.
 #[derive(Debug)]
 pub(super) enum NoAddress {
     /// It is not granted.
     NotGranted,
-    /// It resolves, but to addresses that would have to be named themselves.
+    /// It resolves to addresses that are not public, which only a grant that names them allows.
     NotPublic,
     /// It does not resolve.
     Unresolved(io::Error),
-    /// The call has looked up too much.
+    /// The call has looked up too many names.
     TooMany,
 }
 
@@ -118,7 +117,7 @@ impl Reach {
         Self { grant, network, resolved: Mutex::default(), denied: Mutex::default() }
     }
 
-    /// Whether nothing is granted: the guest then gets no socket at all.
+    /// Returns whether nothing is granted: the guest then gets no socket at all.
     pub(super) fn is_none(&self) -> bool {
         self.grant.net.is_none()
     }
@@ -129,13 +128,13 @@ impl Reach {
         denied.note(format!("net {}", what.as_ref()));
     }
 
-    /// What the guest was refused so far.
+    /// Returns the refusals so far.
     pub(super) fn denied(&self) -> Denied {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The addresses of a name that may be connected to on `port`, or on some port if
-    /// none is known yet; never empty.
+    /// Returns the addresses of a name that may be connected to on `port`, or on some port if it
+    /// is not known yet; never an empty list.
     pub(super) async fn resolve(
         &self,
         name: &str,
@@ -162,7 +161,7 @@ impl Reach {
     }
 
     fn remember(&self, name: &str, found: &[IpAddr]) -> Result<(), NoAddress> {
-        // With `*` every public address is granted as it is.
+        // With `*` every public address is granted already.
         if self.grant.net.any {
             return Ok(());
         }
@@ -176,7 +175,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Whether the guest may connect or send to an address.
+    /// Returns whether the guest may connect or send to an address.
     pub(super) fn allows(&self, address: SocketAddr) -> bool {
         let net = &self.grant.net;
         if net.allows_address(address) {
@@ -188,7 +187,7 @@ impl Reach {
         })
     }
 
-    /// The same, and notes a refusal.
+    /// Returns whether the guest may connect or send to an address, and notes a refusal.
     pub(super) fn check(&self, address: SocketAddr) -> bool {
         let allowed = self.allows(address);
         if !allowed {
@@ -198,10 +197,10 @@ impl Reach {
     }
 }
 
-/// A host as a guest writes it: an address, or a name in its normal form. None if it is
-/// neither.
+/// Parses a host as a guest writes it, into an address or a name in its normal form. Returns
+/// nothing if it is neither.
 pub(super) fn parse_host(text: &str) -> Option<Host> {
-    // Without brackets this is not the URL syntax, but what sockets are given.
+    // Sockets take IPv6 addresses without brackets, URLs do not.
     if let Ok(ip) = text.parse() {
         return Some(Host::Ipv6(ip));
     }
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
     use crate::policy::Net;
 
-    /// Answers with one list after the other, then with the last for ever.
+    /// A resolver that answers with one list after the other, then with the last for ever.
     struct Answers(Vec<&'static [&'static str]>, AtomicUsize);
 
     impl Resolve for Answers {

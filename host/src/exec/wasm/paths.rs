@@ -1,11 +1,11 @@
-//! The calls of `wasi:filesystem/types` that take a path, in place of wasmtime's own.
+//! The calls of `wasi:filesystem/types` that take a path, instead of wasmtime's own.
 //!
-//! A path beneath a granted directory may lead into another file system: a root that is
-//! being built has the host's own `/proc` and `/sys`, where a directory that is made or
-//! removed is an order to the kernel, and to open a device is one already. So a path is
-//! followed here, to the directory that holds what it names; that handle and what it holds
-//! are judged ([`filesystems`]), and wasmtime does the work from there, with a single name
-//! and without following a link. Nothing that happens to the path meanwhile leads elsewhere.
+//! A path beneath a granted directory may lead into another file system: a root that is being
+//! built has the host's own `/proc` and `/sys`, where a directory that is made or removed is an
+//! order to the kernel, and opening a device is one already. So a path is followed here, to the
+//! parent directory of the file that it names; that directory and the file are checked
+//! ([`filesystems`]), and wasmtime does the work from there, with a single name and without
+//! following a link. A change of the path meanwhile leads nowhere else.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -24,17 +24,17 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use super::state::State;
 use ikigai_supervisor::filesystems;
 
-/// How many symbolic links are followed before the path counts as a loop: what
-/// Linux itself follows.
+/// The number of symbolic links that are followed before the path counts as a loop, the same as
+/// Linux's.
 const MAX_LINKS: u32 = 40;
 
 type Handle = Resource<Descriptor>;
 
-/// Puts the calls of this module in the place of wasmtime's.
+/// Links the calls of this module instead of wasmtime's.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
-    // Each is a function of its own arguments and of the state of the guest.
+    // Each call is a function of its own arguments and of the state of the guest.
     macro_rules! serve {
         ($name:literal, $call:ident($($argument:ident: $kind:ty),*)) => {
             types.func_wrap_async(
@@ -65,7 +65,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// What a guest gets of a result: its error, unless that is the host's own.
+/// Returns a result as a guest gets it; an error of the host itself is a trap.
 pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, ErrorCode>,)> {
     Ok((match result {
         Ok(value) => Ok(value),
@@ -73,8 +73,8 @@ pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, Erro
     },))
 }
 
-/// Puts a count before wasmtime's own: it would let a guest open files until the host has
-/// no descriptors left, or trap it at the table's capacity.
+/// Opens a file or a directory, if the guest may open one more: wasmtime's own call would let it
+/// open files until the host has no descriptors left, or trap at the table's capacity.
 async fn open_at(
     state: &mut State,
     dir: Handle,
@@ -87,20 +87,20 @@ async fn open_at(
         // WASI has no "too many open files"; this is the nearest.
         return Err(ErrorCode::InsufficientMemory.into());
     }
-    // To open an existing file to be read changes nothing: it is enough to judge what was
-    // opened, which searches of many thousand files are spared a second look for.
+    // Opening an existing file for reading changes nothing: it is enough to check the opened
+    // file, which saves searches of many thousand files a second system call for each.
     let reads_only = open & !OpenFlags::DIRECTORY == OpenFlags::empty()
         && flags & !DescriptorFlags::READ == DescriptorFlags::empty();
     let opened = if reads_only {
         state.filesystem().open_at(dir, follow, path, open, flags).await?
     } else {
         let opened = Touches::Opened { follows: follow.contains(PathFlags::SYMLINK_FOLLOW) };
-        let place = Place::of(state, &dir, &path, opened)?;
+        let location = Location::of(state, &dir, &path, opened)?;
         let opened = state
             .filesystem()
-            .open_at(place.dir(), PathFlags::empty(), place.name(), open, flags)
+            .open_at(location.dir(), PathFlags::empty(), location.name(), open, flags)
             .await;
-        place.leave(state)?;
+        location.close(state)?;
         opened?
     };
     let files = state.filesystem();
@@ -117,9 +117,10 @@ async fn stat_at(
     follow: PathFlags,
     path: String,
 ) -> FsResult<DescriptorStat> {
-    let place = Place::of(state, &dir, &path, Touches::object(follow))?;
-    let found = state.filesystem().stat_at(place.dir(), PathFlags::empty(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+    let found =
+        state.filesystem().stat_at(location.dir(), PathFlags::empty(), location.name()).await;
+    location.close(state)?;
     found
 }
 
@@ -129,10 +130,12 @@ async fn metadata_hash_at(
     follow: PathFlags,
     path: String,
 ) -> FsResult<MetadataHashValue> {
-    let place = Place::of(state, &dir, &path, Touches::object(follow))?;
-    let found =
-        state.filesystem().metadata_hash_at(place.dir(), PathFlags::empty(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+    let found = state
+        .filesystem()
+        .metadata_hash_at(location.dir(), PathFlags::empty(), location.name())
+        .await;
+    location.close(state)?;
     found
 }
 
@@ -144,47 +147,47 @@ async fn set_times_at(
     accessed: NewTimestamp,
     modified: NewTimestamp,
 ) -> FsResult<()> {
-    let place = Place::of(state, &dir, &path, Touches::object(follow))?;
+    let location = Location::of(state, &dir, &path, Touches::object(follow))?;
     let done = state
         .filesystem()
-        .set_times_at(place.dir(), PathFlags::empty(), place.name(), accessed, modified)
+        .set_times_at(location.dir(), PathFlags::empty(), location.name(), accessed, modified)
         .await;
-    place.leave(state)?;
+    location.close(state)?;
     done
 }
 
 async fn readlink_at(state: &mut State, dir: Handle, path: String) -> FsResult<String> {
-    let place = Place::of(state, &dir, &path, Touches::ITSELF)?;
-    let target = state.filesystem().readlink_at(place.dir(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::ITSELF)?;
+    let target = state.filesystem().readlink_at(location.dir(), location.name()).await;
+    location.close(state)?;
     target
 }
 
 async fn create_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let place = Place::of(state, &dir, &path, Touches::Entry)?;
-    let done = state.filesystem().create_directory_at(place.dir(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::Entry)?;
+    let done = state.filesystem().create_directory_at(location.dir(), location.name()).await;
+    location.close(state)?;
     done
 }
 
 async fn remove_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let place = Place::of(state, &dir, &path, Touches::Entry)?;
-    let done = state.filesystem().remove_directory_at(place.dir(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::Entry)?;
+    let done = state.filesystem().remove_directory_at(location.dir(), location.name()).await;
+    location.close(state)?;
     done
 }
 
 async fn unlink_file_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let place = Place::of(state, &dir, &path, Touches::Entry)?;
-    let done = state.filesystem().unlink_file_at(place.dir(), place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::Entry)?;
+    let done = state.filesystem().unlink_file_at(location.dir(), location.name()).await;
+    location.close(state)?;
     done
 }
 
 async fn symlink_at(state: &mut State, dir: Handle, target: String, path: String) -> FsResult<()> {
-    let place = Place::of(state, &dir, &path, Touches::Entry)?;
-    let done = state.filesystem().symlink_at(place.dir(), target, place.name()).await;
-    place.leave(state)?;
+    let location = Location::of(state, &dir, &path, Touches::Entry)?;
+    let done = state.filesystem().symlink_at(location.dir(), target, location.name()).await;
+    location.close(state)?;
     done
 }
 
@@ -196,17 +199,17 @@ async fn link_at(
     new_dir: Handle,
     new_path: String,
 ) -> FsResult<()> {
-    let old = Place::of(state, &dir, &path, Touches::ITSELF)?;
-    let done = match Place::of(state, &new_dir, &new_path, Touches::Entry) {
+    let old = Location::of(state, &dir, &path, Touches::ITSELF)?;
+    let done = match Location::of(state, &new_dir, &new_path, Touches::Entry) {
         Ok(new) => {
             let mut files = state.filesystem();
             let done = files.link_at(old.dir(), follow, old.name(), new.dir(), new.name()).await;
-            new.leave(state)?;
+            new.close(state)?;
             done
         }
         Err(error) => Err(error),
     };
-    old.leave(state)?;
+    old.close(state)?;
     done
 }
 
@@ -217,34 +220,34 @@ async fn rename_at(
     new_dir: Handle,
     new_path: String,
 ) -> FsResult<()> {
-    let old = Place::of(state, &dir, &path, Touches::Entry)?;
-    let done = match Place::of(state, &new_dir, &new_path, Touches::Entry) {
+    let old = Location::of(state, &dir, &path, Touches::Entry)?;
+    let done = match Location::of(state, &new_dir, &new_path, Touches::Entry) {
         Ok(new) => {
             let mut files = state.filesystem();
             let done = files.rename_at(old.dir(), old.name(), new.dir(), new.name()).await;
-            new.leave(state)?;
+            new.close(state)?;
             done
         }
         Err(error) => Err(error),
     };
-    old.leave(state)?;
+    old.close(state)?;
     done
 }
 
-/// What a call does something to, of a place.
+/// The target of a call, at a location.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Touches {
-    /// The entry of the directory alone. The kernel refuses to remove or to rename over
-    /// what another file system is mounted at.
+    /// The entry of the directory alone. The kernel refuses to remove or to replace a mount
+    /// point.
     Entry,
-    /// What the name stands for, or leads to if it is to be followed.
+    /// The file with the name, or the one that it leads to if links are followed.
     Object { follows: bool },
-    /// The same, to be opened.
+    /// Like `Object`, but the file is to be opened.
     Opened { follows: bool },
 }
 
 impl Touches {
-    /// What the name itself stands for, be it a link.
+    /// The file with the name itself, which may be a link.
     const ITSELF: Self = Self::Object { follows: false };
 
     fn object(flags: PathFlags) -> Self {
@@ -252,30 +255,30 @@ impl Touches {
     }
 }
 
-/// A directory that is held, and a name in it, for one call.
-struct Place {
+/// An open directory and a name in it, for one call.
+struct Location {
     /// The number of the handle in the guest's table.
     dir: u32,
-    /// Whether that is the guest's own handle, or one that this place has made.
+    /// True if it is the guest's own handle, false if it was opened for this location.
     is_guests: bool,
     name: String,
 }
 
-impl Place {
+impl Location {
     /// Follows `path` beneath `dir`.
     fn of(state: &mut State, dir: &Handle, path: &str, touches: Touches) -> FsResult<Self> {
         let files = state.filesystem();
         let start = match files.table.get(dir)? {
             Descriptor::Dir(start) => start.clone(),
-            // wasmtime has the right error for it.
+            // wasmtime returns the right error.
             Descriptor::File(_) => return Ok(Self::at(dir, path)),
         };
         match follow(&start, path, touches)? {
             Found::Here(name) => Ok(Self::at(dir, &name)),
             Found::Beneath(parent, name) => {
                 let parent = Dir::new(parent.into(), start.perms, OpenMode::READ, true);
-                // The room that a guest's own handles have is not for this one, but the
-                // table has an end.
+                // This handle does not count as one of the guest's own, but the table has a
+                // capacity.
                 let made = files.table.push(Descriptor::Dir(parent));
                 let made = made.map_err(|_| FsError::from(ErrorCode::InsufficientMemory))?;
                 Ok(Self { dir: made.rep(), is_guests: false, name })
@@ -295,8 +298,8 @@ impl Place {
         self.name.clone()
     }
 
-    /// Lets go of the directory, if it was opened for this place.
-    fn leave(self, state: &mut State) -> FsResult<()> {
+    /// Closes the directory, if it was opened for this location.
+    fn close(self, state: &mut State) -> FsResult<()> {
         if !self.is_guests {
             state.filesystem().table.delete(Resource::<Descriptor>::new_own(self.dir))?;
         }
@@ -304,21 +307,21 @@ impl Place {
     }
 }
 
-/// Where a path led.
+/// The end of a path.
 enum Found {
-    /// To a name in the directory that it began in.
+    /// A name in the directory that it began in.
     Here(String),
-    /// To a name in a directory further down.
+    /// A name in another directory beneath it.
     Beneath(OwnedFd, String),
 }
 
-/// Follows a path to the directory that holds what it names, and fails where that or, as
-/// far as the call reaches it, what it holds is none of a guest's business.
+/// Follows a path to the parent directory of the file that it names. Fails if a guest may not
+/// use that directory or, as far as the call touches it, that file.
 fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Some((parent, name)) = split(&path) else {
-            // Nothing, or from the root: wasmtime refuses it.
+            // Empty or absolute: wasmtime refuses it.
             return Ok(Found::Here(path));
         };
         let opened = match parent {
@@ -330,7 +333,7 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
             Touches::Entry => name,
             Touches::Object { follows } | Touches::Opened { follows } => {
                 let bare = name.trim_end_matches('/');
-                // A slash behind a name asks for the directory that it leads to.
+                // A slash after a name asks for the directory that it leads to.
                 let is_directory = bare != name;
                 match look(directory, bare, follows || is_directory)? {
                     Seen::Link(target) => {
@@ -357,8 +360,8 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
     Err(ErrorCode::Loop.into())
 }
 
-/// The directory of a path, if it names one, and the last name with what slashes follow
-/// it. A path that ends in `.` or `..` is all directory. None where there is no name.
+/// Splits a path into its directory, if it has one, and its last name with the slashes after it.
+/// A path that ends in `.` or `..` is all directory. Returns nothing if there is no name.
 fn split(path: &str) -> Option<(Option<&str>, &str)> {
     let trimmed = path.trim_end_matches('/');
     if path.starts_with('/') || trimmed.is_empty() {
@@ -382,7 +385,7 @@ fn open_beneath(start: &Dir, path: &str) -> FsResult<OwnedFd> {
     if is_ordinary(opened.as_fd()) { Ok(opened) } else { Err(ErrorCode::Access.into()) }
 }
 
-/// The path that a link stands for, which lies in `parent`.
+/// Returns the path that a link in `parent` stands for.
 fn redirected(parent: Option<&str>, target: &str, is_directory: bool) -> String {
     let slash = if is_directory { "/" } else { "" };
     match parent {
@@ -391,18 +394,18 @@ fn redirected(parent: Option<&str>, target: &str, is_directory: bool) -> String 
     }
 }
 
-/// What a name in a directory stands for.
+/// The kind of file with a name in a directory.
 enum Seen {
     Nothing,
     Directory,
-    /// A link that is to be followed, and where it leads.
+    /// A link that is to be followed, with its target.
     Link(String),
     Device,
     Other,
 }
 
-/// Looks at what a name stands for, without opening it, and fails where that is none of a
-/// guest's business.
+/// Finds out the kind of the file with a name, without opening it. Fails if a guest may not use
+/// it.
 fn look(dir: BorrowedFd<'_>, name: &str, follows: bool) -> FsResult<Seen> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = match openat(dir, name, flags, Mode::empty()) {
@@ -416,7 +419,7 @@ fn look(dir: BorrowedFd<'_>, name: &str, follows: bool) -> FsResult<Seen> {
     match FileType::from_raw_mode(fstat(&found).map_err(io::Error::from)?.st_mode) {
         FileType::Directory => Ok(Seen::Directory),
         FileType::Symlink if follows => {
-            // Of the link that is held, whatever has its name by now.
+            // Of the link that is open, even if its name has been given to another file.
             let target = readlinkat(&found, "", Vec::new()).map_err(io::Error::from)?;
             let target = target.into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
             Ok(Seen::Link(target))
@@ -426,7 +429,7 @@ fn look(dir: BorrowedFd<'_>, name: &str, follows: bool) -> FsResult<Seen> {
     }
 }
 
-/// Returns whether a guest may hold what was opened.
+/// Returns whether a guest may keep a file or directory that was opened.
 fn may_be_held(opened: &Descriptor) -> bool {
     is_allowed(match opened {
         Descriptor::File(file) => file.file.as_fd(),
@@ -434,14 +437,14 @@ fn may_be_held(opened: &Descriptor) -> bool {
     })
 }
 
-/// Returns whether what is open belongs to a file system of files, and is no device. Not
-/// where that cannot be told.
+/// Returns whether an open file belongs to a file system of files and is no device; false if
+/// that cannot be found out.
 pub(super) fn is_allowed(open: BorrowedFd<'_>) -> bool {
     filesystems::is_device(open).is_ok_and(|device| !device) && is_ordinary(open)
 }
 
-/// Returns whether what is open belongs to a file system of files. Not where that cannot
-/// be told.
+/// Returns whether an open file belongs to a file system of files; false if that cannot be found
+/// out.
 pub(super) fn is_ordinary(open: BorrowedFd<'_>) -> bool {
     filesystems::is_ordinary(open).is_ok_and(|ordinary| ordinary)
 }

@@ -1,8 +1,8 @@
 //! The granted directories of a guest, as handles.
 //!
-//! A grant names directories by paths that were resolved when it was read. What a tool
-//! that may write beside one of them puts in its place since then is not followed: the
-//! grant would lead wherever that tool likes.
+//! A grant names directories by paths that were resolved when it was read. Links are not
+//! followed here: a tool that may write beside a granted directory could have replaced it by
+//! one, and the grant would lead wherever that tool likes.
 
 use std::fs::{File, canonicalize};
 use std::io;
@@ -15,12 +15,12 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 use super::paths;
 
-/// Preopens the granted directories, and the workspace where it lies in one of them: a
-/// component finds it under its own name then, and relative paths mean it.
+/// Preopens the granted directories, and the workspace if it lies in one of them: a component
+/// then finds it under its own name, and relative paths mean it.
 ///
 /// # Errors
 ///
-/// What is wrong with a directory, and what to do.
+/// A directory cannot be opened, or must not be; the text says what to do.
 pub(super) fn add_all(
     wasi: &mut WasiCtxBuilder,
     dirs: &[GrantedDir],
@@ -39,8 +39,8 @@ pub(super) fn add_all(
     }
 }
 
-/// Preopens a directory under its own path, and, if it lies in the workspace, under its path
-/// from there.
+/// Preopens a directory under its own path and, if it lies in the workspace, under its path from
+/// there.
 fn add(wasi: &mut WasiCtxBuilder, dir: &GrantedDir, workspace: &Path) -> Result<(), String> {
     let perms = match dir.access {
         Access::ReadOnly => FsPerms::ReadOnly,
@@ -60,7 +60,7 @@ fn add(wasi: &mut WasiCtxBuilder, dir: &GrantedDir, workspace: &Path) -> Result<
     let failed =
         |error: wasmtime::Error| format!("cannot open the granted directory `{name}`: {error:#}");
     wasi.preopened_dir(handle.path(), name, perms).map_err(failed)?;
-    // The C library of components looks for a relative path among relative names alone.
+    // The C library of components looks a relative path up among relative names only.
     if let Ok(beneath) = dir.path.strip_prefix(workspace) {
         let relative = beneath.to_str().filter(|path| !path.is_empty()).unwrap_or(".");
         wasi.preopened_dir(handle.path(), relative, perms).map_err(failed)?;
@@ -68,11 +68,11 @@ fn add(wasi: &mut WasiCtxBuilder, dir: &GrantedDir, workspace: &Path) -> Result<
     Ok(())
 }
 
-/// A directory that was reached without following a link.
+/// A directory that was opened without following a link.
 struct Handle {
-    /// Keeps `path` good, where it leads to this.
+    /// The directory, which `path` may lead to by its number.
     open: OwnedFd,
-    /// What wasmtime, which takes paths only, finds it by.
+    /// A path to it for wasmtime, which takes paths only.
     path: PathBuf,
 }
 
@@ -82,7 +82,7 @@ impl Handle {
             let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
             return Ok(Self { open, path });
         }
-        // Between this look and the opening a link can still be put there.
+        // Between this check and the opening a link can still be put there.
         if canonicalize(path)? != path {
             return Err(Errno::LOOP.into());
         }
@@ -94,7 +94,8 @@ impl Handle {
     }
 }
 
-/// None where the kernel cannot: before Linux 5.6, or in a container that hides the call.
+/// Opens a directory without following links. Returns nothing where the kernel cannot: before
+/// Linux 5.6, or in a container that refuses the call.
 #[cfg(target_os = "linux")]
 fn open_following_nothing(path: &Path) -> io::Result<Option<OwnedFd>> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -133,33 +134,33 @@ mod tests {
 
     use super::*;
 
-    /// Preopens `path`, and says what is wrong if that fails.
+    /// Preopens `path`.
     fn preopen(path: &Path) -> Result<(), String> {
         let dir = GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
         add_all(&mut WasiCtxBuilder::new(), &[dir], Path::new("/nowhere"))
     }
 
     #[test]
-    fn a_granted_directory_that_is_none_is_said_with_the_reason() {
-        let place = tempfile::tempdir().expect("a directory");
-        let place = canonicalize(place.path()).expect("a path");
-        let inner = place.join("granted/inner");
+    fn a_granted_directory_that_cannot_be_opened_is_an_error_with_the_reason() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = canonicalize(scratch.path()).expect("a path");
+        let inner = root.join("granted/inner");
         fs::create_dir_all(&inner).expect("made");
-        fs::write(place.join("file"), "").expect("written");
+        fs::write(root.join("file"), "").expect("written");
         assert_eq!(preopen(&inner), Ok(()));
 
-        // What was granted is taken away, and a link out put in its place.
-        fs::rename(place.join("granted"), place.join("moved")).expect("moved");
+        // The granted directory is moved away, and replaced by a link out.
+        fs::rename(root.join("granted"), root.join("moved")).expect("moved");
         let missing = preopen(&inner).expect_err("not there");
         assert!(missing.contains(&format!("`{}` does not exist", inner.display())), "{missing}");
-        symlink("/etc", place.join("granted")).expect("linked");
-        fs::create_dir(place.join("inner")).expect("made");
-        symlink("/etc", place.join("inner/link")).expect("linked");
+        symlink("/etc", root.join("granted")).expect("linked");
+        fs::create_dir(root.join("inner")).expect("made");
+        symlink("/etc", root.join("inner/link")).expect("linked");
         for path in ["granted", "granted/apt", "inner/link", "inner/../granted"] {
-            let link = preopen(&place.join(path)).expect_err("a link");
+            let link = preopen(&root.join(path)).expect_err("a link");
             assert!(link.contains("behind a symbolic link"), "{path}: {link}");
         }
-        let file = preopen(&place.join("file")).expect_err("a file");
+        let file = preopen(&root.join("file")).expect_err("a file");
         assert!(file.contains("is no directory"), "{file}");
         // The system's own links are links as well.
         assert!(preopen(Path::new("/proc/self/root")).is_err());

@@ -1,5 +1,4 @@
-//! What the host keeps for one guest: its WASI context, its handles, and the
-//! memory it was allowed.
+//! The host's state for one guest: its WASI context, its handles, and the count of its memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +17,13 @@ use super::listing::Listing;
 use super::net::{Reach, http::Hooks, messages};
 use crate::exec::assets::AssetGate;
 
-/// Streams and pollables that come with a file, beside its own handle.
+/// The number of table entries for each handle: streams and pollables come with a file.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
 
-/// Requests of one guest that are under way at once. Each has a socket, and what is read
-/// ahead of the guest.
+/// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
 const MAX_CONNECTIONS: usize = 32;
 
-/// The data of a store.
+/// The data of a guest's wasmtime store.
 pub(super) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -46,8 +44,8 @@ impl State {
         handles: usize,
     ) -> Self {
         let mut table = ResourceTable::new();
-        // Opening files is refused with an error at `handles`; this is the wall
-        // behind it, for streams and pollables, and passing it traps.
+        // Opening a file fails with an error at `handles`. This limit is for streams and
+        // pollables beside them, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(messages::FIELDS);
@@ -55,7 +53,7 @@ impl State {
         Self { wasi, table, http, hooks, reach, gate, memory, handles }
     }
 
-    /// Whether the guest may open one file, directory or socket more.
+    /// Returns whether the guest may open one more file, directory or socket.
     pub(super) fn may_open(&mut self) -> bool {
         let descriptors = self.table.iter_mut().filter(|entry| {
             entry.is::<Descriptor>()
@@ -79,7 +77,7 @@ impl WasiHttpView for State {
     }
 }
 
-/// Memory that all guests of a host share, in bytes.
+/// The memory that all guests of a host share, in bytes.
 #[derive(Clone)]
 pub(super) struct MemoryBudget {
     used: Arc<AtomicU64>,
@@ -95,7 +93,7 @@ impl MemoryBudget {
     /// Waits until another guest may start.
     pub(super) async fn room(&self) {
         loop {
-            // Before the look, so that memory freed between the two is not missed.
+            // Before the check, so that memory freed between the two is not missed.
             let freed = self.freed.notified();
             if self.used.load(Ordering::Relaxed) < self.total {
                 return;
@@ -110,13 +108,13 @@ impl MemoryBudget {
     }
 }
 
-/// Counts the memory of one guest against its own limit and the host's budget.
+/// The count of one guest's memory, against its own limit and the host's budget.
 pub(super) struct MemoryLimit {
     limit: u64,
     used: u64,
-    /// What of it is tables.
+    /// The part of `used` for tables.
     tables: u64,
-    /// What of it is for messages of HTTP, which lie in the host.
+    /// The part of `used` for messages of HTTP, which lie in the host.
     messages: u64,
     refused: bool,
     budget: MemoryBudget,
@@ -127,18 +125,19 @@ impl MemoryLimit {
         Self { limit, used: 0, tables: 0, messages: 0, refused: false, budget }
     }
 
-    /// Whether growth was refused: what then looks like an `unreachable` or a
-    /// failed allocation was in truth this limit.
+    /// Returns whether growth was refused: a trap or a failed allocation of the guest was then
+    /// caused by this limit.
     pub(super) fn was_refused(&self) -> bool {
         self.refused
     }
 
-    /// Linear memories, tables and messages of the guest, in bytes. They only ever grow.
+    /// Returns the size of the guest's linear memories, tables and messages, in bytes. They only
+    /// ever grow.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// The tables among them, in bytes.
+    /// Returns the size of the guest's tables, in bytes.
     pub(super) fn tables(&self) -> u64 {
         self.tables
     }
@@ -152,7 +151,8 @@ impl Drop for MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Takes room for messages of HTTP, if there is so much; once for all of them.
+    /// Reserves memory for messages of HTTP, once for all of them. Returns whether there was so
+    /// much.
     pub(super) fn set_aside(&mut self, messages: u64) -> bool {
         if self.messages >= messages {
             return true;
@@ -164,7 +164,7 @@ impl MemoryLimit {
         fits
     }
 
-    /// Takes room for `more` bytes, if there is so much.
+    /// Takes `more` bytes. Returns whether there was so much.
     fn take(&mut self, more: u64) -> bool {
         let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
         if fits {
@@ -176,9 +176,8 @@ impl MemoryLimit {
     }
 }
 
-/// wasmtime asks before a memory or a table is made, with nothing as its current size, and
-/// before it grows. It does not ask for instances: what those take is bounded when the
-/// component is compiled.
+/// wasmtime asks before a memory or a table is made, with 0 as its current size, and before it
+/// grows. It does not ask for instances: their memory is bounded when the component is compiled.
 impl ResourceLimiter for MemoryLimit {
     fn memory_growing(
         &mut self,
@@ -186,8 +185,8 @@ impl ResourceLimiter for MemoryLimit {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // Past its own declared maximum the guest is told so by wasmtime; that is
-        // not this limit.
+        // Growth past the memory's own declared maximum fails in any case, and not because of
+        // this limit.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }

@@ -1,8 +1,8 @@
 //! The standard streams of a guest.
 //!
-//! wasmtime's own memory pipes fail at their capacity with an error that looks
-//! to the guest like a closed pipe and to the host like a crash; these end the
-//! call and remember why.
+//! wasmtime's own memory pipes fail at their capacity with an error that looks to the guest like
+//! a closed pipe and to the host like a crash. These streams end the call, and the [`Pipe`]
+//! knows that it was full.
 
 use std::io;
 use std::pin::Pin;
@@ -17,14 +17,13 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 
 use crate::exec::output::{Pipe, PipeError};
 
-/// The most that one write of a guest may bring, in bytes. A guest can make the
-/// host allocate this much at once.
+/// The largest write of a guest, in bytes. A guest can make the host allocate this much at once.
 const WRITE_PERMIT: usize = 1 << 20;
 
-/// The most that one read of a guest gets, in bytes.
+/// The largest read of a guest, in bytes.
 const READ_CHUNK: usize = 1 << 20;
 
-/// Bytes that were there before the guest started, then EOF.
+/// The stdin of a guest: bytes that were there before it started, then EOF.
 #[derive(Clone)]
 pub(super) struct Input(Arc<Mutex<Bytes>>);
 
@@ -84,7 +83,7 @@ impl AsyncRead for Input {
     }
 }
 
-/// stdout or stderr of a guest, written to a [`Pipe`].
+/// The stdout or stderr of a guest, written to a [`Pipe`].
 #[derive(Clone)]
 pub(super) struct Output(pub(super) Pipe);
 

@@ -1,10 +1,9 @@
 //! The threads that guests run on.
 //!
-//! A guest may block its thread inside the kernel, where neither epochs nor the
-//! timers of that thread's runtime reach: opening a FIFO of the workspace does.
-//! So each guest has a thread to itself, past its deadline the thread is
-//! interrupted by a signal, and one that stays blocked is abandoned: the call is
-//! answered, the thread is left to the kernel, and counted.
+//! A guest may block its thread inside the kernel, where neither epochs nor the timers of that
+//! thread's runtime reach: opening a FIFO of the workspace does. So each guest has a thread to
+//! itself. Past its deadline the thread is interrupted by a signal, and one that stays blocked is
+//! abandoned: the call is answered, and the thread is left to the kernel and counted.
 
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -17,35 +16,34 @@ use std::time::Duration;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tokio::sync::oneshot;
 
-/// Threads that may be stuck in the kernel before further calls are refused.
+/// The number of threads that may be stuck in the kernel before further calls are refused.
 const MAX_ABANDONED: usize = 64;
 
-/// Idle threads that are kept for later calls.
+/// The number of idle threads that are kept for later calls.
 const MAX_IDLE: usize = 64;
 
-/// How often a blocked thread is interrupted once its call is over.
+/// The interval at which a blocked thread is interrupted once its call is over.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(10);
 
-/// How many interruptions a thread gets before it is abandoned.
+/// The number of interruptions before a thread is abandoned.
 const INTERRUPTIONS: u32 = 25;
 
-/// The signal that interrupts. Its default action is to be ignored, and nothing
-/// else of the host uses it.
+/// The signal that interrupts. It is ignored by default, and nothing else in the host uses it.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
-/// Calls its second argument when it is over, before it tells anybody.
+/// A job, which calls its second argument when it is over, before its result is sent.
 type Job = Box<dyn FnOnce(&tokio::runtime::Runtime, &mut dyn FnMut()) + Send>;
 
 type Work = (Job, Arc<Running>);
 
-/// Gives a thread its next call.
+/// The sender of a thread's next call.
 type Worker = mpsc::Sender<Work>;
 
-/// Name lookups of one guest at once. Each takes a thread while the operating system's
-/// resolver waits, which may be longer than the call.
+/// The number of name lookups of one guest at once. Each takes a thread while the operating
+/// system's resolver waits, which may be longer than the call.
 const LOOKUPS: usize = 4;
 
-/// What a job may wait for.
+/// The events that a job may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// Time.
@@ -54,10 +52,10 @@ pub(super) enum Waits {
     Sockets,
 }
 
-/// A pool of threads, each with a runtime of its own that has timers and no I/O
-/// driver: a driver costs three descriptors, and a thousand guests may run at once.
-/// A job with sockets gets a runtime that is made for it, so that whatever it left
-/// behind ends with it. Grows as needed; idle threads are used again, the latest first.
+/// A pool of threads, each with a runtime of its own that has timers and no I/O driver: a driver
+/// costs three descriptors, and a thousand guests may run at once. A job with sockets gets a
+/// runtime of its own, so that its leftovers end with it. The pool grows as needed; idle threads
+/// are used again, the latest first.
 #[derive(Clone, Default)]
 pub(super) struct GuestThreads(Arc<Pool>);
 
@@ -67,13 +65,13 @@ struct Pool {
     abandoned: AtomicUsize,
 }
 
-/// The thread that a job runs on, while it runs on it.
+/// The thread of a job, while the job runs.
 #[derive(Default)]
 struct Running {
     thread: Mutex<Option<libc::pthread_t>>,
 }
 
-/// Why a job was not begun or not finished.
+/// The reason that a job was not begun or not finished.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ThreadError {
     /// Too many threads are stuck.
@@ -88,7 +86,7 @@ pub(super) enum ThreadError {
     /// The operating system has no descriptors left to wait for sockets with.
     #[error("cannot wait for the network: {0}")]
     Driver(std::io::Error),
-    /// The thread could not be made to lose the bits of a file that it writes.
+    /// The thread could not give up the capability to keep setuid and setgid.
     #[error("cannot give up the right to keep setuid and setgid of files that are written: {0}")]
     Privileges(std::io::Error),
     /// The job stayed blocked in the kernel after it was over.
@@ -100,8 +98,8 @@ pub(super) enum ThreadError {
 }
 
 impl GuestThreads {
-    /// Runs `job` on a thread of its own until it resolves, or `over` does and
-    /// the job does not follow.
+    /// Runs `job` on a thread of its own until it resolves, or until some time after `over` has
+    /// resolved.
     pub(super) async fn run<T, F>(
         &self,
         waits: Waits,
@@ -124,21 +122,21 @@ impl GuestThreads {
                 Waits::Sockets => with_sockets(job).map_err(ThreadError::Driver),
             });
             over();
-            // A receiver that is gone has abandoned this call.
+            // A missing receiver has abandoned this call.
             let _ = sender.send(result);
         });
-        let told =
+        let flatten =
             |result: Result<Result<T, ThreadError>, _>| result.unwrap_or(Err(ThreadError::Lost));
         self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
         tokio::select! {
             biased;
-            result = &mut result => return told(result),
+            result = &mut result => return flatten(result),
             () = over => {}
         }
         for _ in 0..INTERRUPTIONS {
             tokio::select! {
                 biased;
-                result = &mut result => return told(result),
+                result = &mut result => return flatten(result),
                 () = tokio::time::sleep(INTERRUPT_EVERY) => running.interrupt(),
             }
         }
@@ -168,9 +166,9 @@ impl GuestThreads {
     }
 }
 
-/// Takes from this thread, and from those that it starts, the capability that lets root
-/// write a file without the file losing setuid and setgid (capabilities(7)). For every
-/// other user the kernel takes the bits away by itself, whichever call it is that writes.
+/// Takes from this thread, and from those that it starts, the capability that lets root write a
+/// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
+/// always removes the bits.
 fn lose_set_id_on_write() -> Result<(), ThreadError> {
     let lose = || {
         let mut own = capabilities(None)?;
@@ -189,8 +187,7 @@ fn with_sockets<F: Future>(job: impl FnOnce() -> F) -> std::io::Result<F::Output
         .max_blocking_threads(LOOKUPS)
         .build()?;
     let result = runtime.block_on(job());
-    // Connections are closed with it. A lookup that the resolver still works on is not
-    // waited for.
+    // This closes connections, and does not wait for lookups.
     runtime.shutdown_background();
     Ok(result)
 }
@@ -199,12 +196,12 @@ impl Pool {
     fn serve(&self, runtime: &tokio::runtime::Runtime, own: &Worker, jobs: &mpsc::Receiver<Work>) {
         while let Ok((job, running)) = jobs.recv() {
             running.enter();
-            // Idle before the caller knows: it may have a next call at once, and would
-            // wake or start another thread for it.
+            // Idle before the caller has the result: a next call at once would otherwise wake or
+            // start another thread.
             let mut idle = None;
             let mut over = || idle = Some(self.leave(&running, own));
-            // After a panic the caller sees its channel close; the thread must still
-            // leave `running`, or a later interruption would meet a dead thread.
+            // After a panic the caller sees its channel close. The thread must still leave
+            // `running`, or a later interruption would signal a dead thread.
             let finished = catch_unwind(AssertUnwindSafe(|| job(runtime, &mut over)));
             if finished.is_err() && idle.is_none() {
                 self.leave_call(&running);
@@ -221,7 +218,7 @@ impl Pool {
         }
     }
 
-    /// Takes a thread from its call. True if it is to wait for another one.
+    /// Takes a thread from its call. Returns whether it waits for another call.
     fn leave(&self, running: &Running, own: &Worker) -> bool {
         self.leave_call(running);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +230,7 @@ impl Pool {
     }
 
     fn abandon(&self, running: &Running) {
-        // Under the lock, so that a job that ends this moment is not counted.
+        // Under the lock, so that a job that ends at this moment is not counted.
         let mut thread = running.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.take().is_some() {
             self.abandoned.fetch_add(1, Ordering::Relaxed);
@@ -262,8 +259,8 @@ impl Running {
     fn interrupt(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = *thread {
-            // SAFETY: the thread is inside its job: it takes itself out of this
-            // mutex, which is held here, before it can end.
+            // SAFETY: the thread is inside its job: it takes its number out of this mutex, which
+            // is locked here, before it can end.
             unsafe { libc::pthread_kill(thread, INTERRUPT) };
         }
     }
@@ -329,11 +326,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_panics_is_said_and_costs_no_other() {
+    async fn a_job_that_panics_is_an_error_and_costs_no_other() {
         let threads = GuestThreads::default();
         let broken = threads.run(
             Waits::Timers,
-            || async { panic!("as it was told to") },
+            || async { panic!("as the test wants") },
             std::future::pending(),
         );
         let broken: Result<(), ThreadError> = broken.await;

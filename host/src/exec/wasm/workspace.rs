@@ -1,5 +1,5 @@
-//! `ikigai:tool/workspace`: replacing a file on behalf of a guest, inside a
-//! directory that the guest holds.
+//! `ikigai:tool/workspace`: replaces a file on behalf of a guest, inside a directory that the
+//! guest has open.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -35,22 +35,21 @@ mod bindings {
     });
 }
 
-/// The most that a replacement may hold, in bytes. The documentation in
-/// `wit/tool.wit` states it.
+/// The largest replacement, in bytes. The documentation in `wit/tool.wit` states it.
 pub(super) const MAX_CONTENTS: usize = 256 << 20;
 
-/// How many symbolic links are followed before the path counts as a loop: what
-/// Linux itself follows.
+/// The number of symbolic links that are followed before the path counts as a loop, the same as
+/// Linux's.
 const MAX_LINKS: u32 = 40;
 
-/// Temporary names tried before giving up: some may be left from a host that died.
+/// The number of temporary names that are tried: some may be left from a host that died.
 const NAME_ATTEMPTS: u32 = 64;
 
-/// The bits of a file's mode that its replacement has as well. Not setuid and setgid: they
-/// were given to what the file held.
+/// The bits of a file's mode that its replacement gets. Setuid and setgid are not among them:
+/// they were meant for the old contents.
 const KEPT_MODE: u32 = 0o1777;
 
-/// Makes the temporary names of this process differ.
+/// The number of the next temporary name of this process.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -98,27 +97,27 @@ fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
     temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & KEPT_MODE))?;
     temporary.file.sync_all()?;
     temporary.rename_to(name.as_ref())?;
-    // The name is durable once its directory is. A handle opened for listing
-    // may be refused by fsync, so the directory is opened anew.
+    // The name is durable once its directory is. fsync may refuse a handle that was opened for
+    // listing, so the directory is opened anew.
     parent.open(".")?.sync_all()
 }
 
-/// Follows symbolic links beneath `dir` to the file itself.
+/// Follows symbolic links beneath `dir`, and returns the path of the file itself.
 fn resolve(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match dir.read_link(&target) {
             Ok(link) => target = target.parent().unwrap_or(Path::new("")).join(link),
-            // Not a link, or not there: opening it will say which.
+            // It is no link, or does not exist, in which case opening it fails.
             Err(_) => return Ok(target),
         }
     }
     Err(rustix::io::Errno::LOOP.into())
 }
 
-/// Opens the file to be replaced, and so checks that it may be written: its
-/// directory being writable must not be enough. Never waits, as opening a FIFO
-/// would, and opens nothing that is no file: a device takes that for an order.
+/// Opens the file to be replaced, which checks that it may be written: a writable directory must
+/// not be enough. Never waits, as opening a FIFO would, and opens regular files only: opening a
+/// device is an order to it.
 fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(parent, name, flags, Mode::empty())?;
@@ -138,14 +137,14 @@ fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// In place, where the owner cannot be kept.
+/// Rewrites a file in place, for the case that a new file cannot have its owner.
 fn rewrite(mut file: &File, contents: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all(contents)?;
     file.sync_all()
 }
 
-/// A file that is removed unless it is renamed.
+/// A temporary file, which is removed unless it is renamed.
 struct Temporary<'a> {
     parent: &'a Dir,
     name: Option<PathBuf>,
@@ -157,7 +156,7 @@ impl<'a> Temporary<'a> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         for _ in 0..NAME_ATTEMPTS {
-            // Guests replace files of one directory at the same time.
+            // Several guests may replace files of one directory at the same time.
             let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
             let name = PathBuf::from(format!(".ikigai-{}-{number}", std::process::id()));
             match parent.open_with(&name, &options) {
@@ -171,7 +170,7 @@ impl<'a> Temporary<'a> {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Whether the file could be given the owner of the old one.
+    /// Gives the file the owner of the old one. Returns whether that was possible.
     fn take_owner(&self, old: &cap_std::fs::Metadata) -> io::Result<bool> {
         let own = self.file.metadata()?;
         if (own.uid(), own.gid()) == (old.uid(), old.gid()) {
@@ -214,7 +213,7 @@ fn error_code(error: &io::Error) -> ErrorCode {
         Some(Errno::LOOP) => ErrorCode::Loop,
         Some(Errno::NOTDIR) => ErrorCode::NotDirectory,
         Some(Errno::NAMETOOLONG) => ErrorCode::NameTooLong,
-        // A directory, a FIFO without a reader, a device: no regular file.
+        // The file is a directory, a FIFO without a reader or a device.
         Some(Errno::ISDIR | Errno::NXIO | Errno::INVAL) => ErrorCode::Invalid,
         Some(_) => ErrorCode::Io,
         None => match error.kind() {

@@ -1,5 +1,5 @@
-//! The process that compiles one component, under limits that it sets for itself before
-//! it reads a byte of it.
+//! The process that compiles one component, under limits that it sets itself before it reads the
+//! component.
 //!
 //! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
 
@@ -35,11 +35,11 @@ pub(super) const TOO_MUCH_CODE: i32 = 13;
 /// The component was built for WASI 0.3.
 pub(super) const OF_WASI_0_3: i32 = 14;
 
-/// How much rather everything else of the machine runs.
+/// The niceness of the process: everything else on the machine goes first.
 const NICENESS: i32 = 10;
 
-/// Compiles, as the arguments say. For the start of `main`: nothing else of this process
-/// may have begun.
+/// Compiles a component as the arguments of this process say. It must be the first thing that
+/// `main` does: no thread may have been started.
 #[must_use]
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(2);
@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
         Ok(()) => (DONE, String::new()),
         Err(Fault { code, reason }) => (code, reason),
     };
-    // Nobody is left to be told where this fails.
+    // There is nobody left to report a failure to.
     let _ = io::stderr().write_all(reason.as_bytes());
     ExitCode::from(code as u8)
 }
@@ -72,17 +72,17 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     let mut number = || next()?.parse::<u64>().map_err(Fault::failed);
     let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
     end_with(host).map_err(Fault::failed)?;
-    // The signal that comes first says which limit it was; the second kills.
+    // The first signal names the limit; the second kills.
     limit(Resource::Cpu, processor, processor + 1)
         .and_then(|()| limit(Resource::Data, memory, memory))
         .and_then(|()| limit(Resource::Fsize, code, code))
         .and_then(|()| limit(Resource::Core, 0, 0))
         .map_err(|error| Fault::failed(format!("its compilation cannot be limited: {error}")))?;
-    // A container may forbid it; the limits hold all the same.
+    // A container may forbid it, and the limits hold all the same.
     let _ = nice(NICENESS);
 
-    // Starts the compiler's threads, as long as there is memory for them: that they cannot
-    // be had says nothing of the component.
+    // Starts the compiler's threads while there is memory for them, so that a failure to start
+    // them is not blamed on the component.
     engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
     let component = read(&digest)?;
     let compiled = engine::compile(&component).map_err(|error| {
@@ -106,18 +106,18 @@ fn is_no_memory(error: &wasmtime::Error) -> bool {
         || error.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::NOMEM)
 }
 
-/// Ends with the host, however that ends.
+/// Makes this process end with the host, however that ends.
 fn end_with(host: u64) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-    // It may have ended before.
+    // The host may have ended before.
     if u64::try_from(parent).ok() != Some(host) {
         return Err(io::Error::other("the host has ended"));
     }
     Ok(())
 }
 
-/// Lowers a limit; where it is lower already, it stays so.
+/// Lowers a limit, unless it is lower already.
 fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let own = getrlimit(resource);
     let lower = |own: Option<u64>, to: u64| Some(own.map_or(to, |own| own.min(to)));
@@ -136,7 +136,8 @@ fn read(digest: &str) -> Result<Vec<u8>, Fault> {
     Ok(component)
 }
 
-/// Without the buffer of `io::stdout`, which looks for the ends of lines.
+/// Writes the code to stdout, without the buffer of `io::stdout`, which looks for the ends of
+/// lines.
 fn write(code: &[u8]) -> Result<(), Fault> {
     let own = io::stdout().as_fd().try_clone_to_owned().map_err(Fault::failed)?;
     File::from(own).write_all(code).map_err(|error| match error.kind() {

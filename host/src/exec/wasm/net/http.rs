@@ -1,9 +1,9 @@
-//! `wasi:http/outgoing-handler`: how a guest's request reaches its peer.
+//! `wasi:http/outgoing-handler`: sends a guest's requests to their peers.
 //!
-//! One connection a request, HTTP/1.1, to an address that was checked: the name is
-//! resolved once, here, and what is connected to is what was looked at. Redirections are
-//! answers like others; a guest that follows one makes a request anew. Proxies of the
-//! environment are not used: they would be reached in the tool's name without its grant.
+//! One connection for each request, HTTP/1.1, to an address that was checked: the name is resolved
+//! once, here, and the checked address is the one that is connected to. Redirections are answers
+//! like others; a guest that follows one makes another request. Proxies of the environment are
+//! not used: a tool would reach them without a grant.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -33,14 +33,14 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 use super::messages::CHUNK;
 use super::{NoAddress, Reach, parse_host};
 
-/// What a response's head may take, in bytes, and what is read ahead of a guest. hyper's
-/// own default is 400 KiB.
+/// The largest head of a response, and the largest read ahead of a guest, in bytes. hyper's own
+/// default is 400 KiB.
 const READ_BUFFER: usize = 64 << 10;
 
-/// How long one of several addresses may take to answer before the next is tried.
+/// The time that one of several addresses has to answer before the next is tried.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 
-/// Sends the requests of one guest.
+/// The sender of one guest's requests.
 pub(in crate::exec::wasm) struct Hooks {
     reach: Arc<Reach>,
     /// A permit for each connection that the guest may have at once.
@@ -53,7 +53,7 @@ impl Hooks {
     }
 }
 
-/// What goes on after the head of a response came: reading and writing what follows.
+/// The work that goes on after the head of a response: reading and writing the bodies.
 type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 type Answer = Result<(Response<WasiBody>, Rest), Error>;
@@ -68,8 +68,7 @@ impl WasiHttpHooks for Hooks {
         let reach = Arc::clone(&self.reach);
         let connections = Arc::clone(&self.connections);
         Box::new(async move {
-            // Here, because this runs after the end of connections that the guest has let
-            // go of just now.
+            // Here, because connections that the guest has just dropped have ended by now.
             let permit =
                 connections.try_acquire_owned().map_err(|_| Error::ConnectionLimitReached)?;
             send(&reach, request, options.unwrap_or_default(), permit).await
@@ -143,10 +142,10 @@ async fn send(
     };
     let (mut sender, connection) =
         within(options.connect_timeout, connecting).await.ok_or(Error::ConnectionTimeout)??;
-    // The request line holds a path, unless it is for a proxy.
+    // The request line has a path, unless it is for a proxy.
     *request.uri_mut() = origin_form(request.uri());
 
-    // Driven while the response is waited for, and afterwards by whoever reads it.
+    // Polled while the response is waited for, and afterwards by the reader of its body.
     let mut connection = Box::pin(async move {
         let end = connection.await;
         drop(permit);
@@ -159,7 +158,7 @@ async fn send(
             return Poll::Ready(response);
         }
         if !over {
-            // What ended it, if it was an error, the response tells as well.
+            // The response reports an error that ended it.
             over = connection.as_mut().poll(context).is_ready();
         }
         if over { responding.as_mut().poll(context) } else { Poll::Pending }
@@ -179,7 +178,7 @@ async fn send(
     Ok((response, Box::new(rest)))
 }
 
-/// Waits so long and no longer, or for ever: the call has its own limit.
+/// Waits for a future up to a limit; without one for ever, since the call has its own.
 async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => timeout(limit, future).await.ok(),
@@ -200,7 +199,7 @@ where
     Ok((sender, Box::pin(connection)))
 }
 
-/// Whom a request is for.
+/// The peer of a request.
 struct Peer {
     host: Host,
     port: u16,
@@ -209,13 +208,13 @@ struct Peer {
 
 impl Peer {
     fn of(request: &Request<WasiBody>) -> Result<Self, Error> {
-        // A tunnel would be to where the peer likes, and `wasi:http` has none.
+        // A tunnel would lead wherever the peer likes, and `wasi:http` has none.
         if request.method() == Method::CONNECT {
             return Err(Error::HttpRequestMethodInvalid);
         }
         let uri = request.uri();
         let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
-        // `granted@other`: a user's name has no place in HTTP, and reads like a host.
+        // `granted@other`: the name of a user is not valid in HTTP, and looks like a host.
         if authority.as_str().contains('@') {
             return Err(Error::HttpRequestUriInvalid);
         }
@@ -259,8 +258,8 @@ async fn connect(reach: &Reach, peer: &Peer) -> Result<TcpStream, Error> {
             continue;
         }
         let last = at + 1 == addresses.len();
-        let patience = (!last).then_some(NEXT_ADDRESS_AFTER);
-        match within(patience, TcpStream::connect(address)).await {
+        let timeout = (!last).then_some(NEXT_ADDRESS_AFTER);
+        match within(timeout, TcpStream::connect(address)).await {
             Some(Ok(stream)) => return Ok(stream),
             Some(Err(error)) => failed = Error::Connect(error),
             None => failed = Error::ConnectionTimeout,
@@ -286,7 +285,7 @@ fn origin_form(uri: &Uri) -> Uri {
     Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
 }
 
-/// A body whose pieces must not be further apart than the guest said.
+/// A body with the guest's limit on the time between two pieces.
 struct Paced {
     body: Incoming,
     between: Option<(Duration, Pin<Box<Sleep>>)>,
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_of_a_request_is_what_its_authority_says() {
+    fn the_peer_of_a_request_is_that_of_its_authority() {
         let is = |host: &str, port, tls| Some((host.to_owned(), port, tls));
         assert_eq!(peer("http://a.test"), is("a.test", 80, false));
         assert_eq!(peer("https://A.test./x?y@z:1"), is("a.test", 443, true));

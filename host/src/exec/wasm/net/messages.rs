@@ -1,10 +1,9 @@
-//! The functions of `wasi:http/types` by which a guest makes what the host keeps for it, in
-//! place of wasmtime's own.
+//! The functions of `wasi:http/types` that make messages in the host, instead of wasmtime's own.
 //!
-//! Header fields, requests and responses lie in the host, with or without a grant of the
-//! network: as many as the table has entries, and with texts of any length. Here they are
-//! few and short, and the most that they can take counts into the memory of the guest
-//! from the first one on.
+//! Header fields, requests and responses lie in the host, with or without a grant of the network.
+//! wasmtime lets a guest make as many as the table has entries, with texts of any length. Here
+//! their number and their size are limited, and the most that they can take counts into the
+//! memory of the guest from the first one on.
 
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi_http::p2::bindings::http::types::{
@@ -17,24 +16,25 @@ use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
 use crate::exec::wasm::state::State;
 
-/// Requests, responses and lists of fields of one guest at once.
+/// The number of requests, responses and lists of fields of one guest at once.
 const MOST: usize = 64;
 
-/// The names and values of one list of fields, in bytes. Servers take 8 KiB or 16 KiB.
+/// The size of the names and values of one list of fields, in bytes. Servers take 8 KiB or
+/// 16 KiB.
 pub(in crate::exec::wasm) const FIELDS: usize = 16 << 10;
 
-/// What is kept of the body of a request until it is sent: one write that waits and one that
-/// is under way, in bytes each.
+/// The size of each of the two parts of a request's body that are kept until they are sent, in
+/// bytes: one waits and one is being sent.
 pub(super) const CHUNK: usize = 16 << 10;
 
 /// The longest method, scheme, authority or path, in bytes.
 const TEXT: usize = 8 << 10;
 
-/// What one of them takes of the host at most, in bytes: the fields, of which the shortest take
-/// two times their size and more, four texts, and two chunks.
+/// The largest size of one message in the host, in bytes: the fields, of which the shortest take
+/// more than two times their size, four texts, and two chunks.
 const EACH: u64 = 128 << 10;
 
-/// Puts the functions of this module in the place of wasmtime's.
+/// Links the functions of this module instead of wasmtime's.
 pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:http/types@0.2.12")?;
@@ -91,8 +91,8 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
     Ok(())
 }
 
-/// The state, if one list of fields more may be made in it. All others are made of one: a
-/// request of its fields, a response of its request.
+/// Returns the state, if one more list of fields may be made in it. Every other message is made
+/// from one: a request from its fields, a response from its request.
 fn room(state: &mut State) -> wasmtime::Result<&mut State> {
     let of_http = |entry: &&mut (dyn std::any::Any + Send)| {
         entry.is::<FieldMap>()

@@ -1,8 +1,8 @@
-//! `wasi:sockets`: which of it a guest may use.
+//! `wasi:sockets`, as far as a guest's grant allows it.
 //!
-//! TCP and UDP are wasmtime's, asked to check every address. Looking names up is the
-//! host's own: wasmtime's lookup has one switch for all names, and a guest that may ask
-//! for any name can tell its secrets to whoever answers for it.
+//! TCP and UDP are wasmtime's, with a check of every address. The lookup of names is the host's
+//! own: wasmtime's has one switch for all names, and a guest that may look up any name can send
+//! its secrets to the server that answers for it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -49,7 +49,7 @@ mod bindings {
 
 use bindings::wasi::sockets::ip_name_lookup;
 
-/// Puts the host's own functions in place of wasmtime's, which are linked already.
+/// Links the host's own functions instead of wasmtime's, which are linked already.
 pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     ip_name_lookup::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
@@ -68,11 +68,11 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
     Ok(())
 }
 
-/// Says of every address that a guest's sockets come to whether they may use it.
+/// Allows a guest's sockets the granted addresses, and no others.
 pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach>) {
     if reach.is_none() {
-        // No socket is made, wasmtime refuses every address, and the thread of the guest
-        // has nothing that would wait for one.
+        // No socket is made, wasmtime refuses every address, and the thread of the guest has no
+        // I/O driver.
         wasi.allow_tcp(false).allow_udp(false);
         return;
     }
@@ -87,9 +87,9 @@ pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach
 fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) -> bool {
     match usage {
         SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => reach.check(address),
-        // What comes from elsewhere is dropped; nobody asked for it.
+        // Datagrams from elsewhere are dropped.
         SocketAddrUse::UdpReceive => reach.allows(address),
-        // Also asked of a socket that is not bound before it is connected.
+        // This is also asked for a socket that is not bound before it is connected.
         SocketAddrUse::TcpBind | SocketAddrUse::UdpBind => {
             let unbound = address.ip().is_unspecified() && address.port() == 0;
             if !unbound {
@@ -111,7 +111,7 @@ fn create_tcp(
     if let Err(refused) = may_create(state, "tcp") {
         return Ok(Err(refused));
     }
-    told(state.sockets().create_tcp_socket(family))
+    answer(state.sockets().create_tcp_socket(family))
 }
 
 async fn create_udp(
@@ -121,7 +121,7 @@ async fn create_udp(
     if let Err(refused) = may_create(state, "udp") {
         return Ok(Err(refused));
     }
-    told(state.sockets().create_udp_socket(family).await)
+    answer(state.sockets().create_udp_socket(family).await)
 }
 
 fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
@@ -132,7 +132,8 @@ fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
     if state.may_open() { Ok(()) } else { Err(ErrorCode::NewSocketLimit) }
 }
 
-fn told<T>(result: Result<T, SocketError>) -> wasmtime::Result<Result<T, ErrorCode>> {
+/// Returns a result as a guest gets it; an error of the host itself is a trap.
+fn answer<T>(result: Result<T, SocketError>) -> wasmtime::Result<Result<T, ErrorCode>> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(error) => Ok(Err(error.downcast()?)),
@@ -158,7 +159,7 @@ impl ip_name_lookup::Host for State {
         let literal = |ip: IpAddr| Lookup::Ready(Ok(vec![ip].into_iter()));
         let lookup = match parse_host(&name) {
             None => return Ok(Err(ErrorCode::InvalidArgument)),
-            // The lookup asks nobody; connecting is checked.
+            // No server is asked, and connecting is checked.
             Some(Host::Ipv4(ip)) => literal(ip.into()),
             Some(Host::Ipv6(ip)) => literal(IpAddr::from(ip).to_canonical()),
             Some(Host::Domain(name)) => {
@@ -214,7 +215,7 @@ fn error_code(error: &NoAddress) -> ErrorCode {
     match error {
         NoAddress::NotGranted | NoAddress::NotPublic => ErrorCode::AccessDenied,
         NoAddress::TooMany => ErrorCode::TemporaryResolverFailure,
-        // The system's resolver tells no more in a portable way.
+        // The system's resolver gives no portable reason.
         NoAddress::Unresolved(error) => {
             tracing::debug!("a name did not resolve: {error}");
             ErrorCode::NameUnresolvable

@@ -1,8 +1,7 @@
-//! TLS to the peers of guests: rustls, against the certificates that this machine trusts.
+//! TLS to the peers of guests: rustls, with the certificates that this machine trusts.
 //!
-//! Those of the operating system, not a list of our own: who administers a machine adds
-//! the authority of a company there and takes out one that is broken. `SSL_CERT_FILE` and
-//! `SSL_CERT_DIR` name others.
+//! These are the operating system's, not a list in the program: administrators add the authority
+//! of a company there and remove a broken one. `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
 
 use std::sync::Arc;
 
@@ -11,12 +10,12 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-/// What connections are made with. Reads a few hundred certificates: some milliseconds,
-/// and some hundred kilobytes for as long as it is kept.
+/// Returns the configuration of connections, with the machine's certificates. Reads a few hundred
+/// of them: some milliseconds, and some hundred kilobytes for as long as it is kept.
 ///
 /// # Errors
 ///
-/// There is no certificate that could be trusted.
+/// There is no certificate.
 pub(super) fn config() -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
@@ -25,11 +24,11 @@ pub(super) fn config() -> Result<Arc<ClientConfig>, String> {
     trusting(found.certs)
 }
 
-/// The same, against these certificates alone.
+/// Returns the configuration of connections, with these certificates alone.
 ///
 /// # Errors
 ///
-/// None of them is one.
+/// None of them can be parsed.
 pub(super) fn trusting(
     certificates: Vec<CertificateDer<'static>>,
 ) -> Result<Arc<ClientConfig>, String> {
@@ -46,7 +45,7 @@ pub(super) fn trusting(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A session that is taken up again would tie one call to the next.
+    // A session that is resumed would link one call to the next.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }

@@ -1,4 +1,4 @@
-//! What the cases of `native_lane` stand on: a workspace, tools in it, calls of
+//! What the cases of `native_executor` stand on: a workspace, tools in it, calls of
 //! them, and a FIFO whose end shows that no process of a tool is left.
 
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ikigai_host::exec::native::{Machine, NativeProgram, Supervisor, Without};
 use ikigai_host::exec::output::{Captured, Sink};
-use ikigai_host::exec::{Call, Lane, Outcome, Stdin};
+use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::{Limits, STDERR_KEPT};
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};

@@ -115,8 +115,8 @@ fn glutton(rig: &Rig) -> PathBuf {
     path
 }
 
-fn level(outcome: &Outcome) -> &Isolation {
-    outcome.level.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
+fn isolation(outcome: &Outcome) -> &Isolation {
+    outcome.isolation.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
 }
 
 /// Ends a call that nothing else has ended.
@@ -138,11 +138,14 @@ fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
             let outcome = attack(rig, way, 60, 512);
             let had = outcome.stdout.total;
             let said = format!("{rung}, root: {}, {way}: {had} had, {outcome:?}", rig.is_root());
-            let level = level(&outcome);
-            if level.processes.is_enforced() {
+            let isolation = isolation(&outcome);
+            if isolation.processes.is_enforced() {
                 // The tool itself is one, and one more than the limit ends the call.
                 assert!(had <= 60, "{said}");
-                assert!(level.kept_by.processes.iter().any(|it| *it != Keeper::Watched), "{said}");
+                assert!(
+                    isolation.kept_by.processes.iter().any(|it| *it != Keeper::Watched),
+                    "{said}"
+                );
             }
             // Watched or kept, the call has ended, and says by what.
             assert_eq!(
@@ -170,8 +173,8 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
             let outcome = attack(rig, way, 200, 64);
             let had = outcome.stdout.total;
             let said = format!("{rung}, root: {}, {way}: {had} MiB, {outcome:?}", rig.is_root());
-            let level = level(&outcome);
-            if level.memory.is_enforced() {
+            let isolation = isolation(&outcome);
+            if isolation.memory.is_enforced() {
                 if way.starts_with("heaps") {
                     // One that is killed for want of memory makes room for the next, so
                     // they are more in the end than there were at any time.
@@ -180,9 +183,12 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
                     // What is said is had already.
                     assert!(had <= 64, "{said}");
                 }
-                assert_eq!(level.kept_by.memory.first(), Some(&Keeper::Cgroup), "{said}");
+                assert_eq!(isolation.kept_by.memory.first(), Some(&Keeper::Cgroup), "{said}");
             } else {
-                assert!(level.memory.reason().is_some_and(|why| why.contains("cgroup")), "{said}");
+                assert!(
+                    isolation.memory.reason().is_some_and(|why| why.contains("cgroup")),
+                    "{said}"
+                );
             }
         }
     });
@@ -213,7 +219,7 @@ fn the_memory_of_a_tool_with_a_network_is_not_called_enforced() {
             grant.net.any = true;
             call.grant = grant.into();
         });
-        assert!(level(&outcome).memory.reason().is_some(), "{outcome:?}");
+        assert!(isolation(&outcome).memory.reason().is_some(), "{outcome:?}");
     });
 }
 
@@ -248,7 +254,7 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
             let had = outcome.stdout.total;
             let said = format!("{rung}, root: {}, {pid}: {had} had, {outcome:?}", rig.is_root());
             assert!(text(&outcome.stderr).contains("refused"), "{said}");
-            assert!(!level(&outcome).processes.is_enforced() || had <= 60, "{said}");
+            assert!(!isolation(&outcome).processes.is_enforced() || had <= 60, "{said}");
             assert_eq!(outcome.limit, Some(Limit::Processes), "{said}");
         }
     });
@@ -258,9 +264,9 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
 fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhile() {
     each_rung(|rung, rig| {
         let alive = rig.fifo();
-        // Without a PID namespace a bomb is hunted, for as long as that takes, and the level
+        // Without a PID namespace a bomb is hunted, for as long as that takes, and the record
         // says so; other tests have smaller ones.
-        if !level(&rig.run(&rig.script("exit 0"), |_| {})).kill_tree.is_enforced() {
+        if !isolation(&rig.run(&rig.script("exit 0"), |_| {})).kill_tree.is_enforced() {
             return;
         }
         glutton(rig);
@@ -290,7 +296,7 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
             let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
             assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{said}");
             // Far from 30 s, the call's wall clock, on a machine that does other things too.
-            let enforced = level(&outcome).processes.is_enforced();
+            let enforced = isolation(&outcome).processes.is_enforced();
             assert!(!enforced || outcome.usage.duration < Duration::from_secs(5), "{said}");
             assert!(!enforced || slowest < Duration::from_secs(5), "{said}");
         }
@@ -503,7 +509,7 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
             let metadata = fs::metadata(rig.path(name)).expect("there");
             assert_eq!((metadata.uid(), metadata.gid()), (0, 0), "{name}");
         }
-        assert!(level(&outcome).privileges.is_enforced());
+        assert!(isolation(&outcome).privileges.is_enforced());
         let as_it_is = rig.lacking(Without { id_maps: true, ..Without::default() });
         let outcome = as_it_is.run(&as_it_is.script("exit 0"), |_| {});
         let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };

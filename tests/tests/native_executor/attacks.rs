@@ -256,7 +256,9 @@ fn a_tool_with_the_network_reaches_peers_and_still_no_local_socket() {
                 call.grant = Arc::new(Grant { net, ..(*call.grant).clone() });
             });
             assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
-            assert!(outcome.level.as_ref().is_some_and(|level| level.net.is_enforced()));
+            assert!(
+                outcome.isolation.as_ref().is_some_and(|isolation| isolation.net.is_enforced())
+            );
             text(&outcome.stdout).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(ask(&listeners.internet().expect("addresses")), ["reached"; 2]);
@@ -412,8 +414,11 @@ fn a_supervisor_that_is_killed_half_way_takes_everything_with_it() {
         let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
         let outcome = rig.run_until(&tool, alive.first_byte(), |_| rig.kill_supervisor());
         assert_eq!(outcome.exit, Exit::Signal(libc::SIGKILL), "{outcome:?}");
-        let level = outcome.level.expect("it ran");
-        assert!(level.guarantees().iter().all(|(_, hold)| hold.as_str() == "none"), "{level:?}");
+        let isolation = outcome.isolation.expect("it ran");
+        assert!(
+            isolation.guarantees().iter().all(|(_, guarantee)| guarantee.as_str() == "none"),
+            "{isolation:?}"
+        );
         alive.wait_for_nobody();
         let next: Outcome = rig.run(&rig.script("exit 4"), |_| {});
         assert_eq!(next.exit, Exit::Code(4), "{next:?}");

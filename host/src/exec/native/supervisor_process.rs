@@ -1,7 +1,7 @@
-//! The supervisor as the host sees it: a child process and a socket to it.
+//! The process of a supervisor: a child of the host, and a socket to it.
 //!
-//! Owns that no such child is left running or unreaped, on whatever way a call
-//! ends. Does not know what a tool is.
+//! Owns the promise that no such child is left running or unreaped, however a call ends. Knows
+//! nothing of tools.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -24,38 +24,37 @@ use tokio::task::spawn_blocking;
 use ikigai_supervisor::plan::{DESCRIPTORS, Report};
 use ikigai_supervisor::process_tree::{self, Process};
 
-/// How long a supervisor that was asked to end has for it.
+/// The time that a supervisor has to end after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// The largest report that is read.
 const MAX_REPORT: usize = 64 << 10;
 
 /// A supervisor that was started.
-pub(super) struct Helper {
-    /// None once it is reaped.
+pub(super) struct SupervisorProcess {
+    /// Missing once it is reaped.
     child: Option<Child>,
-    /// Readable once it has ended. None where the kernel has no such descriptor.
+    /// Its pidfd, which is readable once it has ended. Missing where the kernel has none.
     ended: Option<AsyncFd<OwnedFd>>,
-    /// None once the host has let go of it.
+    /// Missing once the host has closed it.
     control: Option<UnixStream>,
     received: Vec<u8>,
 }
 
-impl Helper {
-    /// Starts the supervisor at `executable`; what it has to complain about itself
-    /// goes to `stderr`.
+impl SupervisorProcess {
+    /// Starts the supervisor at `executable`, whose own errors go to `stderr`.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
     pub(super) fn start(executable: &Path, stderr: BorrowedFd<'_>) -> io::Result<Self> {
         if !executable.is_absolute() {
-            // The standard library forks where it has to look a name up.
+            // The standard library forks if it has to look a name up.
             let reason = format!("`{}` is not an absolute path", executable.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let (own, its) = std::os::unix::net::UnixStream::pair()?;
         own.set_nonblocking(true)?;
         let control = UnixStream::from_std(own)?;
-        // Nothing that would make the standard library fork instead of posix_spawn. The
-        // environment is empty because any process of the same user can read it.
+        // Nothing here makes the standard library fork instead of posix_spawn. The environment
+        // is empty because any process of the same user can read it.
         let child = Command::new(executable)
             .arg0("ikigai-supervisor")
             .env_clear()
@@ -63,10 +62,10 @@ impl Helper {
             .stdout(Stdio::from(stderr.try_clone_to_owned()?))
             .stderr(Stdio::from(stderr.try_clone_to_owned()?))
             .spawn()?;
-        let mut helper =
+        let mut process =
             Self { child: Some(child), ended: None, control: Some(control), received: Vec::new() };
-        helper.ended = helper.open_pidfd();
-        Ok(helper)
+        process.ended = process.open_pidfd();
+        Ok(process)
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -86,8 +85,8 @@ impl Helper {
             .ok()
     }
 
-    /// Sends what to run, the tool's stdin, stdout and stderr, and its end of the host
-    /// socket, if it has one.
+    /// Sends the plan, the tool's stdin, stdout and stderr, and its end of the host socket, if it
+    /// has one.
     pub(super) async fn send(
         &mut self,
         plan: &[u8],
@@ -98,7 +97,7 @@ impl Helper {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let descriptors: Vec<BorrowedFd<'_>> = streams.into_iter().chain(host_socket).collect();
-        // The descriptors travel with the first bytes, however many those are.
+        // The descriptors are sent with the first bytes, however many those are.
         let sent = control
             .async_io(Interest::WRITABLE, || {
                 let mut space =
@@ -111,8 +110,8 @@ impl Helper {
         control.write_all(&plan[sent..]).await
     }
 
-    /// The supervisor's report; None if it ended without one. May be dropped and
-    /// asked for again.
+    /// Waits for the supervisor's report. Returns nothing if it ended without one. The future may
+    /// be dropped and this called again.
     pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
         let Some(control) = &mut self.control else { return Ok(None) };
         while !self.received.ends_with(b"\n") {
@@ -129,7 +128,7 @@ impl Helper {
         Ok(Some(Report::decode(&self.received)?))
     }
 
-    /// Asks for the end of the call. The report still comes.
+    /// Asks the supervisor to end the call. It still reports.
     pub(super) fn ask_to_end(&self) {
         if let Some(control) = &self.control
             && let Err(error) = shutdown(control, Shutdown::Write)
@@ -138,12 +137,12 @@ impl Helper {
         }
     }
 
-    /// Kills the supervisor and all that descends from it.
+    /// Kills the supervisor and its process tree.
     pub(super) async fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
-        // The child is not reaped before this is over, so that its number stays its own.
+        // The child is not reaped before this is over, so that its number is not given again.
         if let Err(error) = spawn_blocking(move || kill_tree(pid)).await {
-            tracing::warn!(%error, "what a supervisor left could not be killed");
+            tracing::warn!(%error, "the processes of a supervisor could not be killed");
         }
         self.kill_itself();
     }
@@ -154,7 +153,7 @@ impl Helper {
         }
     }
 
-    /// Waits for the end of the supervisor, which has been asked for or has come.
+    /// Waits for the end of a supervisor that was asked to end or has ended.
     pub(super) async fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
         self.control = None;
         if let Some(ended) = &self.ended {
@@ -168,8 +167,8 @@ impl Helper {
         spawn_blocking(move || child.wait()).await.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Whether the supervisor has ended, waiting at most `timeout` for it, on this
-    /// thread.
+    /// Waits for the end of the supervisor for at most `timeout`, and returns whether it came.
+    /// Blocks.
     fn ends_within(&self, timeout: Duration) -> bool {
         let Some(ended) = &self.ended else { return false };
         let mut fds = [PollFd::new(ended, PollFlags::IN)];
@@ -178,10 +177,10 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
-    /// Comes to more than nothing only where a runtime is shut down in the middle of
-    /// a call, or right after one: every other end of a call reaps. Then it blocks, for
-    /// as long as the supervisor takes to kill its tool and to end.
+impl Drop for SupervisorProcess {
+    /// Reaps the supervisor where a runtime is shut down during a call or right after one; every
+    /// other end of a call has reaped it. Blocks for as long as the supervisor takes to kill its
+    /// tool and to end.
     fn drop(&mut self) {
         let Some(pid) = self.pid() else { return };
         self.control = None;
@@ -195,22 +194,22 @@ impl Drop for Helper {
     }
 }
 
-/// Kills all that descends from `root`, for at most [`GRACE`]. Blocks.
+/// Kills the process tree below `root`, for at most [`GRACE`]. Blocks.
 fn kill_tree(root: Pid) {
-    let give_up = Instant::now() + GRACE;
+    let deadline = Instant::now() + GRACE;
     loop {
         let descendants = match process_tree::of(root) {
             Ok(descendants) => descendants,
             Err(error) => {
-                tracing::warn!(%error, "what a supervisor left cannot be seen");
+                tracing::warn!(%error, "the processes of a supervisor cannot be listed");
                 return;
             }
         };
-        // Corpses are reaped by whoever comes after a supervisor that does not do it.
+        // Zombies are reaped by the process that inherits them when the supervisor ends.
         if descendants.iter().all(Process::has_ended) {
             return;
         }
-        if Instant::now() > give_up {
+        if Instant::now() > deadline {
             tracing::warn!(count = descendants.len(), "processes of a tool could not be killed");
             return;
         }

@@ -1,4 +1,4 @@
-//! The native lane against hostile and unlucky tools, through its public interface.
+//! The native executor against hostile and unlucky tools, through its public interface.
 //!
 //! Each case runs as the privileged user, where there is a PID namespace, and as
 //! one without privilege, where there is none; without root only the latter.
@@ -7,13 +7,13 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "native_lane/attacks.rs"]
+#[path = "native_executor/attacks.rs"]
 mod attacks;
-#[path = "native_lane/confined.rs"]
+#[path = "native_executor/confined.rs"]
 mod confined;
-#[path = "native_lane/limits.rs"]
+#[path = "native_executor/limits.rs"]
 mod limits;
-#[path = "native_lane/rig.rs"]
+#[path = "native_executor/rig.rs"]
 mod rig;
 
 use std::os::unix::fs::PermissionsExt;
@@ -318,7 +318,7 @@ fn what_is_cancelled_before_it_began_never_begins() {
     each_mode(|rig| {
         let outcome = rig.run(&rig.script("touch began"), |call| call.cancel.cancel());
         assert!(matches!(outcome.exit, Exit::NotStarted(_)), "{outcome:?}");
-        assert!(outcome.cancelled && outcome.level.is_none(), "{outcome:?}");
+        assert!(outcome.cancelled && outcome.isolation.is_none(), "{outcome:?}");
         assert!(!rig.path("began").exists());
     });
 }
@@ -360,9 +360,9 @@ fn kill_host(rig: &Rig, first: impl Fn()) {
     let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
     let mut host = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "a_host_for_another_test", "--ignored"])
-        .env("NATIVE_LANE_TOOL", &tool)
-        .env("NATIVE_LANE_SUPERVISOR", rig.supervisor_path())
-        .env("NATIVE_LANE_SANDBOX", rig.sandbox.as_str())
+        .env("NATIVE_EXECUTOR_TOOL", &tool)
+        .env("NATIVE_EXECUTOR_SUPERVISOR", rig.supervisor_path())
+        .env("NATIVE_EXECUTOR_SANDBOX", rig.sandbox.as_str())
         .stdout(Stdio::null())
         .spawn()
         .expect("starts");
@@ -377,9 +377,9 @@ fn kill_host(rig: &Rig, first: impl Fn()) {
 #[test]
 #[ignore = "runs inside another test"]
 fn a_host_for_another_test() {
-    let tool = std::env::var_os("NATIVE_LANE_TOOL").expect("given");
-    let supervisor = std::env::var_os("NATIVE_LANE_SUPERVISOR").expect("given");
-    let sandboxed = std::env::var("NATIVE_LANE_SANDBOX").expect("given") != "off";
+    let tool = std::env::var_os("NATIVE_EXECUTOR_TOOL").expect("given");
+    let supervisor = std::env::var_os("NATIVE_EXECUTOR_SUPERVISOR").expect("given");
+    let sandboxed = std::env::var("NATIVE_EXECUTOR_SANDBOX").expect("given") != "off";
     let sandbox = if sandboxed { Sandbox::Require } else { Sandbox::Off };
     rig::run_forever(tool.as_ref(), supervisor.as_ref(), sandbox);
 }

@@ -28,7 +28,7 @@ fn run(rig: &Rig, tool: &Path, adjust: impl Fn(&mut Grant)) -> Outcome {
 #[track_caller]
 fn not_started(outcome: &Outcome) -> &str {
     let Exit::NotStarted(reason) = &outcome.exit else { panic!("it ran: {outcome:?}") };
-    assert_eq!(outcome.level, None, "nothing was held, because nothing ran");
+    assert_eq!(outcome.isolation, None, "nothing was held, because nothing ran");
     reason
 }
 
@@ -43,22 +43,22 @@ fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
     each_user(Sandbox::Require, |rig| {
         for cgroups in [true, false] {
             let rig = rig.lacking(without(|it| it.cgroups = !cgroups));
-            let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
-            for (name, hold) in level.guarantees() {
-                assert!(hold.is_enforced() || name == Boundary::Memory, "{name}: {hold}");
+            let isolation = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran");
+            for (name, guarantee) in isolation.guarantees() {
+                assert!(guarantee.is_enforced() || name == Boundary::Memory, "{name}: {guarantee}");
             }
             let kept = cgroups && has_memory_cgroup(&rig);
-            assert_eq!(level.memory.as_str(), if kept { "enforced" } else { "partial" });
+            assert_eq!(isolation.memory.as_str(), if kept { "enforced" } else { "partial" });
             let first = if kept { Keeper::Cgroup } else { Keeper::Rlimit };
-            assert_eq!(level.kept_by.memory.first(), Some(&first), "{level:?}");
+            assert_eq!(isolation.kept_by.memory.first(), Some(&first), "{isolation:?}");
         }
     });
     each_user(Sandbox::Off, |rig| {
-        let level = rig.run(&rig.script("exit 0"), |_| {}).level.expect("it ran");
+        let isolation = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran");
         // Root can have others start what outlives the call; another user can kill the supervisor.
         let kill_tree = "partial";
-        let states = level.guarantees().map(|(_, hold)| hold.as_str());
-        assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{level:?}");
+        let states = isolation.guarantees().map(|(_, guarantee)| guarantee.as_str());
+        assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{isolation:?}");
     });
 }
 
@@ -387,11 +387,11 @@ fn has_memory_cgroup(rig: &Rig) -> bool {
 }
 
 /// The names of the boundaries that do not hold.
-fn open(level: &Isolation) -> Vec<&'static str> {
-    level
+fn open(isolation: &Isolation) -> Vec<&'static str> {
+    isolation
         .guarantees()
         .into_iter()
-        .filter(|(_, hold)| !hold.is_enforced())
+        .filter(|(_, guarantee)| !guarantee.is_enforced())
         .map(|(boundary, _)| boundary.as_str())
         .collect()
 }
@@ -423,10 +423,12 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
                 expected.iter().copied().filter(|name| !is_other_users(name)).collect();
             let outcome = rig.run(&rig.script("echo ran"), |_| {});
             assert_eq!(text(&outcome.stdout), "ran\n", "{layers:?}: {outcome:?}");
-            let level = outcome.level.clone().expect("it ran");
-            assert_eq!(open(&level), expected, "{layers:?}: {level:?}");
-            for (_, hold) in level.guarantees() {
-                assert!(hold.is_enforced() || hold.reason().is_some_and(|why| why.len() > 10));
+            let isolation = outcome.isolation.clone().expect("it ran");
+            assert_eq!(open(&isolation), expected, "{layers:?}: {isolation:?}");
+            for (_, guarantee) in isolation.guarantees() {
+                assert!(
+                    guarantee.is_enforced() || guarantee.reason().is_some_and(|why| why.len() > 10)
+                );
             }
             let outcome = run(&rig, &rig.script("touch ran"), |grant| {
                 grant.sandbox = Sandbox::Require;
@@ -451,9 +453,9 @@ fn without_a_user_namespace_root_has_nearly_all_of_it_and_another_user_what_is_l
             &rig.script("grep CapEff /proc/self/status; ls /root /home; touch /etc/x"),
             |_| {},
         );
-        let level = outcome.level.clone().expect("it ran");
-        assert_eq!(level.fs.is_enforced(), rig.is_root(), "{level:?}");
-        assert_eq!(level.privileges.is_enforced(), !rig.is_root(), "{level:?}");
+        let isolation = outcome.isolation.clone().expect("it ran");
+        assert_eq!(isolation.fs.is_enforced(), rig.is_root(), "{isolation:?}");
+        assert_eq!(isolation.privileges.is_enforced(), !rig.is_root(), "{isolation:?}");
         assert!(text(&outcome.stdout).starts_with("CapEff:\t0000000000000000\n"), "{outcome:?}");
         assert_ne!(outcome.exit, Exit::Code(0), "{outcome:?}");
         let outcome = rig.run(&rig.intruder(), |call| {
@@ -490,11 +492,14 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         let said: Vec<&str> = text(&outcome.stdout).lines().collect();
         assert_eq!(said.len(), attempts.len(), "{outcome:?}");
         assert!(said.iter().all(|said| said.contains("os error")), "{said:?}");
-        let level = outcome.level.expect("it ran");
+        let isolation = outcome.isolation.expect("it ran");
         let mut expected = vec!["fs", "processes", "memory", "kill_tree"];
         expected.extend(rig.is_root().then_some("privileges"));
-        assert_eq!(open(&level), expected, "{level:?}");
-        assert!(level.fs.reason().is_some_and(|why| why.contains("user namespace")), "{level:?}");
+        assert_eq!(open(&isolation), expected, "{isolation:?}");
+        assert!(
+            isolation.fs.reason().is_some_and(|why| why.contains("user namespace")),
+            "{isolation:?}"
+        );
         let alive = rig.fifo();
         let outcome = rig.run(
             &rig.script("exec 9>alive; (setsid sleep 1000 &); echo hi >file; cat file"),
@@ -515,7 +520,7 @@ fn a_probe_says_what_a_call_would() {
     each_user(Sandbox::Prefer, |rig| {
         let found = rig.machine();
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
-        assert_eq!(Some(found.level), outcome.level);
+        assert_eq!(Some(found.isolation), outcome.isolation);
         assert!(
             found.layers.iter().all(|layer| layer.mechanism.as_str().starts_with("cgroup")
                 || layer.guarantee.is_enforced()),
@@ -530,7 +535,7 @@ fn a_probe_says_what_a_call_would() {
         assert!(landlock.detail.as_ref().is_some_and(|it| it.starts_with("ABI ")), "{landlock:?}");
         let bare = rig.under_a_filter();
         let found = bare.machine();
-        assert_eq!(Some(found.level), bare.run(&bare.script("exit 0"), |_| {}).level);
+        assert_eq!(Some(found.isolation), bare.run(&bare.script("exit 0"), |_| {}).isolation);
         for mechanism in [
             Mechanism::UserNamespace,
             Mechanism::MountNamespace,
@@ -544,5 +549,5 @@ fn a_probe_says_what_a_call_would() {
     });
     let runtime = rig::one_thread();
     let none = runtime.block_on(Supervisor::new(Some("/bin/false".into())).machine());
-    assert_eq!(open(&none.level).len(), 6, "{none:?}");
+    assert_eq!(open(&none.isolation).len(), 6, "{none:?}");
 }

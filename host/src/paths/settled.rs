@@ -1,0 +1,39 @@
+//! Files that changed so lately that their times do not tell the next change.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime};
+
+/// The age from which a change can be told from the next one by its time: the clock of a file
+/// system ticks every few milliseconds.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// Returns whether a file with this metadata would have other times after one more change.
+/// Before that, equal times do not mean equal contents.
+#[must_use]
+pub fn has_settled(metadata: &Metadata) -> bool {
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    // A time before 1970 is long ago.
+    let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
+    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
+    changed.is_some_and(|changed| is_long_ago(changed, SystemTime::now()))
+}
+
+/// A change in the future was timed by a clock that has been set back, and says nothing.
+fn is_long_ago(changed: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(changed).is_ok_and(|age| age > SETTLED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_settles_with_time_and_never_in_the_future() {
+        let now = SystemTime::now();
+        assert!(!is_long_ago(now, now) && !is_long_ago(now - SETTLED, now));
+        assert!(is_long_ago(now - 2 * SETTLED, now));
+        assert!(!is_long_ago(now + 2 * SETTLED, now));
+        assert!(has_settled(&std::fs::metadata("/bin/sh").expect("a shell")));
+    }
+}
