@@ -12,7 +12,6 @@ mod complete;
 mod config;
 mod decided;
 mod doctor;
-mod error;
 mod help;
 mod layers;
 mod list;
@@ -29,22 +28,18 @@ mod show;
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use ikigai_terminal::sanitize;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
 
-use self::error::CliError;
 use self::model::ModelOptions;
 use self::options::Options;
+use crate::error::{self, CliError};
+use crate::logging::log_to_stderr;
+use crate::output::{print_raw, say};
 use ikigai_host::exec::native;
 
 /// A host for tools that language models call.
@@ -239,100 +234,6 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
     Ok(cancel)
 }
 
-/// The exit code of a command that a person interrupted: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
-
-/// Writes what is for people to stdout, without anything that a terminal would obey: others
-/// have put it into names, descriptions and paths, and a pipe often leads to a terminal.
-fn print(text: &str) -> Result<(), CliError> {
-    print_raw(sanitize(text).as_bytes())
-}
-
-/// Writes what is somebody's own text, or for a program, to stdout: as it is, but for a terminal.
-fn print_exact(text: &str) -> Result<(), CliError> {
-    if std::io::stdout().is_terminal() {
-        return print(text);
-    }
-    print_raw(text.as_bytes())
-}
-
-/// Writes a value as indented JSON to stdout.
-fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    print_exact(&format!("{}\n", serde_json::to_string_pretty(value)?))
-}
-
-/// Writes bytes to stdout that a terminal may obey.
-fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()?;
-    Ok(())
-}
-
-/// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
-/// waits for a reader nor for a thread that does and holds the standard library's
-/// lock. Nothing that a terminal would obey is written, as in [`print`].
-fn say(text: &str) {
-    let text = sanitize(text);
-    /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
-    const READY: usize = 512;
-    let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    let stderr = rustix::stdio::stderr();
-    for piece in text.as_bytes().chunks(READY) {
-        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&patience));
-        if !ready.is_ok_and(|ready| ready > 0) || rustix::io::write(stderr, piece).is_err() {
-            return;
-        }
-    }
-}
-
-fn log_to_stderr(verbose: bool) {
-    let default = if verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    let asked = std::env::var("IKIGAI_LOG").ok().map(|text| (text.parse::<Targets>(), text));
-    let filter = match &asked {
-        Some((Ok(targets), _)) => targets.clone(),
-        Some((Err(_), _)) | None => {
-            Targets::new().with_default(LevelFilter::WARN).with_target("ikigai", default)
-        }
-    };
-    let has_colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(move || LogWriter { has_colours })
-        .with_ansi(has_colours)
-        .without_time()
-        .with_target(false);
-    let subscriber = tracing_subscriber::registry().with(lines).with(filter);
-    if tracing::subscriber::set_global_default(subscriber).is_err() {
-        say("warning: logging was set up before; IKIGAI_LOG has no effect\n");
-    }
-    if let Some((Err(error), text)) = asked {
-        tracing::warn!("IKIGAI_LOG=`{text}` is no filter, ignored: {error}");
-    }
-}
-
-/// Where lines of the log go: stderr, as [`say`] does, but for the colours of a terminal, where
-/// the subscriber itself escapes what others have written.
-struct LogWriter {
-    has_colours: bool,
-}
-
-impl std::io::Write for LogWriter {
-    /// Takes a whole line, as the subscriber hands it over.
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let mut stderr = std::io::stderr().lock();
-        if self.has_colours {
-            stderr.write_all(line)?;
-        } else {
-            stderr.write_all(sanitize(&String::from_utf8_lossy(line)).as_bytes())?;
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
-    }
-}
-
 /// A path or a name of a tool.
 #[derive(Clone, Debug)]
 struct ToolReference(OsString);
@@ -349,6 +250,3 @@ impl From<OsString> for ToolReference {
         Self(text)
     }
 }
-
-/// How shells complete a value that is a file.
-const FILE: ValueHint = ValueHint::FilePath;

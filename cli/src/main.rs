@@ -3,6 +3,9 @@
 
 mod commands;
 mod config;
+mod error;
+mod logging;
+mod output;
 mod remedy;
 mod repl;
 

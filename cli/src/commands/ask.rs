@@ -10,10 +10,11 @@ use clap::Args;
 use ikigai_provider::FailureKind;
 use tokio_util::sync::CancellationToken;
 
-use super::error::CliError;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::{cancelled_by_signals, list, print_exact, say};
+use super::{cancelled_by_signals, list};
+use crate::error::{self, CliError};
+use crate::output::{print_exact, say};
 use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use ikigai_host::host::Host;
@@ -76,7 +77,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let model = chosen.model(&options.config, ENVIRONMENT)?;
     let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
     let Some(asked) = asked.transpose()? else {
-        return Ok(ExitCode::from(super::INTERRUPTED));
+        return Ok(ExitCode::from(error::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
     session.set_system(chosen.system());
@@ -140,7 +141,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Interrupted => {
             // What the terminal shows of Ctrl-C has no end of its line.
             say("\ninterrupted\n");
-            return Ok(ExitCode::from(super::INTERRUPTED));
+            return Ok(ExitCode::from(error::INTERRUPTED));
         }
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);

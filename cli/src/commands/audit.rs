@@ -16,10 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use self::story::{HEADINGS, Story, columns};
-use super::error::CliError;
 use super::list::plain_table;
 use super::options::Options;
-use super::{cancelled_by_signals, complete, print, print_exact, say};
+use super::{cancelled_by_signals, complete};
+use crate::error::{self, CliError};
+use crate::output::{print, print_exact, say};
 use ikigai_host::audit::{Batch, Line, Reader};
 
 /// How many calls are shown before those that come, unless it is said.
@@ -161,7 +162,7 @@ impl Printer {
             self.say_damaged();
             let pause = tokio::time::sleep(PACE);
             if cancel.run_until_cancelled(pause).await.is_none() {
-                return Ok(ExitCode::from(super::INTERRUPTED));
+                return Ok(ExitCode::from(error::INTERRUPTED));
             }
             // Found out now, not when the next call comes.
             if nobody_reads() {

@@ -7,9 +7,10 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 
-use super::error::{self, CliError};
 use super::options::Options;
-use super::{cancelled_by_signals, complete, list, print_exact, say};
+use super::{cancelled_by_signals, complete, list};
+use crate::error::{self, CliError};
+use crate::output::{print_exact, say};
 use ikigai_host::exec::envelope::Layout;
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
@@ -34,7 +35,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     // Discovery may wait for a tool, or compile for many seconds.
     let looked_up = cancel.run_until_cancelled(host.look_up(&arguments.name)).await;
     let Some(snapshot) = looked_up else {
-        return Ok(ExitCode::from(super::INTERRUPTED));
+        return Ok(ExitCode::from(error::INTERRUPTED));
     };
     list::tell_warnings(&snapshot);
     if snapshot.get(&arguments.name).is_none() {
@@ -47,7 +48,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print_exact(&text)?;
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
-        false if cancel.is_cancelled() => super::INTERRUPTED,
+        false if cancel.is_cancelled() => error::INTERRUPTED,
         false => error::FAILED,
     }))
 }

@@ -19,9 +19,10 @@ use clap_complete::env::{EnvCompleter, Shells};
 use ikigai_assets::AssetPath;
 use ikigai_terminal::sanitize;
 
-use super::error::CliError;
 use super::options::Options;
-use super::{help, layers, print_raw};
+use super::{help, layers};
+use crate::error::CliError;
+use crate::output::print_raw;
 use ikigai_host::registry;
 
 /// Names the shell that asks. Set by the scripts alone.

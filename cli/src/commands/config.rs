@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use ikigai_provider::{Endpoint, Provider};
 use serde_json::{Map, Value, json};
 
-use super::error::CliError;
 use super::list::plain_table;
 use super::model::{ENVIRONMENT, ModelOptions};
 use super::options::Options;
-use super::{print, print_json};
 use crate::config::provider::Said;
+use crate::error::CliError;
+use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -12,10 +12,11 @@ use clap::{ArgMatches, Args as _, Command, CommandFactory as _, FromArgMatches a
 
 use ikigai_provider::Provider;
 
-use super::error::{self, CliError};
 use super::options::{Options, Origin};
-use super::{Cli, help, say};
+use super::{Cli, help};
 use crate::config::{Config, Setting};
+use crate::error::{self, CliError};
+use crate::output::say;
 use ikigai_host::paths::Paths;
 
 /// Reads the command line of this process. What is asked for in it alone, such as help, is

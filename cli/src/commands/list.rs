@@ -7,9 +7,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::decided::Row;
-use super::error::CliError;
 use super::options::Options;
-use super::{print, print_json, say};
+use crate::error::CliError;
+use crate::output::{print, print_json, say};
 use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::error::CliError;
 use super::help;
+use crate::error::CliError;
 
 /// Writes a page for each command into a directory.
 pub(super) fn write(dir: &Path) -> Result<ExitCode, CliError> {

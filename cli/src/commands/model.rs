@@ -4,9 +4,9 @@
 use clap::Args;
 use ikigai_provider::{Client, Provider};
 
-use super::error::CliError;
 use crate::config::Config;
 use crate::config::provider::{self, Environment};
+use crate::error::CliError;
 use crate::remedy;
 use ikigai_agent::Model;
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
-use super::error::CliError;
 use super::progress;
 use crate::config::Config;
+use crate::error::CliError;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session};
 use ikigai_host::exec::assets::AssetStore;
@@ -49,7 +49,7 @@ pub(super) struct Options {
 
     /// Your policy [default: ~/.config/ikigai/policy.toml]
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
-          value_hint = super::FILE)]
+          value_hint = ValueHint::FilePath)]
     policy: Option<PathBuf>,
 
     /// What tools may touch where no policy says otherwise [default: standard]; never less
@@ -60,7 +60,7 @@ pub(super) struct Options {
 
     /// A further ceiling, besides /etc/ikigai/policy.toml: it can only narrow
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
-          env = "IKIGAI_CEILING", hide = true, value_hint = super::FILE)]
+          env = "IKIGAI_CEILING", hide = true, value_hint = ValueHint::FilePath)]
     ceiling: Option<PathBuf>,
 
     /// Which build of a tool to run

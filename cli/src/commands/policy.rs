@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::error::CliError;
 use super::options::Options;
-use super::say;
+use crate::error::CliError;
+use crate::output::say;
 use ikigai_host::policy::Proposal;
 
 #[derive(Debug, Subcommand)]

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::error::CliError;
-use super::{progress, say};
+use super::progress;
+use crate::error::CliError;
+use crate::output::say;
 use ikigai_host::registry;
 
 pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 
 use super::call::named_tool;
-use super::error::{CliError, USAGE};
 use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, complete, say};
+use super::{ToolReference, cancelled_by_signals, complete};
+use crate::error::{self, CliError};
+use crate::output::say;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;
 use ikigai_host::exec::output::Sink;
@@ -55,14 +56,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         let looked_up = cancel.run_until_cancelled(host.look_up(&name)).await;
         let Some(found) = looked_up else {
-            return Ok(ExitCode::from(super::INTERRUPTED));
+            return Ok(ExitCode::from(error::INTERRUPTED));
         };
         snapshot = found;
         let tool = match named_tool(&snapshot, &name) {
             Ok(tool) => tool,
             Err(error) => {
                 host.refuse_missing(Via::Run, &snapshot, &name);
-                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { USAGE }));
+                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { error::USAGE }));
             }
         };
         Subject::from(tool)
@@ -80,7 +81,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 /// ended the tool.
 fn exit_code(name: &str, outcome: &Outcome) -> u8 {
     if outcome.cancelled {
-        return super::INTERRUPTED;
+        return error::INTERRUPTED;
     }
     if let Some(limit) = outcome.limit {
         say(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));

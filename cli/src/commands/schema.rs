@@ -8,9 +8,10 @@ use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
 use serde_json::Value;
 
 use super::call::{not_found_hints, say_hints};
-use super::error::{self, CliError};
 use super::options::Options;
-use super::{complete, list, print_json, say};
+use super::{complete, list};
+use crate::error::{self, CliError};
+use crate::output::{print_json, say};
 
 use ikigai_host::registry::{Depth, Snapshot};
 

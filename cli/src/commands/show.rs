@@ -7,11 +7,12 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::named_tool;
+use super::complete;
 use super::decided::{self, Row};
-use super::error::CliError;
 use super::list::{plain_table, tell_warnings};
 use super::options::Options;
-use super::{complete, print, print_json};
+use crate::error::CliError;
+use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

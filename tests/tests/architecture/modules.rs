@@ -33,7 +33,12 @@ pub(crate) const HOST: Crate = Crate {
 
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
-    layers: &[&["config", "remedy"], &["repl"], &["commands"]],
+    layers: &[
+        &["config", "error", "remedy"],
+        &["output", "repl"],
+        &["logging"],
+        &["commands"],
+    ],
     top: "main",
 };
 

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use crate::commands::error::CliError;
+use crate::error::CliError;
 use ikigai_agent::command::{COMMANDS, Command, Malformed};
 
 /// The most that is read from stdin: far more than any model takes.
@@ -110,7 +110,7 @@ mod tests {
         for command in [&["/pin", "x"][..], &["/compact"], &["/pinned too much"]] {
             let error = split(command).expect_err("a command");
             assert!(error.text().contains("is a command of the REPL"), "{}", error.text());
-            assert_eq!(error.exit, crate::commands::error::USAGE);
+            assert_eq!(error.exit, crate::error::USAGE);
         }
     }
 

@@ -7,8 +7,8 @@ use ikigai_terminal::one_line;
 use serde_json::{Value, json};
 
 use super::prompt::Asked;
-use crate::commands::error::CliError;
-use crate::commands::{print_exact, say};
+use crate::error::CliError;
+use crate::output::{print_exact, say};
 use ikigai_agent::{Called, Calling, End, Event, Session, Turn};
 
 /// Characters of a call's name and of its arguments on its line.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueHint};
 use ikigai_assets::{
     Agent, AssetPath, Author, Cause, Error, Expected, MAX_ASSET_BYTES, Metadata, Store,
 };
@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::named;
 use crate::commands::complete;
-use crate::commands::error::CliError;
-use crate::commands::{print_json, say};
+use crate::error::CliError;
+use crate::output::{print_json, say};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::assets::told;
 
@@ -30,7 +30,7 @@ pub(in crate::commands) struct Put {
     #[arg(add = complete::assets())]
     path: String,
     /// The file; `-`, or nothing, for stdin
-    #[arg(value_hint = crate::commands::FILE)]
+    #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Only if the asset has this version; 0 if there is to be none
     #[arg(long, value_name = "N")]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use ikigai_assets::{AssetPath, MAX_ASSET_BYTES, Store, references};
 use serde_json::json;
 
-use crate::commands::error::{self, CliError};
-use crate::commands::{print, print_json, say};
+use crate::error::{self, CliError};
+use crate::output::{print, print_json, say};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai asset check\n  \
@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// Files that name assets
-    #[arg(value_hint = crate::commands::FILE)]
+    #[arg(value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::named;
 use crate::commands::complete;
-use crate::commands::error::{self, CliError};
-use crate::commands::{print_json, say};
+use crate::error::{self, CliError};
+use crate::output::{print_json, say};
 use ikigai_agent::assets::told;
 
 /// What every system has.

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
 use crate::commands::complete;
-use crate::commands::error::{self, CliError};
 use crate::commands::list::plain_table;
-use crate::commands::{print, print_exact, print_json, print_raw, say};
+use crate::error::{self, CliError};
+use crate::output::{print, print_exact, print_json, print_raw, say};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Get {

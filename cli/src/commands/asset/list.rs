@@ -8,9 +8,9 @@ use ikigai_assets::{Agent, Store};
 
 use super::{as_json, local};
 use crate::commands::complete;
-use crate::commands::error::CliError;
 use crate::commands::list::plain_table;
-use crate::commands::{print, print_json, say};
+use crate::error::CliError;
+use crate::output::{print, print_json, say};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {

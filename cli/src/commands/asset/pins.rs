@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{as_json, named, stamp};
 use crate::commands::complete;
-use crate::commands::error::CliError;
-use crate::commands::{print, print_json};
+use crate::error::CliError;
+use crate::output::{print, print_json};
 use ikigai_agent::assets::told;
 
 #[derive(Debug, Args)]

@@ -11,10 +11,10 @@ use super::carry_out;
 use crate::commands::call::named_tool;
 use crate::commands::complete;
 use crate::commands::decided;
-use crate::commands::error::{self, CliError};
 use crate::commands::list::tell_warnings;
 use crate::commands::options::Options;
-use crate::commands::{print_json, say};
+use crate::error::{self, CliError};
+use crate::output::{print_json, say};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::carry_out;
 use crate::commands::complete;
-use crate::commands::error::{self, CliError};
 use crate::commands::options::Options;
-use crate::commands::{print_exact, say};
+use crate::error::{self, CliError};
+use crate::output::{print_exact, say};
 use ikigai_host::nearest::nearest;
 
 #[derive(Debug, Args)]

@@ -9,56 +9,59 @@ use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::FileError;
 
 /// The tool or the operation failed.
-pub(super) const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 
 /// The command line or the configuration is wrong.
-pub(super) const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
+
+/// A person interrupted the command: 128 + SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// An error on its way to stderr.
 #[derive(Debug)]
-pub(super) struct CliError {
+pub(crate) struct CliError {
     error: anyhow::Error,
     hints: Vec<String>,
-    pub(super) exit: u8,
+    pub(crate) exit: u8,
 }
 
 impl CliError {
     /// The operation failed.
-    pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), hints: Vec::new(), exit: FAILED }
     }
 
     /// The command line or the configuration is wrong.
-    pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: USAGE, ..Self::failed(error) }
     }
 
     /// The same, where failing is an answer of its own.
-    pub(super) fn into_usage(self) -> Self {
+    pub(crate) fn into_usage(self) -> Self {
         self.exiting(USAGE)
     }
 
     /// The same with an exit code of the command's own.
-    pub(super) fn exiting(self, exit: u8) -> Self {
+    pub(crate) fn exiting(self, exit: u8) -> Self {
         Self { exit, ..self }
     }
 
     /// What to do about it.
     #[must_use]
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
     /// What to do about it, in several lines.
     #[must_use]
-    pub(super) fn hints(mut self, hints: Vec<String>) -> Self {
+    pub(crate) fn hints(mut self, hints: Vec<String>) -> Self {
         self.hints.extend(hints);
         self
     }
 
     /// Whether nobody reads stdout any more, which is no error of ours.
-    pub(super) fn is_broken_pipe(&self) -> bool {
+    pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
                 .downcast_ref::<std::io::Error>()
@@ -67,7 +70,7 @@ impl CliError {
     }
 
     /// The text for stderr.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {:#}\n", self.error);
         for hint in &self.hints {
             // Writing to a string cannot fail.
