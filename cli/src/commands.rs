@@ -31,10 +31,11 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use tokio_util::sync::CancellationToken;
 
+use self::layers::Line;
 use self::model::ModelOptions;
 use self::options::Options;
 use crate::error::{self, CliError};
@@ -148,13 +149,25 @@ enum ToolCommand {
     Check(check::Arguments),
 }
 
+impl Cli {
+    /// Reads the command line of this process. What is asked for in it alone, such as help, is
+    /// answered here; the error is the exit code then.
+    fn read() -> Result<Self, u8> {
+        let Line { matches, config, origins } = layers::read(Self::command)?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
+        cli.options.origins = origins;
+        cli.options.config = config;
+        Ok(cli)
+    }
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub(crate) fn main() -> ExitCode {
-    if let Some(answered) = complete::answer() {
+    if let Some(answered) = complete::answer(Cli::command) {
         return ended(answered);
     }
-    let cli = match layers::read() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),
     };
@@ -248,5 +261,49 @@ impl ToolReference {
 impl From<OsString> for ToolReference {
     fn from(text: OsString) -> Self {
         Self(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Args as _};
+
+    use super::*;
+
+    /// Calls `look` with each command that does something, and its path.
+    fn each(
+        command: &clap::Command,
+        path: &[&str],
+        look: &mut impl FnMut(&clap::Command, &[&str]),
+    ) {
+        if !command.has_subcommands() || path.is_empty() {
+            look(command, path);
+        }
+        for below in command.get_subcommands().filter(|it| it.get_name() != "help") {
+            let path = [path, &[below.get_name()]].concat();
+            each(below, &path, look);
+        }
+    }
+
+    #[test]
+    fn a_command_takes_every_shared_flag_and_shows_some() {
+        let mut command = help::with_shared_flags(Cli::command());
+        command.build();
+        let shared = Options::augment_args(clap::Command::new("ikigai"));
+        each(&command, &[], &mut |command, path| {
+            let found = |arg: &Arg| {
+                let found = command.get_arguments().find(|it| it.get_id() == arg.get_id());
+                found.unwrap_or_else(|| panic!("{path:?} has no {arg}")).clone()
+            };
+            for arg in shared.get_arguments() {
+                let found = found(arg);
+                let shown = !found.is_hide_set();
+                let heading = arg.get_help_heading();
+                let belongs = heading.is_none_or(|heading| help::headings(path).contains(&heading));
+                assert_eq!(shown, belongs && !arg.is_hide_set(), "{path:?} {arg}");
+                let short = shown && !found.is_hide_short_help_set();
+                assert_eq!(short, heading.is_none(), "{path:?} {arg}");
+            }
+        });
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::FromArgMatches as _;
@@ -19,8 +20,9 @@ use clap_complete::env::{EnvCompleter, Shells};
 use ikigai_assets::AssetPath;
 use ikigai_terminal::sanitize;
 
+use super::help;
+use super::layers::{self, Commands};
 use super::options::Options;
-use super::{help, layers};
 use crate::error::CliError;
 use crate::output::print_raw;
 use ikigai_host::registry;
@@ -39,13 +41,17 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const ZSH_AUTOLOADED: &str =
     "\nif [[ $funcstack[1] = _ikigai ]]; then _clap_dynamic_completer_ikigai \"$@\"; fi\n";
 
+/// The commands of the program, for completers to read the line with. Set by [`answer`]: clap
+/// makes completers, and hands them the word alone.
+static COMMANDS: OnceLock<Commands> = OnceLock::new();
+
 /// Answers a shell, if one asks.
-pub(super) fn answer() -> Option<Result<ExitCode, CliError>> {
+pub(super) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
-    Some(complete(&shell))
+    Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
 }
 
-fn complete(shell: &OsStr) -> Result<ExitCode, CliError> {
+fn complete(shell: &OsStr, commands: Commands) -> Result<ExitCode, CliError> {
     let Some(completer) = shell.to_str().and_then(completer) else {
         let text =
             format!("{VARIABLE}: `{}` is no shell that can be completed for", shell.display());
@@ -53,7 +59,8 @@ fn complete(shell: &OsStr) -> Result<ExitCode, CliError> {
     };
     let mut offered = Vec::new();
     let here = env::current_dir().ok();
-    completer.write_complete(&mut help::command(), words(), here.as_deref(), &mut offered)?;
+    let mut program = help::with_shared_flags(commands());
+    completer.write_complete(&mut program, words(), here.as_deref(), &mut offered)?;
     print_raw(&offered)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,7 +90,8 @@ fn words() -> Vec<OsString> {
 /// them is told by the command when it is run.
 fn options() -> Option<Options> {
     let config = layers::load().unwrap_or_default();
-    let command = layers::with_defaults(&config).ignore_errors(true);
+    let commands = COMMANDS.get()?;
+    let command = layers::with_defaults(commands(), &config).ignore_errors(true);
     let read = |line: Vec<OsString>| {
         let matches = command.clone().try_get_matches_from(line).ok()?;
         Options::from_arg_matches(&matches).ok()

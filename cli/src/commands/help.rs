@@ -3,15 +3,14 @@
 //!
 //! Every command takes all of them, so that they may stand anywhere on the line.
 
-use clap::{Arg, Args as _, Command, CommandFactory as _};
+use clap::{Arg, Args as _, Command};
 
-use super::Cli;
 use super::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
 
 const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 
 /// The headings of the shared flags that do something for a command.
-fn headings(command: &[&str]) -> &'static [&'static str] {
+pub(super) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
         // They only hold others.
         ["tool" | "policy" | "asset" | "config"] => &[],
@@ -28,11 +27,11 @@ fn headings(command: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// Returns the commands, each with the flags that it shows.
-pub(super) fn command() -> Command {
+/// Returns the program's commands, each with the flags that it shows.
+pub(super) fn with_shared_flags(program: Command) -> Command {
     let shared = Options::augment_args(Command::new("ikigai"));
     let shared: Vec<&Arg> = shared.get_arguments().collect();
-    let root = shared.iter().fold(Cli::command(), |command, arg| {
+    let root = shared.iter().fold(program, |command, arg| {
         command.mut_arg(arg.get_id(), |arg| fitted(arg, headings(&[])))
     });
     root.mut_subcommands(|command| with_flags(command, &shared, &[]))
@@ -53,43 +52,5 @@ fn fitted(arg: Arg, headings: &[&str]) -> Arg {
         None => arg,
         Some(heading) if headings.contains(&heading) => arg.hide_short_help(true),
         Some(_) => arg.hide(true),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Calls `look` with each command that does something, and its path.
-    fn each(command: &Command, path: &[&str], look: &mut impl FnMut(&Command, &[&str])) {
-        if !command.has_subcommands() || path.is_empty() {
-            look(command, path);
-        }
-        for below in command.get_subcommands().filter(|it| it.get_name() != "help") {
-            let path = [path, &[below.get_name()]].concat();
-            each(below, &path, look);
-        }
-    }
-
-    #[test]
-    fn a_command_takes_every_shared_flag_and_shows_some() {
-        let mut command = command();
-        command.build();
-        let shared = Options::augment_args(Command::new("ikigai"));
-        each(&command, &[], &mut |command, path| {
-            let found = |arg: &Arg| {
-                let found = command.get_arguments().find(|it| it.get_id() == arg.get_id());
-                found.unwrap_or_else(|| panic!("{path:?} has no {arg}")).clone()
-            };
-            for arg in shared.get_arguments() {
-                let found = found(arg);
-                let shown = !found.is_hide_set();
-                let heading = arg.get_help_heading();
-                let belongs = heading.is_none_or(|heading| headings(path).contains(&heading));
-                assert_eq!(shown, belongs && !arg.is_hide_set(), "{path:?} {arg}");
-                let short = shown && !found.is_hide_short_help_set();
-                assert_eq!(short, heading.is_none(), "{path:?} {arg}");
-            }
-        });
     }
 }

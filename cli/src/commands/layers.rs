@@ -8,33 +8,44 @@ use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{ArgMatches, Args as _, Command};
 
 use ikigai_provider::Provider;
 
+use super::help;
 use super::options::{Options, Origin};
-use super::{Cli, help};
 use crate::config::{Config, Setting};
 use crate::error::{self, CliError};
 use crate::output::say;
 use ikigai_host::paths::Paths;
 
+/// Makes the commands of the program, as clap has them.
+pub(super) type Commands = fn() -> Command;
+
+/// The command line of this process, with what the environment and the files set.
+pub(super) struct Line {
+    /// The values of all flags and arguments.
+    pub(super) matches: ArgMatches,
+    /// The configuration files.
+    pub(super) config: Config,
+    /// The origins of the shared flags.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+}
+
 /// Reads the command line of this process. What is asked for in it alone, such as help, is
 /// answered here; the error is the exit code then.
-pub(super) fn read() -> Result<Cli, u8> {
+pub(super) fn read(commands: Commands) -> Result<Line, u8> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    let told = |error: clap::Error| {
-        // A failure to print help leaves nothing to tell it to.
-        let _ = error.print();
-        u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
-    };
     // By itself first: help and mistakes of the line do not depend on files.
-    let matches = Cli::command().try_get_matches_from(&line);
+    let matches = commands().try_get_matches_from(&line);
     let matches = matches.or_else(|error| {
-        if is_help(&error) { help::command().try_get_matches_from(&line) } else { Err(error) }
+        if !is_help(&error) {
+            return Err(error);
+        }
+        help::with_shared_flags(commands()).try_get_matches_from(&line)
     });
-    let matches = matches.map_err(told)?;
-    only_with_models(&matches).map_err(told)?;
+    let matches = matches.map_err(print)?;
+    only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {
         // A shell that starts with them must not fail for a file.
         Config::default()
@@ -46,12 +57,17 @@ pub(super) fn read() -> Result<Cli, u8> {
     };
     let matches = match config.settings().next() {
         None => matches,
-        Some(_) => with_defaults(&config).try_get_matches_from(&line).map_err(told)?,
+        Some(_) => with_defaults(commands(), &config).try_get_matches_from(&line).map_err(print)?,
     };
-    let mut cli = Cli::from_arg_matches(&matches).map_err(told)?;
-    cli.options.origins = origins(&matches, &config);
-    cli.options.config = config;
-    Ok(cli)
+    let origins = origins(&matches, &config);
+    Ok(Line { matches, config, origins })
+}
+
+/// Prints help or a mistake of the command line, and returns the exit code.
+pub(super) fn print(error: clap::Error) -> u8 {
+    // A failure to print help leaves nothing to tell it to.
+    let _ = error.print();
+    u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
 }
 
 fn is_help(error: &clap::Error) -> bool {
@@ -60,7 +76,7 @@ fn is_help(error: &clap::Error) -> bool {
 }
 
 /// Refuses the flags of a model before a command that asks none, where they would be ignored.
-fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
+fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
     if matches!(command, "ask" | "config") {
         return Ok(());
@@ -68,7 +84,7 @@ fn only_with_models(matches: &ArgMatches) -> Result<(), clap::Error> {
     let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
     match ["provider", "model", "system"].into_iter().find(is_given) {
         None => Ok(()),
-        Some(key) => Err(Cli::command().error(
+        Some(key) => Err(commands().error(
             ErrorKind::ArgumentConflict,
             format!("`--{key}` before `{command}` has no meaning: no model is asked there"),
         )),
@@ -117,11 +133,11 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     Err(CliError::usage(anyhow::Error::msg(format!("{place}: {what}"))))
 }
 
-/// The commands, with what the files say as the defaults of the shared flags.
-pub(super) fn with_defaults(config: &Config) -> Command {
+/// Returns the commands, with what the files say as the defaults of the shared flags.
+pub(super) fn with_defaults(program: Command, config: &Config) -> Command {
     let shared = shared();
     let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
-    config.settings().filter(|(key, _)| is_shared(key)).fold(Cli::command(), |command, it| {
+    config.settings().filter(|(key, _)| is_shared(key)).fold(program, |command, it| {
         let (key, setting) = it;
         // Once in the life of the process, whose commands are made of static words.
         let value: &'static str = Box::leak(setting.value.clone().into_boxed_str());
