@@ -8,19 +8,12 @@ mod asset;
 mod audit;
 mod call;
 mod check;
-mod complete;
 mod config;
-mod decided;
 mod doctor;
-mod help;
-mod layers;
 mod list;
 mod manual;
-mod model;
-mod options;
 mod policy;
 mod precompile;
-mod progress;
 mod repl;
 mod run;
 mod schema;
@@ -35,11 +28,12 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use tokio_util::sync::CancellationToken;
 
-use self::layers::Line;
-use self::model::ModelOptions;
-use self::options::Options;
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::layers::{self, Line};
 use crate::logging::log_to_stderr;
+use crate::model::ModelOptions;
+use crate::options::Options;
 use crate::output::{print_raw, say};
 use ikigai_host::exec::native;
 
@@ -269,6 +263,7 @@ mod tests {
     use clap::{Arg, Args as _};
 
     use super::*;
+    use crate::help;
 
     /// Calls `look` with each command that does something, and its path.
     fn each(

@@ -2,10 +2,17 @@
 //! command line otherwise.
 
 mod commands;
+mod complete;
 mod config;
+mod decision;
 mod error;
+mod help;
+mod layers;
 mod logging;
+mod model;
+mod options;
 mod output;
+mod progress;
 mod remedy;
 mod repl;
 

@@ -10,10 +10,10 @@ use clap::Args;
 use ikigai_provider::FailureKind;
 use tokio_util::sync::CancellationToken;
 
-use super::model::{ENVIRONMENT, ModelOptions};
-use super::options::Options;
 use super::{cancelled_by_signals, list};
 use crate::error::{self, CliError};
+use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::options::Options;
 use crate::output::{print_exact, say};
 use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};

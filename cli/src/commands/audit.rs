@@ -16,10 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use self::story::{HEADINGS, Story, columns};
+use super::cancelled_by_signals;
 use super::list::plain_table;
-use super::options::Options;
-use super::{cancelled_by_signals, complete};
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print, print_exact, say};
 use ikigai_host::audit::{Batch, Line, Reader};
 

@@ -7,9 +7,10 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 
-use super::options::Options;
-use super::{cancelled_by_signals, complete, list};
+use super::{cancelled_by_signals, list};
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print_exact, say};
 use ikigai_host::exec::envelope::Layout;
 use ikigai_host::nearest::nearest;

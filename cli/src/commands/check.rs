@@ -10,9 +10,9 @@ use ikigai_provider::{Loss, Provider, SAFE_DESCRIPTION, translate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::options::Options;
 use crate::config::Config;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope::Envelope;

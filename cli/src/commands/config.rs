@@ -7,10 +7,10 @@ use ikigai_provider::{Endpoint, Provider};
 use serde_json::{Map, Value, json};
 
 use super::list::plain_table;
-use super::model::{ENVIRONMENT, ModelOptions};
-use super::options::Options;
 use crate::config::provider::Said;
 use crate::error::CliError;
+use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::options::Options;
 use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]

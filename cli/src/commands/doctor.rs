@@ -20,8 +20,8 @@ use ikigai_protocol::ProviderKey;
 use ikigai_terminal::sanitize;
 use serde::Serialize;
 
-use super::options::Options;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print_json, print_raw};
 use ikigai_host::host::{Host, Subject};
 use ikigai_host::registry::{Depth, Snapshot, Tool};

@@ -6,9 +6,9 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::decided::Row;
-use super::options::Options;
+use crate::decision::Row;
 use crate::error::CliError;
+use crate::options::Options;
 use crate::output::{print, print_json, say};
 use ikigai_host::registry::{Depth, Snapshot};
 

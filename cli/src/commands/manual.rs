@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 
-use super::{Cli, help};
+use super::Cli;
 use crate::error::CliError;
+use crate::help;
 
 /// Writes a page for each command into a directory.
 pub(super) fn write(dir: &Path) -> Result<ExitCode, CliError> {

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::options::Options;
 use crate::error::CliError;
+use crate::options::Options;
 use crate::output::say;
 use ikigai_host::policy::Proposal;
 

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::progress;
 use crate::error::CliError;
 use crate::output::say;
+use crate::progress;
 use ikigai_host::registry;
 
 pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {

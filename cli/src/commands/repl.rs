@@ -5,9 +5,9 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::ask;
-use super::model::{Chosen, ENVIRONMENT, ModelOptions};
-use super::options::Options;
 use crate::error::{self, CliError};
+use crate::model::{Chosen, ENVIRONMENT, ModelOptions};
+use crate::options::Options;
 use crate::repl::{self, Ended, Out, Setup};
 
 pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {

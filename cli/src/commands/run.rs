@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 
 use super::call::named_tool;
-use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, complete};
+use super::{ToolReference, cancelled_by_signals};
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::say;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;

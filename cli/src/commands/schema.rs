@@ -8,9 +8,10 @@ use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
 use serde_json::Value;
 
 use super::call::{not_found_hints, say_hints};
-use super::options::Options;
-use super::{complete, list};
+use super::list;
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print_json, say};
 
 use ikigai_host::registry::{Depth, Snapshot};

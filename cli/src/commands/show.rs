@@ -7,11 +7,11 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::named_tool;
-use super::complete;
-use super::decided::{self, Row};
 use super::list::{plain_table, tell_warnings};
-use super::options::Options;
+use crate::complete;
+use crate::decision::{self, Row};
 use crate::error::CliError;
+use crate::options::Options;
 use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
@@ -63,15 +63,15 @@ fn as_text(
     match decided {
         Err(denial) => row("may be called", format!("no: {denial}"), nobody()),
         Ok(decision) => {
-            let by = |capability| decided::sources(decision, &[capability]);
+            let by = |capability| decision::sources(decision, &[capability]);
             row("sandbox", level.to_owned(), by("sandbox"));
-            row("may read", decided::dirs(backend, decision, Access::ReadOnly), by("fs"));
-            row("may write", decided::dirs(backend, decision, Access::ReadWrite), by("fs"));
-            row("network", decided::network(backend, decision), by("net"));
-            row("environment", decided::environment(decision), by("env"));
-            row("assets", decided::assets(decision).to_owned(), by("assets"));
-            let limits = decided::limits(backend, &decision.limits);
-            row("limits", limits, decided::sources(decision, &decided::limit_keys()));
+            row("may read", decision::dirs(backend, decision, Access::ReadOnly), by("fs"));
+            row("may write", decision::dirs(backend, decision, Access::ReadWrite), by("fs"));
+            row("network", decision::network(backend, decision), by("net"));
+            row("environment", decision::environment(decision), by("env"));
+            row("assets", decision::assets(decision).to_owned(), by("assets"));
+            let limits = decision::limits(backend, &decision.limits);
+            row("limits", limits, decision::sources(decision, &decision::limit_keys()));
             if !decision.notes.is_empty() {
                 row("note", decision.notes.join("\n"), nobody());
             }
@@ -103,7 +103,7 @@ fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> V
         "imports": imports,
     });
     if let (Value::Object(value), Value::Object(decision)) =
-        (&mut value, decided::as_json(build.backend(), decided))
+        (&mut value, decision::as_json(build.backend(), decided))
     {
         value.extend(decision);
         value.insert("schema".to_owned(), tool.schema.to_value());

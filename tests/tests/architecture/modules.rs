@@ -34,9 +34,11 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["config", "error", "remedy"],
-        &["output", "repl"],
-        &["logging"],
+        &["config", "decision", "error", "progress", "remedy"],
+        &["model", "options", "output", "repl"],
+        &["help", "logging"],
+        &["layers"],
+        &["complete"],
         &["commands"],
     ],
     top: "main",

@@ -12,7 +12,7 @@ use ikigai_assets::{
 use serde_json::json;
 
 use super::named;
-use crate::commands::complete;
+use crate::complete;
 use crate::error::CliError;
 use crate::output::{print_json, say};
 use ikigai_agent::assets::StoredAssets;

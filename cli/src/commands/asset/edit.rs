@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::named;
-use crate::commands::complete;
+use crate::complete;
 use crate::error::{self, CliError};
 use crate::output::{print_json, say};
 use ikigai_agent::assets::told;

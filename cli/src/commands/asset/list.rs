@@ -7,8 +7,8 @@ use clap::Args;
 use ikigai_assets::{Agent, Store};
 
 use super::{as_json, local};
-use crate::commands::complete;
 use crate::commands::list::plain_table;
+use crate::complete;
 use crate::error::CliError;
 use crate::output::{print, print_json, say};
 

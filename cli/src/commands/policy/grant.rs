@@ -9,11 +9,11 @@ use serde_json::json;
 
 use super::carry_out;
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided;
 use crate::commands::list::tell_warnings;
-use crate::commands::options::Options;
+use crate::complete;
+use crate::decision;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print_json, say};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
@@ -145,10 +145,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decided::level(&host, tool, &decided).await,
+            "sandbox": decision::level(&host, tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
-            (&mut value, decided::as_json(backend, &decided))
+            (&mut value, decision::as_json(backend, &decided))
         {
             value.extend(decision);
         }
@@ -164,7 +164,7 @@ fn is_of_others(denial: &Denial) -> bool {
 }
 
 /// What the person should know beyond the lines that changed.
-fn tell(tool: &Tool, decided: &decided::Decided) {
+fn tell(tool: &Tool, decided: &decision::Decided) {
     match decided {
         Err(denial) => say(&format!("warning: it may still not be called: {denial}\n")),
         Ok(decision) => {

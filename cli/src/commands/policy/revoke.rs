@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::carry_out;
-use crate::commands::complete;
-use crate::commands::options::Options;
+use crate::complete;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print_exact, say};
 use ikigai_host::nearest::nearest;
 

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::homely;
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided::{self, Row};
 use crate::commands::list::{plain_table, tell_warnings};
-use crate::commands::options::Options;
+use crate::complete;
+use crate::decision::{self, Row};
 use crate::error::CliError;
+use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
@@ -89,17 +89,17 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
             }
             Ok(decision) => {
                 let keys = ["fs", "net", "env", "assets", "sandbox"];
-                let keys = keys.into_iter().chain(decided::limit_keys()).collect::<Vec<_>>();
-                let by = decided::sources(decision, &keys);
+                let keys = keys.into_iter().chain(decision::limit_keys()).collect::<Vec<_>>();
+                let by = decision::sources(decision, &keys);
                 let by = by.split(", ").map(|by| homely(by, home)).collect::<Vec<_>>();
                 [
-                    short(decided::dirs(backend, decision, Access::ReadOnly)),
-                    short(decided::dirs(backend, decision, Access::ReadWrite)),
-                    decided::network(backend, decision),
-                    decided::environment(decision),
-                    decided::assets(decision).to_owned(),
+                    short(decision::dirs(backend, decision, Access::ReadOnly)),
+                    short(decision::dirs(backend, decision, Access::ReadWrite)),
+                    decision::network(backend, decision),
+                    decision::environment(decision),
+                    decision::assets(decision).to_owned(),
                     level,
-                    decided::main_limits(backend, &decision.limits),
+                    decision::main_limits(backend, &decision.limits),
                     by.join("\n"),
                 ]
             }
@@ -159,7 +159,7 @@ fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
             "sandbox": level,
         });
         if let (Value::Object(value), Value::Object(decision)) =
-            (&mut value, decided::as_json(backend, decided))
+            (&mut value, decision::as_json(backend, decided))
         {
             value.extend(decision);
         }

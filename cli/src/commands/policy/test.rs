@@ -8,11 +8,11 @@ use ikigai_protocol::Access;
 use serde_json::json;
 
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided;
 use crate::commands::list::tell_warnings;
-use crate::commands::options::Options;
+use crate::complete;
+use crate::decision;
 use crate::error::{self, CliError};
+use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::paths;
 use ikigai_host::policy::{AssetAccess, Backend, Decision, Net, PeerHost};
@@ -117,7 +117,7 @@ fn answers(
     decision: &Decision,
     workspace: &Path,
 ) -> Result<Vec<Answer>, CliError> {
-    let by = |capability: &str| decided::sources(decision, &[capability]);
+    let by = |capability: &str| decision::sources(decision, &[capability]);
     let free = decision.is_unconfined(backend);
     let free_by = || format!("unconfined, by {}", by("sandbox"));
     let mut answers = Vec::new();

@@ -20,10 +20,10 @@ use clap_complete::env::{EnvCompleter, Shells};
 use ikigai_assets::AssetPath;
 use ikigai_terminal::sanitize;
 
-use super::help;
-use super::layers::{self, Commands};
-use super::options::Options;
 use crate::error::CliError;
+use crate::help;
+use crate::layers::{self, Commands};
+use crate::options::Options;
 use crate::output::print_raw;
 use ikigai_host::registry;
 
@@ -46,7 +46,7 @@ const ZSH_AUTOLOADED: &str =
 static COMMANDS: OnceLock<Commands> = OnceLock::new();
 
 /// Answers a shell, if one asks.
-pub(super) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
+pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
     Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
 }
@@ -70,7 +70,7 @@ fn completer(shell: &str) -> Option<&'static dyn EnvCompleter> {
 }
 
 /// Writes the script that has a shell ask.
-pub(super) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
     let name = shell.to_string();
     let unknown = || std::io::Error::other(format!("`{name}` cannot be completed for"));
     let completer = completer(&name).ok_or_else(unknown)?;
@@ -100,7 +100,7 @@ fn options() -> Option<Options> {
 }
 
 /// Offers names of tools.
-pub(super) fn tools() -> ArgValueCandidates {
+pub(crate) fn tools() -> ArgValueCandidates {
     ArgValueCandidates::new(remembered)
 }
 
@@ -115,7 +115,7 @@ fn remembered() -> Vec<CompletionCandidate> {
 }
 
 /// Offers names of tools and paths of files for the first word, and paths for what follows.
-pub(super) fn tools_and_files() -> ArgValueCompleter {
+pub(crate) fn tools_and_files() -> ArgValueCompleter {
     ArgValueCompleter::new(ToolsAndFiles)
 }
 
@@ -139,7 +139,7 @@ fn begins_with(text: &OsStr, beginning: &OsStr) -> bool {
 }
 
 /// Offers paths of assets; where none begins so, the short names of those that do.
-pub(super) fn assets() -> ArgValueCompleter {
+pub(crate) fn assets() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
         let all = paths_of_assets(current).unwrap_or_default();

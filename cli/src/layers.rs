@@ -12,29 +12,29 @@ use clap::{ArgMatches, Args as _, Command};
 
 use ikigai_provider::Provider;
 
-use super::help;
-use super::options::{Options, Origin};
 use crate::config::{Config, Setting};
 use crate::error::{self, CliError};
+use crate::help;
+use crate::options::{Options, Origin};
 use crate::output::say;
 use ikigai_host::paths::Paths;
 
 /// Makes the commands of the program, as clap has them.
-pub(super) type Commands = fn() -> Command;
+pub(crate) type Commands = fn() -> Command;
 
 /// The command line of this process, with what the environment and the files set.
-pub(super) struct Line {
+pub(crate) struct Line {
     /// The values of all flags and arguments.
-    pub(super) matches: ArgMatches,
+    pub(crate) matches: ArgMatches,
     /// The configuration files.
-    pub(super) config: Config,
+    pub(crate) config: Config,
     /// The origins of the shared flags.
-    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(crate) origins: BTreeMap<&'static str, Origin>,
 }
 
 /// Reads the command line of this process. What is asked for in it alone, such as help, is
 /// answered here; the error is the exit code then.
-pub(super) fn read(commands: Commands) -> Result<Line, u8> {
+pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
     let line: Vec<OsString> = std::env::args_os().collect();
     // By itself first: help and mistakes of the line do not depend on files.
     let matches = commands().try_get_matches_from(&line);
@@ -64,7 +64,7 @@ pub(super) fn read(commands: Commands) -> Result<Line, u8> {
 }
 
 /// Prints help or a mistake of the command line, and returns the exit code.
-pub(super) fn print(error: clap::Error) -> u8 {
+pub(crate) fn print(error: clap::Error) -> u8 {
     // A failure to print help leaves nothing to tell it to.
     let _ = error.print();
     u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
@@ -91,7 +91,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     }
 }
 
-pub(super) fn load() -> Result<Config, CliError> {
+pub(crate) fn load() -> Result<Config, CliError> {
     let config = Config::load(&Paths::of_user())?;
     for (key, setting) in config.settings() {
         check(key, setting)?;
@@ -134,7 +134,7 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
 }
 
 /// Returns the commands, with what the files say as the defaults of the shared flags.
-pub(super) fn with_defaults(program: Command, config: &Config) -> Command {
+pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
     let shared = shared();
     let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
     config.settings().filter(|(key, _)| is_shared(key)).fold(program, |command, it| {

@@ -11,9 +11,9 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
-use super::progress;
 use crate::config::Config;
 use crate::error::CliError;
+use crate::progress;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session};
 use ikigai_host::exec::assets::AssetStore;
@@ -25,13 +25,13 @@ use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile,
 use ikigai_host::registry::ProgressFn;
 
 /// Headings of the shared flags in `--help`. `help.rs` says which commands show which.
-pub(super) const DIRECTORIES: &str = "Directories";
-pub(super) const POLICY: &str = "Policy";
-pub(super) const CALLS: &str = "Calls";
-pub(super) const ASSETS: &str = "AssetStore";
+pub(crate) const DIRECTORIES: &str = "Directories";
+pub(crate) const POLICY: &str = "Policy";
+pub(crate) const CALLS: &str = "Calls";
+pub(crate) const ASSETS: &str = "AssetStore";
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Directory that tools work in [default: the current directory]
     #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
           env = "IKIGAI_WORKSPACE")]
@@ -115,15 +115,15 @@ pub(super) struct Options {
 
     /// Say more on stderr, among it why files are no tools
     #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
-    pub(super) verbose: bool,
+    pub(crate) verbose: bool,
 
     /// What the configuration files say, of these flags and of everything else.
     #[arg(skip)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
 
     /// Where the values of these flags are from, those apart that nobody set.
     #[arg(skip)]
-    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(crate) origins: BTreeMap<&'static str, Origin>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -149,11 +149,11 @@ impl BackendArg {
 
 /// Where the value of a shared flag is from, and the value as it was written.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// For a person: the flag, the variable, or the file and line.
-    pub(super) from: String,
+    pub(crate) from: String,
     /// As it was written.
-    pub(super) value: String,
+    pub(crate) value: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -169,7 +169,7 @@ impl Options {
     ///
     /// It lives as long as the process: giving back a pool of guests takes longer
     /// than a call, and the exit does it anyway.
-    pub(super) fn host(&self) -> Result<Arc<Host>, CliError> {
+    pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
         Ok(self.host_and_store(progress::reporter())?.0)
     }
 
@@ -203,7 +203,7 @@ impl Options {
 
     /// The build that was asked for on this very command line, to be written down. What
     /// the environment says is for every command, and no grant.
-    pub(super) fn backend_to_write(&self) -> BackendChoice {
+    pub(crate) fn backend_to_write(&self) -> BackendChoice {
         if std::env::var_os("IKIGAI_BACKEND").is_some() {
             return BackendChoice::Auto;
         }
@@ -211,7 +211,7 @@ impl Options {
     }
 
     /// Where everything is, with what the flags say of it.
-    pub(super) fn paths(&self) -> Paths {
+    pub(crate) fn paths(&self) -> Paths {
         let found = Paths::of_user();
         let named = [&self.system_tools, &self.user_tools, &self.policy].into_iter().flatten();
         Paths {
@@ -258,7 +258,7 @@ impl Options {
 
     /// What holds, by the names of the configuration's keys; nothing where there is no
     /// such thing, as without a home. Passwords are left out.
-    pub(super) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
+    pub(crate) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
         let paths = self.paths();
         let limits = Limits::default();
         let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
@@ -297,7 +297,7 @@ impl Options {
     }
 
     /// The store of assets, for a command that is about them.
-    pub(super) fn assets(&self) -> Result<StoredAssets, CliError> {
+    pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
             let error = anyhow::Error::msg("there is no place for assets");
             CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
@@ -315,7 +315,7 @@ impl Options {
     }
 
     /// A conversation over the tools and the assets that these flags ask for.
-    pub(super) fn session(
+    pub(crate) fn session(
         &self,
         model: Option<ikigai_agent::Model>,
     ) -> Result<(Arc<Host>, Session), CliError> {
@@ -323,7 +323,7 @@ impl Options {
     }
 
     /// The same, telling of compilations elsewhere than on stderr.
-    pub(super) fn session_telling(
+    pub(crate) fn session_telling(
         &self,
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
@@ -337,7 +337,7 @@ impl Options {
     }
 
     /// Whose assets are pinned.
-    pub(super) fn agent(&self) -> Result<Agent, CliError> {
+    pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         let name = self.agent_name();
         Agent::new(&name)
             .with_context(|| format!("--agent: `{}`", name.escape_debug()))
@@ -348,7 +348,7 @@ impl Options {
         self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
     }
 
-    pub(super) fn workspace(&self) -> Result<PathBuf, CliError> {
+    pub(crate) fn workspace(&self) -> Result<PathBuf, CliError> {
         Ok(paths::workspace(&self.directory()?)?)
     }
 

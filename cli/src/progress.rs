@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar};
 use ikigai_host::registry::{Progress, ProgressFn};
 
 /// Where compilations are told.
-pub(super) fn reporter() -> ProgressFn {
+pub(crate) fn reporter() -> ProgressFn {
     if std::io::stderr().is_terminal() { on_terminal() } else { Arc::new(line) }
 }
 

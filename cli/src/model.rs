@@ -20,36 +20,36 @@ const SYSTEM: &str = "IKIGAI_SYSTEM";
 /// Which model is asked, and what it is told first.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
-pub(super) struct ModelOptions {
+pub(crate) struct ModelOptions {
     /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
     /// there is a key for]
     #[arg(long, value_name = "NAME", env = PROVIDER)]
-    pub(super) provider: Option<Provider>,
+    pub(crate) provider: Option<Provider>,
 
     /// The model, by its provider's name for it
     #[arg(long, value_name = "NAME", env = MODEL)]
-    pub(super) model: Option<String>,
+    pub(crate) model: Option<String>,
 
     /// What the model is told besides, before the conversation
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
-    pub(super) system: Option<String>,
+    pub(crate) system: Option<String>,
 }
 
 /// What was said of the model, each thing with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     /// The provider, if one was named or meant.
-    pub(super) provider: Option<(Provider, String)>,
+    pub(crate) provider: Option<(Provider, String)>,
     /// The model, if one was named.
-    pub(super) model: Option<(String, String)>,
+    pub(crate) model: Option<(String, String)>,
     /// The text.
-    pub(super) system: Option<(String, String)>,
+    pub(crate) system: Option<(String, String)>,
 }
 
 impl ModelOptions {
     /// These flags over those before the command over the environment, which is read at both
     /// places.
-    pub(super) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+    pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
         fn choose<T>(
             own: Option<T>,
             outer: Option<T>,
@@ -73,7 +73,7 @@ impl ModelOptions {
     /// # Errors
     ///
     /// A file names no provider.
-    pub(super) fn chosen(
+    pub(crate) fn chosen(
         &self,
         config: &Config,
         environment: Environment<'_>,
@@ -114,7 +114,7 @@ impl ModelOptions {
 
 impl Chosen {
     /// The text that the model is told besides.
-    pub(super) fn system(&self) -> Option<String> {
+    pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
     }
 
@@ -123,7 +123,7 @@ impl Chosen {
     /// # Errors
     ///
     /// Provider or model were not named, there is no key, or the address is none.
-    pub(super) fn model(
+    pub(crate) fn model(
         &self,
         config: &Config,
         environment: Environment<'_>,
@@ -189,4 +189,4 @@ const fn models_page(provider: Provider) -> &'static str {
 }
 
 /// The environment of this process.
-pub(super) const ENVIRONMENT: Environment<'static> = &provider::environment;
+pub(crate) const ENVIRONMENT: Environment<'static> = &provider::environment;

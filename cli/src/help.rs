@@ -5,12 +5,12 @@
 
 use clap::{Arg, Args as _, Command};
 
-use super::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
+use crate::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
 
 const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 
 /// The headings of the shared flags that do something for a command.
-pub(super) fn headings(command: &[&str]) -> &'static [&'static str] {
+pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
         // They only hold others.
         ["tool" | "policy" | "asset" | "config"] => &[],
@@ -28,7 +28,7 @@ pub(super) fn headings(command: &[&str]) -> &'static [&'static str] {
 }
 
 /// Returns the program's commands, each with the flags that it shows.
-pub(super) fn with_shared_flags(program: Command) -> Command {
+pub(crate) fn with_shared_flags(program: Command) -> Command {
     let shared = Options::augment_args(Command::new("ikigai"));
     let shared: Vec<&Arg> = shared.get_arguments().collect();
     let root = shared.iter().fold(program, |command, arg| {

@@ -12,25 +12,25 @@ use ikigai_host::policy::{
 use ikigai_host::registry::Tool;
 
 /// What policy says of one tool.
-pub(super) type Decided = Result<Decision, Denial>;
+pub(crate) type Decided = Result<Decision, Denial>;
 
 /// A tool, and what becomes of it here.
-pub(super) struct Row<'a> {
-    pub(super) tool: &'a Tool,
-    pub(super) decided: Decided,
+pub(crate) struct Row<'a> {
+    pub(crate) tool: &'a Tool,
+    pub(crate) decided: Decided,
     /// How far it is kept from what it was not granted.
-    pub(super) level: &'static str,
+    pub(crate) level: &'static str,
 }
 
 impl<'a> Row<'a> {
     /// What policy says of the tool now, and what this machine makes of it.
-    pub(super) async fn of(host: &Host, tool: &'a Tool) -> Self {
+    pub(crate) async fn of(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
         let level = level(host, tool, &decided).await;
         Self { tool, decided, level }
     }
 
-    pub(super) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
+    pub(crate) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
         let mut rows = Vec::new();
         for tool in tools {
             rows.push(Self::of(host, tool).await);
@@ -38,14 +38,14 @@ impl<'a> Row<'a> {
         rows
     }
 
-    pub(super) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> Backend {
         self.tool.build.backend()
     }
 }
 
 /// How far the tool is kept from what it was not granted. What the machine can do is
 /// found out once, and only where a tool asks for it.
-pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
+pub(crate) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
         (Backend::Wasm, _) => return "sandboxed",
@@ -65,7 +65,7 @@ pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'stat
 }
 
 /// The directories that may be read, or written, one a line.
-pub(super) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
+pub(crate) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
     }
@@ -74,7 +74,7 @@ pub(super) fn dirs(backend: Backend, decision: &Decision, access: Access) -> Str
 }
 
 /// What the tool may connect to.
-pub(super) fn network(backend: Backend, decision: &Decision) -> String {
+pub(crate) fn network(backend: Backend, decision: &Decision) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
     }
@@ -85,7 +85,7 @@ pub(super) fn network(backend: Backend, decision: &Decision) -> String {
 }
 
 /// What the tool sees of the environment, by name.
-pub(super) fn environment(decision: &Decision) -> String {
+pub(crate) fn environment(decision: &Decision) -> String {
     if decision.grant.inherits_env {
         return "the user's, less provider keys".to_owned();
     }
@@ -99,7 +99,7 @@ pub(super) fn environment(decision: &Decision) -> String {
 }
 
 /// What the tool may do with the host's assets.
-pub(super) fn assets(decision: &Decision) -> &'static str {
+pub(crate) fn assets(decision: &Decision) -> &'static str {
     match decision.grant.assets {
         AssetAccess::None => "nothing",
         AssetAccess::Read => "read",
@@ -108,7 +108,7 @@ pub(super) fn assets(decision: &Decision) -> &'static str {
 }
 
 /// The two limits that are met most, a line each.
-pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
+pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native => limits.native_memory,
@@ -117,7 +117,7 @@ pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
 }
 
 /// The limits on one line.
-pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
+pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native => limits.native_memory,
@@ -132,7 +132,7 @@ pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
 }
 
 /// Who decided these capabilities, each once.
-pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
+pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for source in capabilities.iter().flat_map(|it| decision.sources.of(it)) {
         let text = source.to_string();
@@ -144,12 +144,12 @@ pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
 }
 
 /// The keys of all limits, for [`sources`].
-pub(super) fn limit_keys() -> [&'static str; 6] {
+pub(crate) fn limit_keys() -> [&'static str; 6] {
     LimitKey::ALL.map(LimitKey::as_str)
 }
 
 /// A decision for programs. Values of variables are not in it.
-pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
+pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     let decision = match decided {
         Ok(decision) => decision,
         Err(denial) => {
