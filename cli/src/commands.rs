@@ -34,7 +34,7 @@ use crate::layers::{self, Line};
 use crate::logging::log_to_stderr;
 use crate::model::ModelOptions;
 use crate::options::Options;
-use crate::output::{print_raw, say};
+use crate::output::{eprint, print_raw};
 use ikigai_host::exec::native;
 
 /// A host for tools that language models call.
@@ -176,7 +176,7 @@ fn ended(done: Result<ExitCode, CliError>) -> ExitCode {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),
         Err(error) => {
-            say(&error.text());
+            eprint(&error.text());
             ExitCode::from(error.exit)
         }
     }

@@ -34,7 +34,7 @@ const VARIABLE: &str = "IKIGAI_COMPLETE";
 const NAME: &str = "ikigai";
 
 /// How long a store of assets may keep somebody waiting who types.
-const PATIENCE: Duration = Duration::from_millis(300);
+const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Runs zsh's completer when its script is loaded from a directory of functions, which
 /// happens at the first Tab. What `clap_complete` writes only registers the function then.
@@ -162,7 +162,7 @@ fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let listed = runtime.block_on(async {
         let list = async { assets.open().await?.list("", None).await };
-        tokio::time::timeout(PATIENCE, list).await
+        tokio::time::timeout(STORE_TIMEOUT, list).await
     });
     // What still waits for the store ends with this process.
     runtime.shutdown_background();

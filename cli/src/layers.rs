@@ -16,7 +16,7 @@ use crate::config::{Config, Setting};
 use crate::error::{self, CliError};
 use crate::help;
 use crate::options::{Options, Origin};
-use crate::output::say;
+use crate::output::eprint;
 use ikigai_host::paths::Paths;
 
 /// Makes the commands of the program, as clap has them.
@@ -51,7 +51,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
         Config::default()
     } else {
         load().map_err(|error| {
-            say(&error.text());
+            eprint(&error.text());
             error.exit
         })?
     };

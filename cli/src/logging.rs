@@ -6,7 +6,7 @@ use ikigai_terminal::sanitize;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::output::say;
+use crate::output::eprint;
 
 /// Sends the log of this process to stderr.
 pub(crate) fn log_to_stderr(verbose: bool) {
@@ -26,14 +26,14 @@ pub(crate) fn log_to_stderr(verbose: bool) {
         .with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines).with(filter);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
-        say("warning: logging was set up before; IKIGAI_LOG has no effect\n");
+        eprint("warning: logging was set up before; IKIGAI_LOG has no effect\n");
     }
     if let Some((Err(error), text)) = asked {
         tracing::warn!("IKIGAI_LOG=`{text}` is no filter, ignored: {error}");
     }
 }
 
-/// Where lines of the log go: stderr, as [`say`] does, but for the colours of a terminal, where
+/// Where lines of the log go: stderr, as [`eprint`] does, but for the colours of a terminal, where
 /// the subscriber itself escapes what others have written.
 struct LogWriter {
     has_colours: bool,

@@ -319,11 +319,11 @@ impl Options {
         &self,
         model: Option<ikigai_agent::Model>,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        self.session_telling(model, progress::reporter())
+        self.session_with_progress(model, progress::reporter())
     }
 
     /// The same, telling of compilations elsewhere than on stderr.
-    pub(crate) fn session_telling(
+    pub(crate) fn session_with_progress(
         &self,
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,

@@ -40,14 +40,14 @@ pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
 /// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
 /// waits for a reader nor for a thread that does and holds the standard library's
 /// lock. Nothing that a terminal would obey is written, as in [`print`].
-pub(crate) fn say(text: &str) {
+pub(crate) fn eprint(text: &str) {
     let text = sanitize(text);
     /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
     const READY: usize = 512;
-    let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let stderr = rustix::stdio::stderr();
     for piece in text.as_bytes().chunks(READY) {
-        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&patience));
+        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&timeout));
         if !ready.is_ok_and(|ready| ready > 0) || rustix::io::write(stderr, piece).is_err() {
             return;
         }

@@ -274,29 +274,29 @@ impl Repl {
         }
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &cancel);
-        let mut tell = show.teller();
+        let mut on_event = show.on_event();
         let (ready, shown) = (self.tools.ready(&show), show.clone());
         let tools = async move {
             let snapshot = ready.await;
             shown.wait_for("waiting for the model");
             snapshot
         };
-        let turn = self.session.turn(tools, typed.into(), &cancel, &mut tell);
+        let turn = self.session.turn(tools, typed.into(), &cancel, &mut on_event);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
-        drop(tell);
+        drop(on_event);
         let failed = show.finish();
         if ended.is_some() {
             return Ok(ended);
         }
         failed?;
         match turn {
-            Ok(turn) => self.say_end(&turn.end)?,
+            Ok(turn) => self.print_end(&turn.end)?,
             Err(error) => self.out.error(&error, None)?,
         }
         Ok(None)
     }
 
-    fn say_end(&self, end: &End) -> io::Result<()> {
+    fn print_end(&self, end: &End) -> io::Result<()> {
         let text = match end {
             End::Answered => return Ok(()),
             End::Silent => "The model answered nothing.".to_owned(),
@@ -360,7 +360,7 @@ impl Repl {
         let work = cancel.run_until_cancelled(self.tools.refresh());
         let (refreshed, ended) = self.signals.during(work, &cancel, &self.out).await;
         match refreshed {
-            Some(told) => told?,
+            Some(refreshed) => refreshed?,
             None if ended.is_none() => self.out.line("Interrupted.")?,
             None => {}
         }

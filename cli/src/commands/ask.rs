@@ -14,7 +14,7 @@ use super::{cancelled_by_signals, list};
 use crate::error::{self, CliError};
 use crate::model::{ENVIRONMENT, ModelOptions};
 use crate::options::Options;
-use crate::output::{print_exact, say};
+use crate::output::{eprint, print_exact};
 use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use ikigai_host::host::Host;
@@ -85,10 +85,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
     let shown = Shown { report: Report::new(arguments.json), failed: None };
     let shown = Arc::new(Mutex::new(shown));
-    let mut tell = teller(&shown, &cancel);
+    let mut on_event = on_event(&shown, &cancel);
     let prompt = Prompt { typed: &asked.typed, attached: asked.attached.as_deref() };
-    let turn = session.turn(tools(host), prompt, &cancel, &mut tell).await;
-    drop(tell);
+    let turn = session.turn(tools(host), prompt, &cancel, &mut on_event).await;
+    drop(on_event);
     let turn = turn.map_err(CliError::usage)?;
 
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +107,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 /// What a scan finds.
 async fn tools(host: Arc<Host>) -> Option<Arc<Snapshot>> {
     let snapshot = host.registry().scan(Depth::Remembered).await;
-    list::tell_warnings(&snapshot);
+    list::print_warnings(&snapshot);
     Some(snapshot)
 }
 
@@ -119,14 +119,14 @@ struct Shown {
 
 /// Shows what happens. Where stdout takes no more the turn is ended: nobody would read the
 /// rest.
-fn teller(
+fn on_event(
     shown: &Arc<Mutex<Shown>>,
     cancel: &CancellationToken,
 ) -> impl for<'e> FnMut(Event<'e>) + Send {
     let (shown, cancel) = (Arc::clone(shown), cancel.clone());
     move |event| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = shown.report.tell(&event) {
+        if let Err(error) = shown.report.on_event(&event) {
             shown.failed.get_or_insert(error);
             cancel.cancel();
         }
@@ -140,7 +140,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Answered => return Ok(ExitCode::SUCCESS),
         End::Interrupted => {
             // What the terminal shows of Ctrl-C has no end of its line.
-            say("\ninterrupted\n");
+            eprint("\ninterrupted\n");
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
         End::Failed(failure) => {

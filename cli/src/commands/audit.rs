@@ -21,14 +21,14 @@ use super::list::plain_table;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
-use crate::output::{print, print_exact, say};
+use crate::output::{eprint, print, print_exact};
 use ikigai_host::audit::{Batch, Line, Reader};
 
 /// How many calls are shown before those that come, unless it is said.
 const FOLLOWED_TAIL: usize = 10;
 
 /// How often the log is looked at for more.
-const PACE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -88,9 +88,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         printer.damaged += 1;
     }
     printer.print_all(&lines)?;
-    printer.say_damaged();
+    printer.print_damaged();
     if lines.is_empty() {
-        say(&format!("no such calls are recorded in {}\n", dir.display()));
+        eprint(&format!("no such calls are recorded in {}\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,8 +160,8 @@ impl Printer {
         }
         self.print_each(&lines)?;
         loop {
-            self.say_damaged();
-            let pause = tokio::time::sleep(PACE);
+            self.print_damaged();
+            let pause = tokio::time::sleep(POLL_INTERVAL);
             if cancel.run_until_cancelled(pause).await.is_none() {
                 return Ok(ExitCode::from(error::INTERRUPTED));
             }
@@ -204,12 +204,12 @@ impl Printer {
     }
 
     /// Says how many lines were no records, once for each time they were met.
-    fn say_damaged(&mut self) {
+    fn print_damaged(&mut self) {
         match std::mem::take(&mut self.damaged) {
             0 => {}
-            1 => say("warning: 1 line of the audit log is damaged, and was left out\n"),
+            1 => eprint("warning: 1 line of the audit log is damaged, and was left out\n"),
             count => {
-                say(&format!(
+                eprint(&format!(
                     "warning: {count} lines of the audit log are damaged, and were left out\n"
                 ));
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::decision::Row;
 use crate::error::CliError;
 use crate::options::Options;
-use crate::output::{print, print_json, say};
+use crate::output::{eprint, print, print_json};
 use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
@@ -25,10 +25,10 @@ pub(super) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.registry().scan(Depth::Failed).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     if options.verbose {
         for skipped in snapshot.skipped() {
-            say(&format!("{}\n", skipped.line()));
+            eprint(&format!("{}\n", skipped.line()));
         }
     }
     let rows = Row::all(&host, snapshot.tools()).await;
@@ -42,22 +42,22 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print(&text)?;
     if rows.is_empty() {
-        say(
+        eprint(
             "no tools found\nhint: `cargo xtask install` installs the standard ones; put your own \
              into ~/.ikigai/tools\n",
         );
     }
     let skipped = snapshot.skipped().len();
     if skipped > 0 && !arguments.all {
-        say(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
+        eprint(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a person should know of a scan, on stderr.
-pub(super) fn tell_warnings(snapshot: &Snapshot) {
+pub(super) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
-        say(&format!("warning: {warning}\n"));
+        eprint(&format!("warning: {warning}\n"));
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::error::CliError;
-use crate::output::say;
+use crate::output::eprint;
 use crate::progress;
 use ikigai_host::registry;
 
@@ -14,6 +14,6 @@ pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {
     let count = registry::precompile(&dir, progress::reporter())
         .await
         .map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
-    say(&format!("{count} components are compiled\n"));
+    eprint(&format!("{count} components are compiled\n"));
     Ok(ExitCode::SUCCESS)
 }

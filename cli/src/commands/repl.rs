@@ -27,7 +27,7 @@ pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCo
         Err(error) => (None, vec![error.text()]),
     };
     let out = Out::stdout();
-    let (host, mut session) = options.session_telling(model, out.progress())?;
+    let (host, mut session) = options.session_with_progress(model, out.progress())?;
     session.set_system(chosen.system());
     let config = options.config.clone();
     let choose = move |provider, name: &str| {

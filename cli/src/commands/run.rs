@@ -12,7 +12,7 @@ use super::{ToolReference, cancelled_by_signals};
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
-use crate::output::say;
+use crate::output::eprint;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;
 use ikigai_host::exec::output::Sink;
@@ -85,19 +85,19 @@ fn exit_code(name: &str, outcome: &Outcome) -> u8 {
         return error::INTERRUPTED;
     }
     if let Some(limit) = outcome.limit {
-        say(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
+        eprint(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
         return LIMIT;
     }
     match &outcome.exit {
         Exit::Denied(reason) => {
-            say(&format!("error: `{name}` may not be run: {reason}\n"));
+            eprint(&format!("error: `{name}` may not be run: {reason}\n"));
             return NOT_STARTED;
         }
         Exit::NotStarted(reason) => {
-            say(&format!("error: `{name}` could not be started: {reason}\n"));
+            eprint(&format!("error: `{name}` could not be started: {reason}\n"));
             return NOT_STARTED;
         }
-        Exit::Trap(reason) => say(&format!("error: `{name}` trapped: {reason}\n")),
+        Exit::Trap(reason) => eprint(&format!("error: `{name}` trapped: {reason}\n")),
         Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {}
     }
     let code = envelope::exit_code(&outcome.exit).unwrap_or_default();

@@ -7,7 +7,7 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::named_tool;
-use super::list::{plain_table, tell_warnings};
+use super::list::{plain_table, print_warnings};
 use crate::complete;
 use crate::decision::{self, Row};
 use crate::error::CliError;
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.name).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(&host, tool).await;
     let imports = tool.build.imports().await.map_err(CliError::failed)?;

@@ -301,11 +301,11 @@ mod tests {
             config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
         };
         assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
-        for (command, told) in
+        for (command, expected) in
             [("exit 3", "exit status: 3"), ("true", "no key"), ("echo a b", "no key")]
         {
             let error = key(command).expect_err("no key").to_string();
-            assert!(error.contains(told) && error.contains("`google`"), "{error}");
+            assert!(error.contains(expected) && error.contains("`google`"), "{error}");
         }
     }
 

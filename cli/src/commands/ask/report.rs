@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::prompt::Asked;
 use crate::error::CliError;
-use crate::output::{print_exact, say};
+use crate::output::{eprint, print_exact};
 use ikigai_agent::{Called, Calling, End, Event, Session, Turn};
 
 /// Characters of a call's name and of its arguments on its line.
@@ -32,7 +32,7 @@ impl Report {
         Self { json, is_terminal, last: None, is_next: false }
     }
 
-    pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<(), CliError> {
+    pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), CliError> {
         let is_line = !matches!(
             event,
             Event::Text(_) | Event::Thinking | Event::Asking(_) | Event::Running(_)
@@ -42,15 +42,18 @@ impl Report {
             self.end_text()?;
         }
         match event {
-            Event::Warning(text) => say(&format!("warning: {}\n", one_line(text))),
+            Event::Warning(text) => eprint(&format!("warning: {}\n", one_line(text))),
             Event::Text(text) => self.text(text)?,
             Event::Calling(Calling { name, arguments, .. }) => {
-                say(&format!("→ {} {}\n", short(name), short(arguments)));
+                eprint(&format!("→ {} {}\n", short(name), short(arguments)));
             }
-            Event::Called(called) => say(&line(called)),
+            Event::Called(called) => eprint(&line(called)),
             Event::Retry { wait, failure, .. } => {
                 let wait = wait.as_secs_f32();
-                say(&format!("{}; trying again in {wait:.1} s\n", one_line(&failure.to_string())));
+                eprint(&format!(
+                    "{}; trying again in {wait:.1} s\n",
+                    one_line(&failure.to_string())
+                ));
             }
             Event::Answered(_) => self.is_next = true,
             Event::Thinking | Event::Asking(_) | Event::Running(_) => {}

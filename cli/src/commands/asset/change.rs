@@ -14,7 +14,7 @@ use serde_json::json;
 use super::named;
 use crate::complete;
 use crate::error::CliError;
-use crate::output::{print_json, say};
+use crate::output::{eprint, print_json};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::assets::told;
 
@@ -79,7 +79,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        say(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+        eprint(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,7 +139,7 @@ pub(super) async fn remove(
             // Of results of tools there is no history.
             let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
             let undo = if path.is_output() { "" } else { &undo };
-            say(&format!("Removed {name}{undo}\n"));
+            eprint(&format!("Removed {name}{undo}\n"));
         }
     }
     done.map(|()| ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use super::{as_json, local, named, stamp};
 use crate::commands::list::plain_table;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::output::{print, print_exact, print_json, print_raw, say};
+use crate::output::{eprint, print, print_exact, print_json, print_raw};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Get {
@@ -159,7 +159,7 @@ pub(super) async fn restore(
             "tokens": written.tokens,
         }))?;
     } else {
-        say(&format!(
+        eprint(&format!(
             "Restored {path}: what version {} said is version {} now\n",
             arguments.version,
             written.version,

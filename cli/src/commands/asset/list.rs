@@ -10,7 +10,7 @@ use super::{as_json, local};
 use crate::commands::list::plain_table;
 use crate::complete;
 use crate::error::CliError;
-use crate::output::{print, print_json, say};
+use crate::output::{eprint, print, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -45,7 +45,7 @@ pub(super) async fn run(
         } else {
             "no asset begins so\n"
         };
-        say(text);
+        eprint(text);
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = plain_table();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::homely;
 use crate::commands::call::named_tool;
-use crate::commands::list::{plain_table, tell_warnings};
+use crate::commands::list::{plain_table, print_warnings};
 use crate::complete;
 use crate::decision::{self, Row};
 use crate::error::CliError;
@@ -35,7 +35,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         Some(name) => host.look_up(name).await,
         None => host.registry().scan(Depth::Failed).await,
     };
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     let tools: Vec<&Tool> = match &arguments.tool {
         None => snapshot.tools().collect(),
         Some(name) => vec![named_tool(&snapshot, name)?],

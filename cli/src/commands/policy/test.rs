@@ -8,7 +8,7 @@ use ikigai_protocol::Access;
 use serde_json::json;
 
 use crate::commands::call::named_tool;
-use crate::commands::list::tell_warnings;
+use crate::commands::list::print_warnings;
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};
@@ -74,7 +74,7 @@ struct Answer {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     // The exit code of an answer is for answers.
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
