@@ -147,9 +147,9 @@ impl Cli {
     /// Reads the command line of this process. What is asked for in it alone, such as help, is
     /// answered here; the error is the exit code then.
     fn read() -> Result<Self, u8> {
-        let Line { matches, config, origins } = layers::read(Self::command)?;
+        let Line { matches, config, set } = layers::read(Self::command)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
-        cli.options.origins = origins;
+        cli.options.set = set;
         cli.options.config = config;
         Ok(cli)
     }

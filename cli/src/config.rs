@@ -5,6 +5,7 @@
 //! command line as if they had been flags, so that there is one reading of each. Variables
 //! and flags are above the files and not known here, those of [`provider`] aside.
 
+mod provenance;
 pub(crate) mod provider;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
 use rustix::fs::OFlags;
 use toml::de::DeValue;
+
+pub(crate) use provenance::Provenance;
 
 use ikigai_host::paths::{self, Paths};
 use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
@@ -93,10 +96,9 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Its file and line, for a person.
-    #[must_use]
-    pub(crate) fn place(&self) -> String {
-        format!("{}:{}", self.path.display(), self.spot.line)
+    /// Returns the line that the value stands in.
+    pub(crate) fn provenance(&self) -> Provenance {
+        Provenance::File { path: self.path.clone(), line: self.spot.line }
     }
 }
 

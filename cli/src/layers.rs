@@ -12,10 +12,10 @@ use clap::{ArgMatches, Args as _, Command};
 
 use ikigai_provider::Provider;
 
-use crate::config::{Config, Setting};
+use crate::config::{Config, Provenance, Setting};
 use crate::error::{self, CliError};
 use crate::help;
-use crate::options::{Options, Origin};
+use crate::options::{Options, SetFlag};
 use crate::output::eprint;
 use ikigai_host::paths::Paths;
 
@@ -28,8 +28,8 @@ pub(crate) struct Line {
     pub(crate) matches: ArgMatches,
     /// The configuration files.
     pub(crate) config: Config,
-    /// The origins of the shared flags.
-    pub(crate) origins: BTreeMap<&'static str, Origin>,
+    /// The shared flags that were set.
+    pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
 /// Reads the command line of this process. What is asked for in it alone, such as help, is
@@ -59,8 +59,8 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
         None => matches,
         Some(_) => with_defaults(commands(), &config).try_get_matches_from(&line).map_err(print)?,
     };
-    let origins = origins(&matches, &config);
-    Ok(Line { matches, config, origins })
+    let set = set_flags(&matches, &config);
+    Ok(Line { matches, config, set })
 }
 
 /// Prints help or a mistake of the command line, and returns the exit code.
@@ -145,23 +145,25 @@ pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
     })
 }
 
-fn origins(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, Origin> {
+/// Returns the shared flags that were set, by the keys of the configuration.
+fn set_flags(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, SetFlag> {
     let shared = shared();
-    let mut origins = BTreeMap::new();
+    let mut set = BTreeMap::new();
     for key in Config::keys() {
         let Some(arg) = shared.get_arguments().find(|arg| arg.get_id() == key) else { continue };
-        let from = match (matches.value_source(key), config.setting(key)) {
-            (Some(ValueSource::CommandLine), _) => flag(key),
+        let provenance = match (matches.value_source(key), config.setting(key)) {
+            (Some(ValueSource::CommandLine), _) => Provenance::Flag(flag(key)),
             (Some(ValueSource::EnvVariable), _) => {
-                arg.get_env().unwrap_or_default().to_string_lossy().into_owned()
+                let variable = arg.get_env().unwrap_or_default();
+                Provenance::Variable(variable.to_string_lossy().into_owned())
             }
-            (Some(_), Some(setting)) => setting.place(),
+            (Some(_), Some(setting)) => setting.provenance(),
             _ => continue,
         };
         let raw = matches.get_raw(key).into_iter().flatten().next();
         // A switch on the command line has no text.
         let value = raw.map_or("true".into(), |raw| raw.to_string_lossy());
-        origins.insert(key, Origin { from, value: value.into_owned() });
+        set.insert(key, SetFlag { provenance, value: value.into_owned() });
     }
-    origins
+    set
 }

@@ -4,8 +4,8 @@
 use clap::Args;
 use ikigai_provider::{Client, Provider};
 
-use crate::config::Config;
 use crate::config::provider::{self, Environment};
+use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::remedy;
 use ikigai_agent::Model;
@@ -35,22 +35,22 @@ pub(crate) struct ModelOptions {
     pub(crate) system: Option<String>,
 }
 
-/// What was said of the model, each thing with its place.
+/// The settings of the model, each with the place that set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    /// The provider, if one was named or meant.
-    pub(crate) provider: Option<(Provider, String)>,
+pub(crate) struct ModelChoice {
+    /// The provider, if one was named or only one has a key.
+    pub(crate) provider: Option<(Provider, Provenance)>,
     /// The model, if one was named.
-    pub(crate) model: Option<(String, String)>,
-    /// The text.
-    pub(crate) system: Option<(String, String)>,
+    pub(crate) model: Option<(String, Provenance)>,
+    /// The person's part of the system prompt.
+    pub(crate) system: Option<(String, Provenance)>,
 }
 
 impl ModelOptions {
     /// These flags over those before the command over the environment, which is read at both
     /// places.
     pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
-        fn choose<T>(
+        fn inner_or_outer<T>(
             own: Option<T>,
             outer: Option<T>,
             is_variable: impl Fn(&T) -> bool,
@@ -62,57 +62,66 @@ impl ModelOptions {
         }
         let is = |variable: &str, own: &str| environment(variable).is_some_and(|it| it == own);
         Self {
-            provider: choose(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
-            model: choose(self.model, outer.model, |it| is(MODEL, it)),
-            system: choose(self.system, outer.system, |it| is(SYSTEM, it)),
+            provider: inner_or_outer(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
+            model: inner_or_outer(self.model, outer.model, |it| is(MODEL, it)),
+            system: inner_or_outer(self.system, outer.system, |it| is(SYSTEM, it)),
         }
     }
 
-    /// Flags over the environment over the files.
+    /// Returns the settings that hold: flags over the environment over the files.
     ///
     /// # Errors
     ///
-    /// A file names no provider.
-    pub(crate) fn chosen(
+    /// A file names an unknown provider.
+    pub(crate) fn resolve(
         &self,
         config: &Config,
         environment: Environment<'_>,
-    ) -> Result<Chosen, CliError> {
+    ) -> Result<ModelChoice, CliError> {
         let of_line = |key: &str, variable: &str, value: Option<&str>| {
             let value = value.filter(|it| !it.is_empty())?.to_owned();
             let is_variable = environment(variable).as_ref() == Some(&value);
-            let from = if is_variable { variable.to_owned() } else { format!("--{key}") };
-            Some((value, from))
+            let provenance = match is_variable {
+                true => Provenance::Variable(variable.to_owned()),
+                false => Provenance::Flag(format!("--{key}")),
+            };
+            Some((value, provenance))
         };
-        let of_file = |key: &str| config.setting(key).map(|it| (it.value.clone(), it.place()));
-        let said = |key: &str, variable: &str, value: Option<&str>| {
+        let of_file = |key: &str| {
+            config.setting(key).map(|setting| (setting.value.clone(), setting.provenance()))
+        };
+        let of_any = |key: &str, variable: &str, value: Option<&str>| {
             of_line(key, variable, value).or_else(|| of_file(key))
         };
-        let provider = match said("provider", PROVIDER, self.provider.map(Provider::as_str)) {
-            Some((name, from)) => {
+        let provider = match of_any("provider", PROVIDER, self.provider.map(Provider::as_str)) {
+            Some((name, provenance)) => {
                 let provider = name.parse().map_err(|error| {
-                    CliError::usage(anyhow::Error::new(error).context(from.clone()))
+                    CliError::usage(anyhow::Error::new(error).context(provenance.to_string()))
                 })?;
-                Some((provider, from))
+                Some((provider, provenance))
             }
             None => match config.keyed_providers(environment)[..] {
-                [it] => Some((it, config.key_source(it, environment).to_string())),
+                [it] => Some((it, config.key_source(it, environment))),
                 _ => None,
             },
         };
         let of_provider = || {
             let setting = config.model_of(provider.as_ref()?.0)?;
-            Some((setting.value.clone(), setting.place()))
+            Some((setting.value.clone(), setting.provenance()))
         };
         // A provider's own model is more particular than one for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
             .or_else(|| of_file("model"));
-        Ok(Chosen { provider, model, system: said("system", SYSTEM, self.system.as_deref()) })
+        Ok(ModelChoice {
+            provider,
+            model,
+            system: of_any("system", SYSTEM, self.system.as_deref()),
+        })
     }
 }
 
-impl Chosen {
+impl ModelChoice {
     /// The text that the model is told besides.
     pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
@@ -128,7 +137,7 @@ impl Chosen {
         config: &Config,
         environment: Environment<'_>,
     ) -> Result<Model, CliError> {
-        let (provider, name) = self.complete(config, environment)?;
+        let (provider, name) = self.provider_and_model(config, environment)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
@@ -147,7 +156,7 @@ impl Chosen {
     /// # Errors
     ///
     /// One of them was not named; the hints say how.
-    fn complete(
+    fn provider_and_model(
         &self,
         config: &Config,
         environment: Environment<'_>,

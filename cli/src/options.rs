@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
-use crate::config::Config;
+use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::progress;
 use ikigai_agent::assets::StoredAssets;
@@ -121,9 +121,9 @@ pub(crate) struct Options {
     #[arg(skip)]
     pub(crate) config: Config,
 
-    /// Where the values of these flags are from, those apart that nobody set.
+    /// The flags that were set, by the keys of the configuration.
     #[arg(skip)]
-    pub(crate) origins: BTreeMap<&'static str, Origin>,
+    pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -147,12 +147,12 @@ impl BackendArg {
     }
 }
 
-/// Where the value of a shared flag is from, and the value as it was written.
+/// A shared flag that was set, on the command line, in the environment or in a file.
 #[derive(Debug)]
-pub(crate) struct Origin {
-    /// For a person: the flag, the variable, or the file and line.
-    pub(crate) from: String,
-    /// As it was written.
+pub(crate) struct SetFlag {
+    /// The place that set it.
+    pub(crate) provenance: Provenance,
+    /// The value as it was written.
     pub(crate) value: String,
 }
 
@@ -228,8 +228,8 @@ impl Options {
     /// What these flags ask of the policy, each with who says so.
     fn overrides(&self) -> Overrides {
         fn asked<T>(options: &Options, key: &str, flag: &'static str, value: T) -> Override<T> {
-            let origin = options.origins.get(key);
-            let from = origin.map_or(flag.into(), |origin| origin.from.clone().into());
+            let set = options.set.get(key);
+            let from = set.map_or(flag.into(), |set| set.provenance.to_string().into());
             Override { value, from }
         }
         // At most a week, in nanoseconds.
@@ -256,6 +256,11 @@ impl Options {
         }
     }
 
+    /// Returns the place that set a flag, by the key of the configuration.
+    pub(crate) fn provenance(&self, key: &str) -> &Provenance {
+        self.set.get(key).map_or(&Provenance::Default, |set| &set.provenance)
+    }
+
     /// What holds, by the names of the configuration's keys; nothing where there is no
     /// such thing, as without a home. Passwords are left out.
     pub(crate) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
@@ -263,7 +268,7 @@ impl Options {
         let limits = Limits::default();
         let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         let written = |key: &str, default: String| {
-            Some(self.origins.get(key).map_or(default, |origin| origin.value.clone()))
+            Some(self.set.get(key).map_or(default, |set| set.value.clone()))
         };
         let size = |bytes| bytesize::ByteSize(bytes).to_string();
         let memory = format!(

@@ -47,7 +47,7 @@ const HISTORY: usize = 10_000;
 
 /// Finds a model by the provider, where one is named, and its name. The text of an error is
 /// for a person.
-pub(crate) type Choose = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
+pub(crate) type FindModel = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
 
 /// What a REPL is made of.
 pub(crate) struct Setup {
@@ -56,7 +56,7 @@ pub(crate) struct Setup {
     /// The conversation; without a model, everything but prompts works.
     pub session: Session,
     /// Whom `/model` leads to.
-    pub choose: Choose,
+    pub find_model: FindModel,
     /// What to say at the start, such as what is missing.
     pub notices: Vec<String>,
 }
@@ -76,7 +76,7 @@ pub(crate) enum Ended {
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, session, choose, notices } = setup;
+    let Setup { host, session, find_model, notices } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -88,7 +88,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     );
     let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
-    let mut repl = Repl { host, session, choose, out, signals, keyboard, tools, names };
+    let mut repl = Repl { host, session, find_model, out, signals, keyboard, tools, names };
     let ended = repl.talk(&notices).await;
     repl.keyboard.stop().await;
     ended
@@ -140,7 +140,7 @@ impl AssetNames {
 struct Repl {
     host: Arc<Host>,
     session: Session,
-    choose: Choose,
+    find_model: FindModel,
     out: Out,
     signals: Signals,
     keyboard: Keyboard,
@@ -257,7 +257,7 @@ impl Repl {
             Some((provider, name)) => (Some(provider), name),
             None => (current, name),
         };
-        match (self.choose)(provider, name) {
+        match (self.find_model)(provider, name) {
             Ok(model) => {
                 self.session.set_model(Some(model));
                 self.out.line(&self.whom())

@@ -73,14 +73,14 @@ impl Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
-    let chosen = arguments.model.chosen(&options.config, ENVIRONMENT)?;
-    let model = chosen.model(&options.config, ENVIRONMENT)?;
+    let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
+    let model = choice.model(&options.config, ENVIRONMENT)?;
     let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
     let Some(asked) = asked.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
-    session.set_system(chosen.system());
+    session.set_system(choice.system());
     session.set_max_rounds(arguments.max_rounds);
 
     let shown = Shown { report: Report::new(arguments.json), failed: None };
