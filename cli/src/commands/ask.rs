@@ -19,8 +19,8 @@ use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
-use prompt::Asked;
-use report::Report;
+use prompt::UserPrompt;
+use report::{Exchange, Report};
 
 /// What `--help` says at its end.
 pub(super) const NOTES: &str = "\
@@ -75,8 +75,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let cancel = cancelled_by_signals()?;
     let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
     let model = choice.model(&options.config, ENVIRONMENT)?;
-    let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
-    let Some(asked) = asked.transpose()? else {
+    let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
+    let Some(prompt) = read.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
@@ -86,8 +86,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let shown = Shown { report: Report::new(arguments.json), failed: None };
     let shown = Arc::new(Mutex::new(shown));
     let mut on_event = on_event(&shown, &cancel);
-    let prompt = Prompt { typed: &asked.typed, attached: asked.attached.as_deref() };
-    let turn = session.turn(tools(host), prompt, &cancel, &mut on_event).await;
+    let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
+    let turn = session.turn(tools(host), sent, &cancel, &mut on_event).await;
     drop(on_event);
     let turn = turn.map_err(CliError::usage)?;
 
@@ -96,8 +96,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Err(error);
     }
     if arguments.json {
-        let value = report::as_json(&asked, &session, &turn);
-        print_exact(&format!("{value}\n"))?;
+        let exchange = serde_json::to_string(&Exchange::new(&prompt, &session, &turn))?;
+        print_exact(&format!("{exchange}\n"))?;
     } else {
         shown.report.end_text()?;
     }
