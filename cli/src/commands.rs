@@ -1,7 +1,4 @@
-//! The command line: clap's definitions, the only place that prints, and the
-//! only place that picks exit codes.
-//!
-//! stdout carries the answer and nothing else; everything else goes to stderr.
+//! The commands of the program: their definitions for clap, and the function that runs each.
 
 mod ask;
 mod asset;
@@ -19,7 +16,6 @@ mod run;
 mod schema;
 mod show;
 
-use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,8 +39,8 @@ use ikigai_host::exec::native;
 /// object on stdin into one JSON value on stdout: a native executable, or a
 /// WebAssembly component that sees only the directories it was handed.
 ///
-/// Without a command: a conversation with a model that may call the tools; where stdin
-/// or stdout is no terminal, the same as ask.
+/// Without a command, it starts a conversation with a model that may call the tools; if stdin
+/// or stdout is not a terminal, it does the same as ask.
 #[derive(Debug, Parser)]
 #[command(name = "ikigai", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
@@ -64,8 +60,7 @@ struct Cli {
 enum Command {
     /// Ask a model, which may call the tools
     ///
-    /// The answer goes to stdout as it comes; what is called, and what a person should know,
-    /// to stderr.
+    /// The answer goes to stdout as it arrives; calls and warnings go to stderr.
     #[command(after_help = ask::NOTES)]
     Ask(ask::Arguments),
     /// Find, inspect and call tools
@@ -79,8 +74,8 @@ enum Command {
     Asset(asset::Command),
     /// Show what was called and what came of it
     ///
-    /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. A table of all of
-    /// them, the oldest first, unless asked for less; times are of this machine's zone.
+    /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
+    /// calls, the oldest first; flags select some of them. Times are in this machine's time zone.
     Audit(audit::Arguments),
     /// Look at this machine and say what is missing
     ///
@@ -91,7 +86,7 @@ enum Command {
     Config(config::Command),
     /// Print the script that completes for a shell
     ///
-    /// An installation has those of bash, zsh and fish where these look for them.
+    /// An installation puts the scripts of bash, zsh and fish where these shells find them.
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell to complete for
@@ -111,7 +106,7 @@ enum Command {
     },
 }
 
-/// How the script of a shell is used without an installation.
+/// The use of the scripts without an installation.
 const COMPLETIONS: &str = "Examples:\n  \
     source <(ikigai completions bash)     in ~/.bashrc\n  \
     source <(ikigai completions zsh)      in ~/.zshrc, behind compinit\n  \
@@ -125,27 +120,27 @@ enum ToolCommand {
     Show(show::Arguments),
     /// Call a tool with JSON and print the envelope
     ///
-    /// Exits 0 only if the tool ran and answered; what the answer says is its own.
+    /// Exits 0 only if the tool ran and answered, even if the answer reports an error.
     Call(call::Arguments),
     /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
     ///
-    /// The same limits and grants hold as in a call. Exits with the tool's code, 124
-    /// where a limit ended it, 126 where it could not be started or policy forbids it, 2
-    /// where there is no such tool.
+    /// The same limits and grants hold as in a call. Exits with the tool's code; 124 if a
+    /// limit ended it, 126 if it could not be started or policy forbids it, 2 if there is no
+    /// such tool.
     Run(run::Arguments),
-    /// Print the schemas of tools as a model is told them
+    /// Print the schemas of tools as a model receives them
     Schema(schema::Arguments),
     /// Check whether a file is a good tool
     ///
     /// Runs it with --schema and with malformed arguments, under the host's limits. A native
-    /// file runs with your rights, unconfined, unless a grant has its digest; --schema alone
-    /// is always asked in the sandbox.
+    /// file runs with your rights, unconfined, unless a grant has its digest; only --schema
+    /// always runs in the sandbox.
     Check(check::Arguments),
 }
 
 impl Cli {
-    /// Reads the command line of this process. What is asked for in it alone, such as help, is
-    /// answered here; the error is the exit code then.
+    /// Reads the command line of this process. Help and mistakes are printed here, and the error
+    /// is the exit code.
     fn read() -> Result<Self, u8> {
         let Line { matches, config, set } = layers::read(Self::command)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
@@ -155,11 +150,11 @@ impl Cli {
     }
 }
 
-/// Runs the command line of this process.
+/// Runs the command line of this process and returns its exit code.
 #[must_use]
 pub(crate) fn main() -> ExitCode {
-    if let Some(answered) = complete::answer(Cli::command) {
-        return ended(answered);
+    if let Some(result) = complete::answer(Cli::command) {
+        return exit_code(result);
     }
     let cli = match Cli::read() {
         Ok(cli) => cli,
@@ -167,12 +162,12 @@ pub(crate) fn main() -> ExitCode {
     };
     log_to_stderr(cli.options.verbose);
     native::outlive_file_size_limit();
-    ended(dispatch(cli))
+    exit_code(dispatch(cli))
 }
 
-/// The exit code of what was done, and a word on what failed.
-fn ended(done: Result<ExitCode, CliError>) -> ExitCode {
-    match done {
+/// Returns the exit code of a command that has ended, and prints its error.
+fn exit_code(result: Result<ExitCode, CliError>) -> ExitCode {
+    match result {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),
         Err(error) => {
@@ -209,22 +204,22 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Runs a command on a runtime of one thread: components have threads of their
-/// own, native tools are processes, and starting more costs more than a call.
+/// Runs a command on a runtime of one thread. Components have threads of their own, native
+/// tools are processes, and more threads would cost more to start than a call.
 fn block_on(
     command: impl Future<Output = Result<ExitCode, CliError>>,
 ) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(command);
-    // Not taken apart: that would wait for threads that are stuck in the kernel, and for
-    // the kernel to take a supervisor's namespace apart, which is 2 ms of a native call
-    // and nothing of the tool's. What is left ends with this process.
+    // Dropping the runtime would wait for threads that are stuck in the kernel, and for the
+    // kernel to dismantle a supervisor's namespace, which takes 2 ms of each native call. The
+    // threads end with this process.
     std::mem::forget(runtime);
     code
 }
 
-/// A token that is cancelled by Ctrl-C or SIGTERM, so that the call and all that
-/// it started end with the host.
+/// Returns a token that Ctrl-C and SIGTERM cancel, so that a call and all that it started end
+/// with the host.
 fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
     use tokio::signal::unix::{SignalKind, signal};
     let cancel = CancellationToken::new();
@@ -239,23 +234,6 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
         token.cancel();
     });
     Ok(cancel)
-}
-
-/// A path or a name of a tool.
-#[derive(Clone, Debug)]
-struct ToolReference(OsString);
-
-impl ToolReference {
-    /// Anything with a slash is a path, as for a shell.
-    fn is_path(&self) -> bool {
-        self.0.as_encoded_bytes().contains(&b'/')
-    }
-}
-
-impl From<OsString> for ToolReference {
-    fn from(text: OsString) -> Self {
-        Self(text)
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Completion: what a shell is offered for the word that is being typed.
+//! Completion in shells: the candidates for the word that is being typed.
 //!
 //! The script of a shell calls this program at each Tab, with [`VARIABLE`] set and the words
-//! of the line behind `--`. Nothing is run or compiled for that: tools are those that
-//! discovery remembers, and a store of assets that does not answer at once has none.
+//! of the line after `--`. Nothing is run or compiled for that: tools are those that discovery
+//! remembers, and an asset store that does not answer at once offers nothing.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -27,25 +27,25 @@ use crate::options::Options;
 use crate::output::print_raw;
 use ikigai_host::registry;
 
-/// Names the shell that asks. Set by the scripts alone.
+/// The variable with the name of the shell that asks. Only the scripts set it.
 const VARIABLE: &str = "IKIGAI_COMPLETE";
 
-/// How this program is called in the scripts.
+/// The name of this program in the scripts.
 const NAME: &str = "ikigai";
 
-/// How long a store of assets may keep somebody waiting who types.
+/// The longest time that a person who types waits for the asset store.
 const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Runs zsh's completer when its script is loaded from a directory of functions, which
-/// happens at the first Tab. What `clap_complete` writes only registers the function then.
+/// The end of zsh's script. zsh loads a script from a directory of functions at the first Tab,
+/// and the script that `clap_complete` writes only registers the completer then; this runs it.
 const ZSH_AUTOLOADED: &str =
     "\nif [[ $funcstack[1] = _ikigai ]]; then _clap_dynamic_completer_ikigai \"$@\"; fi\n";
 
-/// The commands of the program, for completers to read the line with. Set by [`answer`]: clap
-/// makes completers, and hands them the word alone.
+/// The commands of the program, with which completers read the line. [`answer`] sets them,
+/// because clap passes nothing but the word to a completer.
 static COMMANDS: OnceLock<Commands> = OnceLock::new();
 
-/// Answers a shell, if one asks.
+/// Answers the shell that asks for candidates, if one does.
 pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
     Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
@@ -53,8 +53,7 @@ pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
 
 fn complete(shell: &OsStr, commands: Commands) -> Result<ExitCode, CliError> {
     let Some(completer) = shell.to_str().and_then(completer) else {
-        let text =
-            format!("{VARIABLE}: `{}` is no shell that can be completed for", shell.display());
+        let text = format!("{VARIABLE}: `{}` is not a shell with completions", shell.display());
         return Err(CliError::usage(anyhow::Error::msg(text)));
     };
     let mut offered = Vec::new();
@@ -69,10 +68,10 @@ fn completer(shell: &str) -> Option<&'static dyn EnvCompleter> {
     Shells::builtins().0.iter().copied().find(|it| it.is(shell))
 }
 
-/// Writes the script that has a shell ask.
+/// Writes the script that makes a shell ask this program.
 pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
     let name = shell.to_string();
-    let unknown = || std::io::Error::other(format!("`{name}` cannot be completed for"));
+    let unknown = || std::io::Error::other(format!("there are no completions for `{name}`"));
     let completer = completer(&name).ok_or_else(unknown)?;
     completer.write_registration(VARIABLE, NAME, NAME, NAME, script)?;
     if shell == Shell::Zsh {
@@ -81,13 +80,13 @@ pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Resul
     Ok(())
 }
 
-/// The words of the line that is typed, this program first.
+/// Returns the words of the line that is typed, this program first.
 fn words() -> Vec<OsString> {
     env::args_os().skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// What the line says so far, over the environment and the files. What is wrong with any of
-/// them is told by the command when it is run.
+/// Returns the shared flags of the line so far, above the environment and the files. Mistakes
+/// are ignored; the command reports them when it runs.
 fn options() -> Option<Options> {
     let config = layers::load().unwrap_or_default();
     let commands = COMMANDS.get()?;
@@ -99,7 +98,7 @@ fn options() -> Option<Options> {
     read(words()).or_else(|| read(vec![NAME.into()]))
 }
 
-/// Offers names of tools.
+/// Returns a completer that offers the names of tools.
 pub(crate) fn tools() -> ArgValueCandidates {
     ArgValueCandidates::new(remembered)
 }
@@ -114,7 +113,8 @@ fn remembered() -> Vec<CompletionCandidate> {
     tools.map(candidate).collect()
 }
 
-/// Offers names of tools and paths of files for the first word, and paths for what follows.
+/// Returns a completer that offers the names of tools and paths of files for the first word, and
+/// paths for the following ones.
 pub(crate) fn tools_and_files() -> ArgValueCompleter {
     ArgValueCompleter::new(ToolsAndFiles)
 }
@@ -138,7 +138,8 @@ fn begins_with(text: &OsStr, beginning: &OsStr) -> bool {
     text.as_encoded_bytes().starts_with(beginning.as_encoded_bytes())
 }
 
-/// Offers paths of assets; where none begins so, the short names of those that do.
+/// Returns a completer that offers the paths of assets, or short names if no path begins with
+/// the word.
 pub(crate) fn assets() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
@@ -153,7 +154,8 @@ pub(crate) fn assets() -> ArgValueCompleter {
     })
 }
 
-/// The paths of all assets, and of results of tools where somebody begins to type one.
+/// Returns the paths of all assets. Outputs of tools are among them only if the word begins like
+/// the path of one.
 fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let assets = options()?.assets().ok()?;
     if !assets.may_hold_assets() {
@@ -164,7 +166,7 @@ fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
         let list = async { assets.open().await?.list("", None).await };
         tokio::time::timeout(STORE_TIMEOUT, list).await
     });
-    // What still waits for the store ends with this process.
+    // A task that still waits for the store ends with this process.
     runtime.shutdown_background();
     let assets = listed.ok()?.ok()?.into_iter().map(|asset| asset.path);
     let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");

@@ -1,7 +1,8 @@
-//! The command line over the environment over the configuration files.
+//! The layers of settings: the command line above the environment above the configuration
+//! files.
 //!
-//! What a file says of a flag becomes the flag's default, so that a value is read in one
-//! way wherever it stands.
+//! A file's value for a flag becomes the default of the flag, so that every layer's values are
+//! parsed in the same way.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,12 +20,12 @@ use crate::options::{Options, SetFlag};
 use crate::output::eprint;
 use ikigai_host::paths::Paths;
 
-/// Makes the commands of the program, as clap has them.
+/// A function that makes the definition of the program's commands.
 pub(crate) type Commands = fn() -> Command;
 
 /// The command line of this process, with what the environment and the files set.
 pub(crate) struct Line {
-    /// The values of all flags and arguments.
+    /// The values of flags and arguments.
     pub(crate) matches: ArgMatches,
     /// The configuration files.
     pub(crate) config: Config,
@@ -32,11 +33,11 @@ pub(crate) struct Line {
     pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
-/// Reads the command line of this process. What is asked for in it alone, such as help, is
-/// answered here; the error is the exit code then.
+/// Reads the command line of this process. Help and mistakes are printed here, and the error is
+/// the exit code.
 pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    // By itself first: help and mistakes of the line do not depend on files.
+    // First without the files: help and mistakes of the line do not depend on them.
     let matches = commands().try_get_matches_from(&line);
     let matches = matches.or_else(|error| {
         if !is_help(&error) {
@@ -47,7 +48,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
     let matches = matches.map_err(print)?;
     only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {
-        // A shell that starts with them must not fail for a file.
+        // A shell that loads completions when it starts must not fail because of a file.
         Config::default()
     } else {
         load().map_err(|error| {
@@ -65,7 +66,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
 
 /// Prints help or a mistake of the command line, and returns the exit code.
 pub(crate) fn print(error: clap::Error) -> u8 {
-    // A failure to print help leaves nothing to tell it to.
+    // If the output is gone, the failure cannot be reported either.
     let _ = error.print();
     u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
 }
@@ -75,7 +76,8 @@ fn is_help(error: &clap::Error) -> bool {
     kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-/// Refuses the flags of a model before a command that asks none, where they would be ignored.
+/// Refuses the flags of a model before a command that does not ask one, where they would be
+/// ignored.
 fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
     if matches!(command, "ask" | "config") {
@@ -86,11 +88,12 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
         None => Ok(()),
         Some(key) => Err(commands().error(
             ErrorKind::ArgumentConflict,
-            format!("`--{key}` before `{command}` has no meaning: no model is asked there"),
+            format!("`--{key}` has no effect on `{command}`, which asks no model"),
         )),
     }
 }
 
+/// Reads the configuration files and checks the values of flags in them.
 pub(crate) fn load() -> Result<Config, CliError> {
     let config = Config::load(&Paths::of_user())?;
     for (key, setting) in config.settings() {
@@ -99,17 +102,17 @@ pub(crate) fn load() -> Result<Config, CliError> {
     Ok(config)
 }
 
-/// The flags that every command shares, by themselves.
+/// Returns a command with the shared flags only.
 fn shared() -> Command {
     Options::augment_args(Command::new("ikigai").no_binary_name(true))
 }
 
-/// The flag of a key of the files.
+/// Returns the flag for a key of the configuration files.
 fn flag(key: &str) -> String {
     format!("--{}", key.replace('_', "-"))
 }
 
-/// Reads a value as its flag would.
+/// Checks a value of a file as if it had been given with its flag.
 fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     let Setting { path, spot, .. } = setting;
     let place = format!("{}:{}:{}", path.display(), spot.line, spot.column);
@@ -133,13 +136,13 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     Err(CliError::usage(anyhow::Error::msg(format!("{place}: {what}"))))
 }
 
-/// Returns the commands, with what the files say as the defaults of the shared flags.
+/// Returns the commands, with the values of the files as defaults of the shared flags.
 pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
     let shared = shared();
     let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
     config.settings().filter(|(key, _)| is_shared(key)).fold(program, |command, it| {
         let (key, setting) = it;
-        // Once in the life of the process, whose commands are made of static words.
+        // Once in the life of the process: clap's definitions are made of static strings.
         let value: &'static str = Box::leak(setting.value.clone().into_boxed_str());
         command.mut_arg(key, |arg| arg.default_value(value).hide_default_value(true))
     })
@@ -161,7 +164,7 @@ fn set_flags(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, Se
             _ => continue,
         };
         let raw = matches.get_raw(key).into_iter().flatten().next();
-        // A switch on the command line has no text.
+        // A switch on the command line has no value.
         let value = raw.map_or("true".into(), |raw| raw.to_string_lossy());
         set.insert(key, SetFlag { provenance, value: value.into_owned() });
     }

@@ -26,21 +26,21 @@ pub(crate) fn log_to_stderr(verbose: bool) {
         .with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines).with(filter);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
-        eprint("warning: logging was set up before; IKIGAI_LOG has no effect\n");
+        eprint("warning: the log was set up before, so IKIGAI_LOG has no effect\n");
     }
     if let Some((Err(error), text)) = asked {
-        tracing::warn!("IKIGAI_LOG=`{text}` is no filter, ignored: {error}");
+        tracing::warn!("IKIGAI_LOG=`{text}` is ignored, it is not a filter: {error}");
     }
 }
 
-/// Where lines of the log go: stderr, as [`eprint`] does, but for the colours of a terminal, where
-/// the subscriber itself escapes what others have written.
+/// A writer of lines of the log to stderr, without control characters. On a terminal the lines
+/// have colours, and the subscriber escapes other control characters.
 struct LogWriter {
     has_colours: bool,
 }
 
 impl std::io::Write for LogWriter {
-    /// Takes a whole line, as the subscriber hands it over.
+    /// Writes a whole line, as the subscriber hands it over.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let mut stderr = std::io::stderr().lock();
         if self.has_colours {

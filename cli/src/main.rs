@@ -1,5 +1,5 @@
-//! The `ikigai` program: the compiler of one component where it is asked to be one, the
-//! command line otherwise.
+//! The `ikigai` program: its command line, or the compiler of one component if the first
+//! argument asks for that.
 
 mod commands;
 mod complete;

@@ -1,5 +1,4 @@
-//! The flags of commands that talk to a model, and the provider and model that come of
-//! them.
+//! The flags of commands that talk to a model, and the provider and model that they choose.
 
 use clap::Args;
 use ikigai_provider::{Client, Provider};
@@ -10,19 +9,19 @@ use crate::error::CliError;
 use crate::remedy;
 use ikigai_agent::Model;
 
-/// Heading of these flags in `--help`.
+/// The heading of these flags in `--help`.
 const HEADING: &str = "Model";
 
 const PROVIDER: &str = "IKIGAI_PROVIDER";
 const MODEL: &str = "IKIGAI_MODEL";
 const SYSTEM: &str = "IKIGAI_SYSTEM";
 
-/// Which model is asked, and what it is told first.
+/// The flags that choose a model and add to its system prompt.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct ModelOptions {
-    /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
-    /// there is a key for]
+    /// The provider: openai, openai-chat, anthropic or google [default: the one that has a
+    /// key]
     #[arg(long, value_name = "NAME", env = PROVIDER)]
     pub(crate) provider: Option<Provider>,
 
@@ -30,7 +29,7 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "NAME", env = MODEL)]
     pub(crate) model: Option<String>,
 
-    /// What the model is told besides, before the conversation
+    /// Text to add to the system prompt
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
     pub(crate) system: Option<String>,
 }
@@ -47,8 +46,8 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelOptions {
-    /// These flags over those before the command over the environment, which is read at both
-    /// places.
+    /// Returns these flags above those before the command, which are above the environment. clap
+    /// reads the environment at both places.
     pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
         fn inner_or_outer<T>(
             own: Option<T>,
@@ -109,7 +108,7 @@ impl ModelOptions {
             let setting = config.model_of(provider.as_ref()?.0)?;
             Some((setting.value.clone(), setting.provenance()))
         };
-        // A provider's own model is more particular than one for all of them.
+        // A model for one provider is above a model for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
             .or_else(|| of_file("model"));
@@ -122,16 +121,17 @@ impl ModelOptions {
 }
 
 impl ModelChoice {
-    /// The text that the model is told besides.
+    /// Returns the person's part of the system prompt.
     pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
     }
 
-    /// The model, ready to be asked. Runs the command that gives the key, if one does.
+    /// Returns the model with a client for its provider. Runs the command that prints the key, if
+    /// there is one.
     ///
     /// # Errors
     ///
-    /// Provider or model were not named, there is no key, or the address is none.
+    /// The provider or the model is not named, the command fails, or the address is wrong.
     pub(crate) fn model(
         &self,
         config: &Config,
@@ -151,11 +151,11 @@ impl ModelChoice {
         })
     }
 
-    /// The provider and the model.
+    /// Returns the provider and the model.
     ///
     /// # Errors
     ///
-    /// One of them was not named; the hints say how.
+    /// One of them is not named; the hints say how to name it.
     fn provider_and_model(
         &self,
         config: &Config,
@@ -165,17 +165,17 @@ impl ModelChoice {
         let Some((provider, _)) = &self.provider else {
             let keyed = config.keyed_providers(environment);
             let error = match &keyed[..] {
-                [] => missing("there is no key of a model provider").hint(
+                [] => missing("there is no key for any model provider").hint(
                     "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name a provider \
                      with --provider",
                 ),
                 keyed => {
                     let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
-                    missing(&format!("there are keys of several providers: {}", names.join(", ")))
+                    missing(&format!("there are keys for several providers: {}", names.join(", ")))
                         .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
                 }
             };
-            return Err(error.hint("`ikigai config show` says what is set, and where"));
+            return Err(error.hint("`ikigai config show` shows what is set, and where"));
         };
         let Some((model, _)) = &self.model else {
             return Err(missing(&format!("no model of `{provider}` is named"))
@@ -186,12 +186,12 @@ impl ModelChoice {
     }
 }
 
-/// Where a vendor lists its models. There is no default among them: names are retired
-/// within a year, and each costs something else.
+/// Returns the page on which a vendor lists its models. None of them is a default here: names are
+/// retired within a year, and prices differ.
 const fn models_page(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAi => "https://platform.openai.com/docs/models",
-        Provider::OpenAiChat => "whatever the server at its base URL has",
+        Provider::OpenAiChat => "those of the server at its base URL",
         Provider::Anthropic => "https://docs.anthropic.com/en/docs/about-claude/models/overview",
         Provider::Google => "https://ai.google.dev/gemini-api/docs/models",
     }

@@ -10,13 +10,14 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Writes what is for people to stdout, without anything that a terminal would obey: others
-/// have put it into names, descriptions and paths, and a pipe often leads to a terminal.
+/// Writes text for people to stdout, without control characters that a terminal would obey.
+/// Names, descriptions and paths may contain them, and a pipe often leads to a terminal.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     print_raw(sanitize(text).as_bytes())
 }
 
-/// Writes what is somebody's own text, or for a program, to stdout: as it is, but for a terminal.
+/// Writes text to stdout that is for a program or is somebody's own. It is written as it is,
+/// unless stdout is a terminal.
 pub(crate) fn print_exact(text: &str) -> Result<(), CliError> {
     if std::io::stdout().is_terminal() {
         return print(text);
@@ -24,12 +25,12 @@ pub(crate) fn print_exact(text: &str) -> Result<(), CliError> {
     print_raw(text.as_bytes())
 }
 
-/// Writes a value as indented JSON to stdout.
+/// Writes a value to stdout as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_exact(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// Writes bytes to stdout that a terminal may obey.
+/// Writes bytes to stdout as they are, control characters included.
 pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(bytes)?;
@@ -37,12 +38,13 @@ pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes to stderr. Nothing depends on whether somebody reads it, so it neither
-/// waits for a reader nor for a thread that does and holds the standard library's
-/// lock. Nothing that a terminal would obey is written, as in [`print`].
+/// Writes text for people to stderr, without control characters as in [`print`].
+///
+/// Does not block if nobody reads stderr, and takes no lock of the standard library, which a
+/// blocked thread may hold.
 pub(crate) fn eprint(text: &str) {
     let text = sanitize(text);
-    /// What a pipe that is ready takes without blocking, in bytes: POSIX's PIPE_BUF.
+    /// The bytes that a pipe takes without blocking if it is ready: POSIX's `PIPE_BUF`.
     const READY: usize = 512;
     let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let stderr = rustix::stdio::stderr();

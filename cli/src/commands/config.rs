@@ -53,7 +53,7 @@ pub(super) async fn run(
     let Command::Show(arguments) = command;
     let model = arguments.model.or(before, ENVIRONMENT);
     let mut rows: Vec<Row> = options
-        .shown()?
+        .values()?
         .into_iter()
         .map(|(key, value)| Row::new(key, value, options.provenance(key)))
         .collect();

@@ -64,13 +64,13 @@ pub(super) fn print_warnings(snapshot: &Snapshot) {
 fn table(rows: &[Row<'_>]) -> Table {
     let mut table = plain_table();
     table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
-    for Row { tool, level, .. } in rows {
+    for Row { tool, isolation, .. } in rows {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
             first_line,
             tool.build.backend().as_str(),
-            level,
+            isolation,
             tool.origin.as_str(),
         ]);
     }
@@ -93,13 +93,13 @@ pub(super) fn plain_table() -> Table {
 }
 
 fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
-    let tools = rows.iter().map(|Row { tool, level, .. }| {
+    let tools = rows.iter().map(|Row { tool, isolation, .. }| {
         json!({
             "name": tool.name(),
             "description": tool.schema.description,
             "backend": tool.build.backend().as_str(),
             "backend_reason": tool.reason,
-            "sandbox": level,
+            "sandbox": isolation,
             "source": tool.origin.as_str(),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,

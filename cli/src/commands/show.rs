@@ -40,7 +40,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 fn as_text(
-    &Row { tool, ref decided, level }: &Row<'_>,
+    &Row { tool, ref decided, isolation }: &Row<'_>,
     imports: &[String],
 ) -> Result<String, CliError> {
     let mut table = plain_table();
@@ -64,7 +64,7 @@ fn as_text(
         Err(denial) => row("may be called", format!("no: {denial}"), nobody()),
         Ok(decision) => {
             let by = |capability| decision::sources(decision, &[capability]);
-            row("sandbox", level.to_owned(), by("sandbox"));
+            row("sandbox", isolation.to_owned(), by("sandbox"));
             row("may read", decision::dirs(backend, decision, Access::ReadOnly), by("fs"));
             row("may write", decision::dirs(backend, decision, Access::ReadWrite), by("fs"));
             row("network", decision::network(backend, decision), by("net"));
@@ -84,7 +84,7 @@ fn as_text(
     Ok(format!("{table}\n\n{schema}\n"))
 }
 
-fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> Value {
+fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, imports: &[String]) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),
@@ -92,7 +92,7 @@ fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> V
         "source": tool.origin.as_str(),
         "backend": build.backend().as_str(),
         "backend_reason": tool.reason,
-        "sandbox": level,
+        "sandbox": isolation,
         "path": build.path.to_string_lossy(),
         "digest": build.digest,
         "other_build": tool.other.as_ref().map(|other| json!({

@@ -1,8 +1,8 @@
-//! How a provider is reached: its address, its key, its model, and where each was said.
+//! The connection to a provider: its address, its key and its model, and the place that set each.
 //!
-//! Owns the variables of the vendors' own programs, which are above the files. A key is
-//! asked for when a request is about to be sent and not before, because a command that
-//! gives it may ask a person.
+//! Owns the variables of the vendors' own programs, which are above the files. The command that
+//! prints a key is run when a request is about to be sent and not before, because it may ask a
+//! person.
 
 use std::process::{Command, Stdio};
 
@@ -13,44 +13,44 @@ use thiserror::Error;
 use super::{Config, Provenance, Setting};
 use ikigai_host::limits;
 
-/// A key that could not be had.
+/// The failure of a command that should print a key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyError {
     /// The command could not be started.
     #[error("`key_command` of `{provider}` cannot be started")]
     Start {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The command failed.
     #[error("`key_command` of `{provider}` failed ({status})")]
     Failed {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
-        /// How it ended.
+        /// The status with which it ended.
         status: std::process::ExitStatus,
     },
     /// It printed nothing, or more than a key.
     #[error("`key_command` of `{provider}` printed no key: one line is expected")]
     NoKey {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
     },
 }
 
-/// What the environment says.
+/// A function that returns the value of an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The environment of this process; an empty variable says nothing.
+/// Returns the value of a variable of this process. An empty variable has none.
 #[must_use]
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Config {
-    /// The address of a provider, where another than its own was said.
+    /// Returns the address of a provider if one is set in place of its own.
     #[must_use]
     pub(crate) fn base_url(
         &self,
@@ -65,7 +65,7 @@ impl Config {
         }
     }
 
-    /// The model that a file names for a provider.
+    /// Returns the model that a file names for a provider.
     #[must_use]
     pub(crate) fn model_of(&self, provider: Provider) -> Option<&Setting> {
         self.of_provider(provider, "model")
@@ -78,14 +78,14 @@ impl Config {
         keys.into_iter().filter_map(|key| Some((key, self.of_provider(provider, key)?))).collect()
     }
 
-    /// The most tokens of an answer that a file names for a provider.
+    /// Returns the limit on the tokens of an answer that a file sets for a provider.
     #[must_use]
     pub(crate) fn max_tokens(&self, provider: Provider) -> Option<u32> {
         // Checked when the file was read.
         self.of_provider(provider, "max_tokens")?.value.parse().ok()
     }
 
-    /// What a provider is offered of the tools.
+    /// Returns the rules for the tools that a provider is offered.
     #[must_use]
     pub(crate) fn offer(&self, provider: Provider) -> Offer {
         let set = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
@@ -117,7 +117,7 @@ impl Config {
         )
     }
 
-    /// Where the key of a provider is from; nothing is run for it.
+    /// Returns the place that sets the key of a provider. Does not run the command that prints it.
     #[must_use]
     pub(crate) fn key_source(
         &self,
@@ -132,8 +132,8 @@ impl Config {
         }
     }
 
-    /// The providers for which there is a key: where there is one, it is meant if none was
-    /// named. `openai-chat` is never meant, it has the key of `openai`.
+    /// Returns the providers that have a key. A single one is the default provider. `openai-chat`
+    /// never is: it has the key of `openai`.
     #[must_use]
     pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
         let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
@@ -141,12 +141,12 @@ impl Config {
         candidates.into_iter().filter(has_key).collect()
     }
 
-    /// How a provider is reached. Runs `key_command` where no variable holds the key, and
-    /// waits for it.
+    /// Returns the address, key and timeouts of a provider. Runs `key_command` if no variable has
+    /// the key, and waits for it.
     ///
     /// # Errors
     ///
-    /// The command gives no key.
+    /// The command prints no key.
     pub(crate) fn endpoint(
         &self,
         provider: Provider,
@@ -174,7 +174,7 @@ impl Config {
     }
 }
 
-/// Whether a value of a provider can be used; the text says why not.
+/// Checks a value in the table of a provider. The error says what is wrong with it.
 pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     match key {
         "connect_timeout" | "silence_timeout" => {
@@ -182,14 +182,14 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         }
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is no number of tokens: 1 to {} is expected", u32::MAX)),
+            _ => Err(format!("`{value}` is not a number of tokens: 1 to {} is expected", u32::MAX)),
         },
         "max_tools" | "max_description" => match value.parse::<usize>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is no bound: a whole number from 1 on is expected")),
+            _ => Err(format!("`{value}` is not a bound: a whole number from 1 is expected")),
         },
         "base_url" => {
-            // What an address is depends on no provider.
+            // The form of an address is the same for every provider.
             let base_url = Some(value.to_owned());
             let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
             endpoint
@@ -200,8 +200,8 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// What a command prints, run by the shell as the user's own words are. It may ask: it has
-/// the terminal.
+/// Runs a command with the shell and returns the key that it prints. The command has the
+/// terminal, so it may ask a person.
 fn run_key_command(provider: Provider, command: &str) -> Result<Key, KeyError> {
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
     let output = Command::new("/bin/sh")

@@ -145,7 +145,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decision::level(&host, tool, &decided).await,
+            "sandbox": decision::isolation(&host, tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
             (&mut value, decision::as_json(backend, &decided))

@@ -77,15 +77,15 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     ]);
     let mut denied = Vec::new();
     for row in rows {
-        let Row { tool, decided, level } = row;
-        let (backend, level) = (row.backend(), (*level).to_owned());
+        let Row { tool, decided, isolation } = row;
+        let (backend, isolation) = (row.backend(), (*isolation).to_owned());
         let head = [tool.name(), tool.origin.as_str(), backend.as_str()].map(str::to_owned);
         let cells = match decided {
             Err(denial) => {
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
                 let by = denial.source.as_ref().map(Source::to_string).unwrap_or_default();
                 let no = String::new;
-                [no(), no(), no(), no(), no(), level, no(), homely(&by, home)]
+                [no(), no(), no(), no(), no(), isolation, no(), homely(&by, home)]
             }
             Ok(decision) => {
                 let keys = ["fs", "net", "env", "assets", "sandbox"];
@@ -98,7 +98,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
                     decision::network(backend, decision),
                     decision::environment(decision),
                     decision::assets(decision).to_owned(),
-                    level,
+                    isolation,
                     decision::main_limits(backend, &decision.limits),
                     by.join("\n"),
                 ]
@@ -149,14 +149,14 @@ fn strangers(host: &Host, snapshot: &Snapshot) -> Vec<String> {
 
 fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
     let tools = rows.iter().map(|row| {
-        let Row { tool, decided, level } = row;
+        let Row { tool, decided, isolation } = row;
         let backend = row.backend();
         let mut value = json!({
             "name": tool.name(),
             "source": tool.origin.as_str(),
             "backend": backend.as_str(),
             "backend_reason": tool.reason,
-            "sandbox": level,
+            "sandbox": isolation,
         });
         if let (Value::Object(value), Value::Object(decision)) =
             (&mut value, decision::as_json(backend, decided))
