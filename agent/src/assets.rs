@@ -1,11 +1,11 @@
-//! The store of assets behind the trait that `exec` has for one.
+//! The stored assets of a person, as the [`AssetStore`] of a host.
 //!
-//! Owns when the store is opened (when somebody first asks for an asset) and how its
-//! answers become those of a tool. What holds for assets is `ikigai-assets`'; whether
-//! a tool may ask has been decided before.
+//! Owns the moment at which the store is opened (when an asset is first asked for) and the form
+//! of its answers for a tool. The rules of assets are those of `ikigai-assets`; the host asks the
+//! policy before it asks a store.
 
+pub mod display;
 mod named;
-pub mod told;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -16,39 +16,38 @@ use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
     Options, Remedy, Store, StoreUrl,
 };
+use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window};
+use ikigai_host::paths;
 use ikigai_protocol::{AssetError, ToolCode};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 pub use named::{NotNamed, named};
 
-use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window};
-use ikigai_host::paths;
-
-/// How long a server, or another process that holds a file, may keep an operation waiting:
+/// The longest that an operation waits for a server, or for another process that holds a file:
 /// well within the wall clock of a call (30 s), so that a tool can say what went wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a result of a tool is kept below `outputs/`.
+/// The time for which a result of a tool is kept below `outputs/`.
 const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How many bytes all of them have at most; the oldest go first. Room for some 9,000 of the
+/// The most bytes of all outputs; the oldest are removed first. Enough for some 9,000 of the
 /// shortest that are kept, which have 30,000 characters.
 const OUTPUTS_MOST: u64 = 256 << 20;
 
-/// How long the removal of what is old may hold up a write.
-const PRUNING: Duration = Duration::from_secs(1);
+/// The longest that the removal of old outputs and versions may delay a write.
+const PRUNE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where long results of tools are.
+/// The URI below which long results of tools are kept.
 const OUTPUTS: &str = "ikigai:///outputs";
 
 /// The most characters of a call's id in the name of its output.
 const MAX_ID: usize = 100;
 
-/// One more than a listing holds, to see whether there are more.
-const ENOUGH: u32 = MAX_ENTRIES as u32 + 1;
+/// The entries that a listing asks for: one more than it returns, to see if there are more.
+const ENTRIES_ASKED: u32 = MAX_ENTRIES as u32 + 1;
 
-/// One store, opened by whoever needs it first.
+/// A store of assets, which is opened when it is first needed.
 #[derive(Debug)]
 pub struct StoredAssets {
     url: Result<StoreUrl, InvalidStoreUrl>,
@@ -58,31 +57,32 @@ pub struct StoredAssets {
 }
 
 impl StoredAssets {
-    /// The store at this address, what each agent may have pinned, and what all assets may
-    /// come to. Nothing is opened yet; what is no address is told to whoever asks for a
-    /// asset, and keeps nobody else from anything.
+    /// Creates the assets of the store at this address, with the budget of each agent's pins and
+    /// the capacity for all assets. Nothing is opened yet. An invalid address is the error of
+    /// each operation on an asset, and of nothing else.
     #[must_use]
     pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget, capacity: Capacity) -> Self {
         let options = Options {
             budget,
             capacity,
-            busy_timeout: PATIENCE,
-            statement_timeout: PATIENCE,
+            busy_timeout: OPERATION_TIMEOUT,
+            statement_timeout: OPERATION_TIMEOUT,
             ..Options::default()
         };
         Self { url, options, store: OnceCell::new(), pruned: OnceCell::new() }
     }
 
-    /// Its address, which is shown without user and password.
+    /// Returns the address of the store, which is shown without user and password.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The address is invalid.
     pub fn url(&self) -> Result<&StoreUrl, Error> {
         self.url.as_ref().map_err(|error| Error::Url(error.clone()))
     }
 
-    /// The store itself. One that could not be opened is tried again the next time.
+    /// Returns the store, which is opened at the first call. If that fails the next call tries
+    /// again.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl StoredAssets {
         self.store.get_or_try_init(|| Store::open(url, &self.options)).await
     }
 
-    /// Whether a store is there or can only be asked; a file that was never made holds
-    /// nothing, and need not be made to say so.
+    /// Returns false if the store is a file that does not exist, and thus holds no assets. It is
+    /// not created to find that out.
     #[must_use]
     pub fn may_hold_assets(&self) -> bool {
         let file = self.url.as_ref().ok().and_then(StoreUrl::file);
@@ -108,14 +108,14 @@ impl StoredAssets {
     ///
     /// # Errors
     ///
-    /// It is not kept; the message is one for a model.
+    /// The result is not kept. The message of the error is for a model.
     pub async fn keep_output(
         &self,
         agent: &Agent,
         id: &str,
         text: &str,
     ) -> Result<AssetPath, AssetError> {
-        // Ids are the provider's: anything.
+        // An id is the provider's, and may have any character.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
         let unique = || format!("outputs/{id}-{}.txt", Uuid::now_v7().simple());
@@ -136,8 +136,8 @@ impl StoredAssets {
         .await
     }
 
-    /// Removes outputs that are old, or beyond what all of them may have.
-    // Boxed: what writes assets is a deep enough type without it.
+    /// Removes outputs that are old, or beyond the most bytes of all of them.
+    // Boxed: the futures that write assets are nested deep enough without it.
     fn make_room_for_outputs<'a>(
         &'a self,
         store: &'a Store,
@@ -150,8 +150,8 @@ impl StoredAssets {
         })
     }
 
-    /// Removes what has grown old, once in the life of a process: whoever writes outputs
-    /// makes room for them. What a moment is too short for is left to the next one.
+    /// Removes old outputs and versions, once in the life of a process: a writer of outputs makes
+    /// room for them. What does not fit into a short time is left to the next process.
     pub async fn prune(&self, store: &Store) {
         let work = async {
             if let Err(error) = store.prune_outputs(OUTPUTS_KEPT).await {
@@ -162,8 +162,10 @@ impl StoredAssets {
             }
         };
         let prune = async || {
-            if tokio::time::timeout(PRUNING, work).await.is_err() {
-                tracing::debug!("there is more that is old than could be removed at once");
+            if tokio::time::timeout(PRUNE_TIMEOUT, work).await.is_err() {
+                tracing::debug!(
+                    "more old outputs and versions are left than could be removed at once"
+                );
             }
         };
         self.pruned.get_or_init(prune).await;
@@ -179,7 +181,7 @@ impl AssetStore for StoredAssets {
         Box::pin(answered(uri, async move {
             let content = self.open().await?.read(&AssetPath::parse(uri)?).await?.content;
             let shown = window.cut(&content);
-            // The whole, as a rule, and then without another copy of it.
+            // Mostly this is the whole content, which is then not copied.
             Ok(if shown.len() == content.len() { content.into() } else { shown.to_vec().into() })
         }))
     }
@@ -217,7 +219,7 @@ impl AssetStore for StoredAssets {
 
     fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         let list = answered(prefix, async move {
-            let found = self.open().await?.list(prefix, Some(ENOUGH)).await?;
+            let found = self.open().await?.list(prefix, Some(ENTRIES_ASKED)).await?;
             let more = found.len() > MAX_ENTRIES;
             let entry = |metadata: Metadata| Entry {
                 path: metadata.path.as_str().to_owned(),
@@ -236,7 +238,7 @@ impl AssetStore for StoredAssets {
     }
 }
 
-/// Refuses a file that somebody else could swap: what is pinned in it goes into the context.
+/// Refuses a file that another user could swap: its pinned assets go into the model's context.
 fn check_way(file: &Path) -> Result<(), Error> {
     paths::check_way(file, paths::is_own).map_err(|way| Error::Unsafe {
         path: way.dir,
@@ -256,7 +258,7 @@ pub(crate) fn for_model(error: &Error) -> String {
     }
 }
 
-/// The failure in the words of the tools, which name what was asked for as it was named.
+/// Turns an error into one for a tool, which names the asset as the tool did.
 async fn answered<T>(
     uri: &str,
     work: impl Future<Output = Result<T, Error>>,
@@ -266,15 +268,14 @@ async fn answered<T>(
             (Error::NotFound(_), _) => format!("File not found: {uri}"),
             (Error::ReadOnly(_), _) => format!("Asset is read-only: {uri}"),
             (_, Some(fault)) => {
-                // For whoever can do something about it. Where a store is, and what its
-                // server says, is nothing for a tool.
-                tracing::warn!("an asset was not to be had: {error}");
+                // The address of the store and the words of its server are not for a tool.
+                tracing::warn!("an operation on an asset failed: {error}");
                 format!("Cannot reach asset: {uri} ({fault})")
             }
             (_, None) => for_model(&error),
         };
         let code = match &error {
-            // The argument of the host, not of the tool.
+            // The invalid argument is the host's, not the tool's.
             Error::Url(_) => ToolCode::OpenFailed,
             _ => error.code(),
         };
@@ -282,7 +283,7 @@ async fn answered<T>(
     })
 }
 
-/// What is wrong with the store, where it is the store, without saying which one it is.
+/// Returns a description of an error of the store itself, without the store's address.
 fn fault(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::Locked { .. } => "another process holds the store",

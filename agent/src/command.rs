@@ -1,7 +1,7 @@
 //! The commands that a person and a model share: assets in the context, and tools.
 //!
-//! Owns how a line is read and what each command answers. What only a person may do is
-//! not here, but in whatever the person types into.
+//! Owns the syntax of a line and the answer of each command. Commands of a person alone belong
+//! to the program that the person types into.
 
 mod compact;
 mod tools;
@@ -12,7 +12,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ikigai_assets::{AssetPath, Metadata, Store};
+use ikigai_assets::{AssetPath, Metadata};
+use ikigai_host::nearest::nearest;
+use ikigai_host::policy::AssetAccess;
+use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::ToolCode;
 use ikigai_provider::Failure;
 use tokio_util::sync::CancellationToken;
@@ -20,35 +23,32 @@ use tokio_util::sync::CancellationToken;
 pub use compact::{Proposal, Refusal};
 pub use words::{Unclosed, words};
 
-use super::{Session, SessionAssets};
-use crate::assets::{NotNamed, named, told};
-use ikigai_host::nearest::nearest;
-use ikigai_host::policy::AssetAccess;
-use ikigai_host::registry::Snapshot;
+use crate::assets::{NotNamed, display, named};
+use crate::session::Environment;
 
-/// A command, read.
+/// A command that a line was parsed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `/pin [PATH]`; without a path, what is pinned is shown.
+    /// `/pin [PATH]`; without a path, the pins are listed.
     Pin(Option<String>),
     /// `/unpin PATH`
     Unpin(String),
     /// `/pinned`
     Pinned,
-    /// `/blocks`: every asset but long results of tools.
+    /// `/blocks`: lists every asset but long results of tools.
     Blocks,
     /// `/compact PATH [TOKENS]`
     Compact {
         /// The asset, by any name that it has.
         path: String,
-        /// The tokens that it should have at most.
+        /// The most tokens that it should have.
         target: Option<u64>,
     },
     /// `/tool [NAME]`; without a name, all tools are listed.
     Tool(Option<String>),
 }
 
-/// How each command is written and what it does, for help and for menus.
+/// The syntax of each command and its purpose, for help and for menus.
 pub const COMMANDS: [(&str, &str); 6] = [
     ("/pin [PATH]", "keep an asset in the context, or show which ones are"),
     ("/unpin PATH", "take an asset out of the context"),
@@ -58,30 +58,30 @@ pub const COMMANDS: [(&str, &str); 6] = [
     ("/tool [NAME]", "list the tools, or show one"),
 ];
 
-/// Who gives a command.
+/// The one who gives a command.
 pub enum By<'a> {
-    /// Somebody who is asked before an asset is replaced.
+    /// A person, who is asked before an asset is replaced.
     Person(&'a mut dyn Confirm),
-    /// A model, which meant it, and may do this much with assets.
+    /// A model, which is not asked, and may do this much with assets.
     Model(AssetAccess),
 }
 
 /// Asks a person.
 pub trait Confirm: Send {
-    /// Whether the proposal is to be written.
+    /// Returns true if the proposal is to be written.
     fn confirm<'a>(
         &'a mut self,
         proposal: &'a Proposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 }
 
-/// Why a line is no command.
+/// The reason for which a line is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// No such command.
+    /// No command has this name.
     #[error("unknown command `{name}`{}", DidYouMean(.nearest))]
     Unknown {
-        /// As it was written.
+        /// The name as it was written.
         name: String,
         /// The command that was probably meant.
         nearest: Option<String>,
@@ -94,56 +94,56 @@ pub enum Malformed {
     Unclosed(#[from] Unclosed),
 }
 
-/// Why a command was not carried out. Nothing was changed.
+/// The reason for which a command was not carried out. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The line is no command.
+    /// The line is not a command.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// Policy does not let the model do that with assets.
     #[error("Permission denied: {}", not_granted(*.0))]
     NotGranted(AssetAccess),
-    /// There is no store.
-    #[error("there is no place for assets")]
+    /// The session has no asset store.
+    #[error("there is no asset store")]
     NoAssets,
-    /// No such asset.
+    /// No asset has this name.
     #[error("{}{}", .0.error, DidYouMean(&.0.nearest))]
     NotNamed(NotNamed),
     /// The store refuses, or fails.
     #[error(transparent)]
     Store(#[from] ikigai_assets::Error),
-    /// No such tool.
+    /// No tool has this name.
     #[error("tool `{name}` not found{}", DidYouMean(.nearest))]
     NoTool {
-        /// As it was written.
+        /// The name as it was written.
         name: String,
         /// The tool that was probably meant.
         nearest: Option<String>,
     },
-    /// The tools are not known yet.
+    /// The scan for tools has not ended yet.
     #[error("the tools are not known yet")]
     NoTools,
-    /// Nobody is there who could rewrite the asset.
+    /// The session has no model that could rewrite the asset.
     #[error("no model is set")]
     NoModel,
-    /// The model that should rewrite it did not answer.
+    /// The model that should rewrite the asset did not answer.
     #[error(transparent)]
     Provider(#[from] Failure),
-    /// What it wrote is not taken.
+    /// The text that the model wrote does not take the asset's place.
     #[error("`{path}` was not compacted: {refusal}")]
     Refused {
         /// The asset.
         path: AssetPath,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// Somebody wrote the asset while it was being rewritten.
-    #[error("`{path}` was not compacted: it has changed meanwhile, and keeps what was written")]
+    /// The asset was written while the model rewrote it.
+    #[error("`{path}` was not compacted: it has changed meanwhile, and keeps the change")]
     Changed {
         /// The asset.
         path: AssetPath,
     },
-    /// The person interrupted it.
+    /// The person interrupted the command.
     #[error("cancelled")]
     Cancelled,
 }
@@ -168,7 +168,7 @@ impl fmt::Display for DidYouMean<'_> {
     }
 }
 
-// Not as its source: what it says is said here, with what was probably meant.
+// Not as a source: the message of this error contains it, with the name that was probably meant.
 impl From<NotNamed> for CommandError {
     fn from(missing: NotNamed) -> Self {
         Self::NotNamed(missing)
@@ -176,7 +176,7 @@ impl From<NotNamed> for CommandError {
 }
 
 impl CommandError {
-    /// The code that a model is answered with.
+    /// Returns the code for a model.
     pub(super) fn code(&self) -> ToolCode {
         match self {
             Self::Malformed(_) | Self::Refused { .. } => ToolCode::InvalidArg,
@@ -191,7 +191,7 @@ impl CommandError {
 }
 
 impl Command {
-    /// What it does with assets.
+    /// Returns the access to assets that the command needs.
     fn needs(&self) -> AssetAccess {
         match self {
             Self::Tool(_) => AssetAccess::None,
@@ -201,12 +201,12 @@ impl Command {
         }
     }
 
-    /// Reads a line. Words are separated by white space; a word with white space in it stands
+    /// Parses a line. Words are separated by white space; a word with white space in it stands
     /// between quotation marks.
     ///
     /// # Errors
     ///
-    /// The line is none of these.
+    /// The line is not one of [`COMMANDS`].
     pub fn parse(line: &str) -> Result<Self, Malformed> {
         let words = words(line)?;
         let (name, arguments) = words.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
@@ -243,7 +243,7 @@ fn word(usage: &str) -> &str {
     usage.split(' ').next().unwrap_or(usage)
 }
 
-/// A count of tokens: `4000` or `4k`; at least one.
+/// Parses a number of tokens: `4000` or `4k`; at least one.
 fn tokens(text: &str) -> Option<u64> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1000),
@@ -253,87 +253,84 @@ fn tokens(text: &str) -> Option<u64> {
     count.checked_mul(unit).filter(|tokens| *tokens > 0)
 }
 
-impl Session {
-    /// Carries out a command and gives what it has to say: lines without a newline at the end.
-    ///
-    /// # Errors
-    ///
-    /// It was not carried out, and nothing was changed.
-    pub async fn command(
-        &self,
-        command: &Command,
-        by: By<'_>,
-        snapshot: Option<&Arc<Snapshot>>,
-        cancel: &CancellationToken,
-    ) -> Result<String, CommandError> {
-        if let By::Model(granted) = by
-            && granted < command.needs()
-        {
-            return Err(CommandError::NotGranted(granted));
+/// Carries out a command, as [`Session::command`](crate::Session::command) describes it.
+pub(super) async fn run(
+    environment: &Environment,
+    command: &Command,
+    by: By<'_>,
+    snapshot: Option<&Arc<Snapshot>>,
+    cancel: &CancellationToken,
+) -> Result<String, CommandError> {
+    if let By::Model(granted) = by
+        && granted < command.needs()
+    {
+        return Err(CommandError::NotGranted(granted));
+    }
+    let work = async {
+        match command {
+            Command::Pin(Some(path)) => pin(environment, path).await,
+            Command::Unpin(path) => unpin(environment, path).await,
+            Command::Pin(None) | Command::Pinned => list_pinned(environment).await,
+            Command::Blocks => list_blocks(environment).await,
+            Command::Compact { path, target } => compact::run(environment, path, *target, by).await,
+            Command::Tool(name) => describe_tools(environment, snapshot, name.as_deref()).await,
         }
-        let work = async {
-            match command {
-                Command::Pin(Some(path)) => self.pin(path).await,
-                Command::Unpin(path) => self.unpin(path).await,
-                Command::Pin(None) | Command::Pinned => self.list_pinned().await,
-                Command::Blocks => self.list_blocks().await,
-                Command::Compact { path, target } => self.compact(path, *target, by).await,
-                Command::Tool(name) => {
-                    tools::told(&self.host, snapshot.ok_or(CommandError::NoTools)?, name.as_deref())
-                        .await
-                }
-            }
-        };
-        // A change of the store is made wholly or not at all, wherever it is dropped.
-        cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
-    }
+    };
+    // The store makes a change wholly or not at all, wherever its future is dropped.
+    cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
+}
 
-    async fn opened(&self) -> Result<(&SessionAssets, &Store), CommandError> {
-        let assets = self.assets.as_ref().ok_or(CommandError::NoAssets)?;
-        Ok((assets, assets.store.open().await?))
-    }
+async fn pin(environment: &Environment, name: &str) -> Result<String, CommandError> {
+    let (assets, store) = environment.open_assets().await?;
+    let path = named(store, name).await?.path;
+    Ok(display::pinned(&path, store.pin(&assets.agent, &path).await?))
+}
 
-    async fn pin(&self, name: &str) -> Result<String, CommandError> {
-        let (assets, store) = self.opened().await?;
-        let path = named(store, name).await?.path;
-        Ok(told::pinned(&path, store.pin(&assets.agent, &path).await?))
-    }
+async fn unpin(environment: &Environment, name: &str) -> Result<String, CommandError> {
+    let (assets, store) = environment.open_assets().await?;
+    let path = named(store, name).await?.path;
+    Ok(display::unpinned(&path, store.unpin(&assets.agent, &path).await?))
+}
 
-    async fn unpin(&self, name: &str) -> Result<String, CommandError> {
-        let (assets, store) = self.opened().await?;
-        let path = named(store, name).await?.path;
-        Ok(told::unpinned(&path, store.unpin(&assets.agent, &path).await?))
-    }
+async fn list_pinned(environment: &Environment) -> Result<String, CommandError> {
+    let (assets, store) = environment.open_assets().await?;
+    let pins = store.pins(&assets.agent).await?;
+    let usage = store.usage(&assets.agent).await?;
+    let lines = pins.iter().map(|pin| display::listed(&pin.metadata));
+    let lines: Vec<String> = std::iter::once(display::pins_heading(&usage)).chain(lines).collect();
+    Ok(lines.join("\n"))
+}
 
-    async fn list_pinned(&self) -> Result<String, CommandError> {
-        let (assets, store) = self.opened().await?;
-        let pins = store.pins(&assets.agent).await?;
-        let usage = store.usage(&assets.agent).await?;
-        let lines = pins.iter().map(|pin| told::listed(&pin.metadata));
-        let lines: Vec<String> = std::iter::once(told::pins_heading(&usage)).chain(lines).collect();
-        Ok(lines.join("\n"))
+async fn list_blocks(environment: &Environment) -> Result<String, CommandError> {
+    let (assets, store) = environment.open_assets().await?;
+    let pins = store.pins(&assets.agent).await?;
+    let usage = store.usage(&assets.agent).await?;
+    let all = store.list("", None).await?;
+    let shown = all.iter().filter(|asset| !asset.path.is_output());
+    let line = |asset: &Metadata| {
+        let is_pinned = pins.iter().any(|pin| pin.metadata.path == asset.path);
+        display::listed(asset) + if is_pinned { ", pinned" } else { "" }
+    };
+    let lines: Vec<String> = shown.map(line).collect();
+    if lines.is_empty() {
+        return Ok("No assets.".to_owned());
     }
+    let budget = display::budget(&usage);
+    Ok(format!("Assets (pinned: {budget} tokens):\n{}", lines.join("\n")))
+}
 
-    async fn list_blocks(&self) -> Result<String, CommandError> {
-        let (assets, store) = self.opened().await?;
-        let pins = store.pins(&assets.agent).await?;
-        let usage = store.usage(&assets.agent).await?;
-        let all = store.list("", None).await?;
-        let shown = all.iter().filter(|asset| !asset.path.is_output());
-        let line = |asset: &Metadata| {
-            let is_pinned = pins.iter().any(|pin| pin.metadata.path == asset.path);
-            told::listed(asset) + if is_pinned { ", pinned" } else { "" }
-        };
-        let lines: Vec<String> = shown.map(line).collect();
-        if lines.is_empty() {
-            return Ok("No assets.".to_owned());
-        }
-        Ok(format!(
-            "SessionAssets (pinned: {} tokens):\n{}",
-            told::budget(&usage),
-            lines.join("\n")
-        ))
-    }
+async fn describe_tools(
+    environment: &Environment,
+    snapshot: Option<&Arc<Snapshot>>,
+    name: Option<&str>,
+) -> Result<String, CommandError> {
+    let snapshot = snapshot.ok_or(CommandError::NoTools)?;
+    let Some(name) = name else { return Ok(tools::list(snapshot)) };
+    let tool = snapshot.get(name).ok_or_else(|| CommandError::NoTool {
+        name: name.to_owned(),
+        nearest: nearest(name, snapshot.tools().map(Tool::name)).map(str::to_owned),
+    })?;
+    Ok(tools::show(&environment.host, tool))
 }
 
 #[cfg(test)]

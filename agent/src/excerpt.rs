@@ -1,51 +1,49 @@
-//! Results that are too long for a context: what of them reaches the model, and where the
-//! whole is kept.
+//! Results that are too long for a model's context: they are cut, and the whole is kept as an
+//! asset.
 //!
-//! An envelope is one line of JSON, and an asset is read by lines. So what is kept is the
-//! text inside: the one long text of a result as it is, several under a heading each. A
-//! result that is long because of its structure is kept as indented JSON. A line of more than
-//! [`LONGEST_LINE`] characters is broken, since no window of lines could show a part of it.
+//! An envelope is one line of JSON, and an asset is read by lines. So the text inside is kept:
+//! the one long text of a result as it is, several under a heading each. A result that is long
+//! because of its structure is kept as indented JSON. A line of more than [`LONGEST_LINE`]
+//! characters is broken, since no window of lines could show a part of it.
 
 use std::fmt::Write as _;
 
+use ikigai_host::exec::envelope::{Envelope, Layout};
 use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::SessionAssets;
-use ikigai_host::exec::envelope::{Envelope, Layout};
+use crate::members::Members;
+use crate::session::SessionAssets;
 
-mod members;
 mod passage;
 
-use members::Members;
 use passage::{LONGEST_LINE, Passage, shares};
 
-/// Characters of a result that reach the model.
+/// The most characters of a result that reach the model.
 pub const SHOWN_CHARACTERS: usize = 30_000;
 
-/// From how many characters on a text within a result is cut by itself.
+/// The most characters of a text within a result that is never cut by itself.
 const LONG: usize = 1000;
 
-/// How much of a result may be something else than long texts; what has more is cut as a
-/// whole.
+/// The most characters of a result beside its long texts. A result with more is cut as a whole.
 const FRAME: usize = 10_000;
 
 /// A result as the model reads it.
 pub(super) struct Shown {
-    /// An envelope.
+    /// An envelope in JSON.
     pub(super) text: String,
     /// Characters of the whole result.
     pub(super) characters: usize,
 }
 
-/// The result as it is.
+/// Returns the result as it is.
 pub(super) fn whole(envelope: &Envelope) -> Shown {
     let text = json(envelope, Layout::Compact);
     Shown { characters: text.chars().count(), text }
 }
 
-/// The result, shortened and kept where it is long.
+/// Returns the result, shortened where it is long. Then the whole is kept among `assets`.
 pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
     if whole.characters <= SHOWN_CHARACTERS {
@@ -57,34 +55,22 @@ pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&Session
         return whole;
     }
     let (kept, is_broken) = long.kept();
-    let place = match assets {
-        None => Err("there is no store of assets".to_owned()),
+    let location = match assets {
+        None => Err("there is no asset store".to_owned()),
         Some(assets) => {
             let SessionAssets { store, agent, .. } = assets;
             let kept = store.keep_output(agent, id, &kept).await;
             kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
         }
     };
-    Shown { text: long.text(&place, is_broken), characters: whole.characters }
-}
-
-/// What a failed call, or a tool that answered with an error, says of it.
-pub(super) fn error(envelope: &Envelope) -> Option<String> {
-    match envelope {
-        Envelope::Failure(failure) => Some(failure.error.clone()),
-        Envelope::Success(success) => {
-            let members: Members = serde_json::from_str(success.result.get()).ok()?;
-            members.get("error_code")?;
-            serde_json::from_str(members.get("error")?.get()).ok()
-        }
-    }
+    Shown { text: long.text(&location, is_broken), characters: whole.characters }
 }
 
 /// An envelope that is too long.
 struct Long {
     tool_success: bool,
-    /// Whether `members` are those of a result that is an object. Else they are those of the
-    /// envelope itself.
+    /// True if `members` are those of a result that is an object. Otherwise they are those of
+    /// the envelope itself.
     is_object: bool,
     members: Vec<(String, Member)>,
 }
@@ -124,7 +110,7 @@ impl Long {
         })
     }
 
-    /// Characters of everything else.
+    /// Returns the number of characters beside the long texts.
     fn frame(&self) -> usize {
         let size = |(name, member): &(String, Member)| match member {
             Member::Short(value) => name.chars().count() + value.get().chars().count(),
@@ -138,7 +124,7 @@ impl Long {
         texts + self.frame() <= SHOWN_CHARACTERS
     }
 
-    /// What is kept, and whether lines of it had to be broken.
+    /// Returns the text to keep, and whether lines of it were broken.
     fn kept(&self) -> (String, bool) {
         let texts: Vec<_> = self.texts().collect();
         let mut kept = String::new();
@@ -154,15 +140,16 @@ impl Long {
         passage::broken(kept, LONGEST_LINE)
     }
 
-    /// The envelope with the head and the tail of each long text.
-    fn text(self, place: &Result<String, String>, is_broken: bool) -> String {
+    /// Returns the envelope with the head and the tail of each long text. `location` is the URI
+    /// of the whole, or the reason for which it was not kept.
+    fn text(self, location: &Result<String, String>, is_broken: bool) -> String {
         let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
         // Several are kept under a heading each.
         let heading = usize::from(lengths.len() > 1);
         let mut line = 1;
         let room = SHOWN_CHARACTERS.saturating_sub(self.frame());
         let mut shares = shares(&lengths, room).into_iter();
-        let mut told = String::new();
+        let mut truncated = String::new();
         let mut shown = Vec::new();
         for (name, member) in self.members {
             let value = match member {
@@ -173,17 +160,17 @@ impl Long {
                     line += passage.lines();
                     if let Some(count) = count {
                         // Writing to a `String` cannot fail.
-                        let _ = write!(told, "`{name}` {count} ");
+                        let _ = write!(truncated, "`{name}` {count} ");
                     }
                     raw(&text)
                 }
             };
             shown.push((name, value));
         }
-        told.push_str(&place_told(place, is_broken));
+        truncated.push_str(&where_kept(location, is_broken));
         let mut envelope = vec![
             ("tool_success".to_owned(), raw(&self.tool_success)),
-            ("truncated".to_owned(), raw(&told)),
+            ("truncated".to_owned(), raw(&truncated)),
         ];
         if self.is_object {
             envelope.push(("result".to_owned(), raw(&Members(shown))));
@@ -203,8 +190,9 @@ impl Member {
     }
 }
 
-fn place_told(place: &Result<String, String>, is_broken: bool) -> String {
-    match place {
+/// Returns a sentence for the model on where the whole is.
+fn where_kept(location: &Result<String, String>, is_broken: bool) -> String {
+    match location {
         Ok(uri) => {
             let lines = if is_broken {
                 format!(", its lines broken after {LONGEST_LINE} characters")
@@ -220,7 +208,7 @@ fn place_told(place: &Result<String, String>, is_broken: bool) -> String {
     }
 }
 
-/// Texts, truth values and what is JSON already have a form in JSON always.
+/// Returns the value as JSON. Texts, booleans and JSON itself always have such a form.
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -247,8 +235,8 @@ mod tests {
     }
 
     fn shown(envelope: &Envelope) -> Value {
-        let place = Ok("ikigai:///outputs/a.txt".to_owned());
-        serde_json::from_str(&long(envelope).text(&place, false)).expect("an envelope")
+        let location = Ok("ikigai:///outputs/a.txt".to_owned());
+        serde_json::from_str(&long(envelope).text(&location, false)).expect("an envelope")
     }
 
     #[test]
@@ -259,9 +247,9 @@ mod tests {
         assert_eq!(value["result"]["exit_code"], 0);
         let output = value["result"]["output"].as_str().expect("a text");
         assert!(output.starts_with("1\n2\n") && output.ends_with("19999\n20000\n"), "{output}");
-        let told = value["truncated"].as_str().expect("a text");
-        assert!(told.contains(&format!("{} characters", lines.len())), "{told}");
-        assert!(told.contains("ikigai:///outputs/a.txt"), "{told}");
+        let truncated = value["truncated"].as_str().expect("a text");
+        assert!(truncated.contains(&format!("{} characters", lines.len())), "{truncated}");
+        assert!(truncated.contains("ikigai:///outputs/a.txt"), "{truncated}");
         assert_eq!(long(&envelope).kept(), (lines, false));
     }
 
@@ -316,8 +304,8 @@ mod tests {
     fn a_result_that_is_a_text_stays_one() {
         let value = shown(&answered(&json!("ä".repeat(50_000))));
         assert!(value["result"].as_str().expect("a text").starts_with("ääää"));
-        let told = value["truncated"].as_str().expect("a text");
-        assert!(told.contains("50000 characters"), "characters, not bytes: {told}");
+        let truncated = value["truncated"].as_str().expect("a text");
+        assert!(truncated.contains("50000 characters"), "characters, not bytes: {truncated}");
     }
 
     #[test]
@@ -343,23 +331,9 @@ mod tests {
         let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
         let text = format!(r#"{{"n":1.10e400,"deep":{deep},"output":"{}"}}"#, "o".repeat(40_000));
         let envelope = Envelope::answered(RawValue::from_string(text).expect("JSON"));
-        let place = Err("no store".to_owned());
-        let text = long(&envelope).text(&place, false);
+        let location = Err("no store".to_owned());
+        let text = long(&envelope).text(&location, false);
         assert!(text.contains(r#""n":1.10e400,"deep":[[[["#), "{}", &text[..200]);
         assert!(text.contains("could not be kept: no store."));
-    }
-
-    #[test]
-    fn errors_of_both_layers_are_told() {
-        let told = |value: Value| error(&answered(&value));
-        let text = "File not found: a";
-        assert_eq!(
-            told(json!({ "error": text, "error_code": "FILE_NOT_FOUND" })).as_deref(),
-            Some(text)
-        );
-        assert_eq!(told(json!({ "error": "a field" })), None);
-        assert_eq!(told(json!([1])), None);
-        let refused = Envelope::not_found("x");
-        assert_eq!(error(&refused).as_deref(), Some("Tool 'x' not found"));
     }
 }

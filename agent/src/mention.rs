@@ -1,11 +1,10 @@
-//! Mentions in a prompt, put in their place: `@path` becomes the text of a file, `@@path`
-//! that of an asset.
+//! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by that of an asset.
 //!
 //! This happens when a person submits the prompt, with the person's own rights, and asks no
-//! policy: what is mentioned is what the person wants to show. So a relative path leads
+//! policy, since the person wants to show what the prompt mentions. So a relative path leads
 //! nowhere outside the workspace, not even by a link, which a tool could have put there; a
-//! file outside is named by its absolute path. What cannot be shown stays as it is written,
-//! and a warning says why.
+//! file outside is named by its absolute path. A mention of something that cannot be shown stays
+//! as it is written, with a warning that says why.
 
 mod parse;
 
@@ -17,42 +16,42 @@ use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use ikigai_assets::Error;
+use ikigai_supervisor::filesystems;
 use rustix::fs::OFlags;
 
 pub use parse::{Kind, Mention, Piece, parse};
 
-use super::Session;
 use crate::assets::named;
-use ikigai_supervisor::filesystems;
+use crate::session::SessionAssets;
 
 /// The largest file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
 
-/// A prompt with what it mentions.
+/// A prompt whose mentions were replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expanded {
     /// The text for the model.
     pub text: String,
-    /// What could not be shown, and why: a line each.
+    /// A line for each mention that could not be shown, with the reason.
     pub warnings: Vec<String>,
 }
 
-/// A text that was mentioned, and what it is called.
+/// A text that was mentioned, and its name.
 struct Found {
     label: String,
     text: String,
 }
 
-/// Why nothing is shown.
+/// The reason for which a mention cannot be shown.
 enum Missing {
-    /// There is nothing of this name; perhaps there is without the punctuation at its end.
+    /// Nothing has this name. Perhaps something has it without the punctuation at its end.
     Absent(String),
     Unusable(String),
 }
 
-/// Puts what the prompt mentions in its place, fenced and under its name. What is mentioned
-/// a second time is named only.
-pub async fn expand(session: &Session, prompt: &str) -> Expanded {
+/// Replaces each mention in the prompt by the text that it means, in a fence and under its name.
+/// A second mention of the same text is replaced by the name alone.
+pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &str) -> Expanded {
     let mut expanded = Expanded::default();
     let mut shown = HashSet::new();
     for piece in parse(prompt) {
@@ -63,7 +62,7 @@ pub async fn expand(session: &Session, prompt: &str) -> Expanded {
             }
             Piece::Mention(mention) => mention,
         };
-        match find(session, &mention).await {
+        match find(workspace, assets, &mention).await {
             Ok((found, rest)) => {
                 if shown.insert(found.label.clone()) {
                     expanded.push(&found);
@@ -93,30 +92,40 @@ impl Expanded {
     }
 }
 
-/// A fence that the text has none of.
+/// Returns a fence that does not occur in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     "`".repeat((longest + 1).max(3))
 }
 
-/// What is mentioned, and the punctuation behind its name.
-async fn find<'a>(session: &Session, mention: &Mention<'a>) -> Result<(Found, &'a str), Missing> {
-    let found = find_named(session, mention.kind, mention.name).await;
+/// Finds the text that is mentioned, and returns it with the punctuation behind its name.
+async fn find<'a>(
+    workspace: &Path,
+    assets: Option<&SessionAssets>,
+    mention: &Mention<'a>,
+) -> Result<(Found, &'a str), Missing> {
+    let find_named = |name| find_named(workspace, assets, mention.kind, name);
+    let found = find_named(mention.name).await;
     let bare = mention.name.len() - mention.punctuation;
     match found {
         Err(Missing::Absent(_)) if mention.punctuation > 0 => {
             let (name, rest) = mention.name.split_at(bare);
-            find_named(session, mention.kind, name).await.map(|found| (found, rest))
+            find_named(name).await.map(|found| (found, rest))
         }
         found => found.map(|found| (found, "")),
     }
 }
 
-async fn find_named(session: &Session, kind: Kind, name: &str) -> Result<Found, Missing> {
+async fn find_named(
+    workspace: &Path,
+    assets: Option<&SessionAssets>,
+    kind: Kind,
+    name: &str,
+) -> Result<Found, Missing> {
     match kind {
-        Kind::Asset => asset(session, name).await,
+        Kind::Asset => asset(assets, name).await,
         Kind::File => {
-            let (workspace, name) = (session.workspace.clone(), name.to_owned());
+            let (workspace, name) = (workspace.to_owned(), name.to_owned());
             // A disk may be slow, and a terminal is to go on.
             tokio::task::spawn_blocking(move || file(&workspace, &name))
                 .await
@@ -125,11 +134,9 @@ async fn find_named(session: &Session, kind: Kind, name: &str) -> Result<Found, 
     }
 }
 
-async fn asset(session: &Session, name: &str) -> Result<Found, Missing> {
+async fn asset(assets: Option<&SessionAssets>, name: &str) -> Result<Found, Missing> {
     let unusable = |error: Error| Missing::Unusable(error.to_string());
-    let assets = session.assets.as_ref();
-    let assets =
-        assets.ok_or_else(|| Missing::Unusable("there is no place for assets".to_owned()))?;
+    let assets = assets.ok_or_else(|| Missing::Unusable("there is no asset store".to_owned()))?;
     let store = assets.store.open().await.map_err(unusable)?;
     let metadata = named(store, name).await.map_err(|missing| {
         let near = missing.nearest.map(|near| format!("; did you mean `@@{near}`?"));
@@ -147,16 +154,16 @@ async fn asset(session: &Session, name: &str) -> Result<Found, Missing> {
 
 fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     let failed = |error: io::Error| Missing::Unusable(error.to_string());
-    // All that is asked is asked of what was opened: by its name another file may be found.
+    // Every question is about the open file: by its name another one may be found.
     let file = open(workspace, name)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        let what = if metadata.is_dir() { "a directory" } else { "no regular file" };
+        let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
         return Err(Missing::Unusable(format!("it is {what}")));
     }
-    // What the kernel makes up may wait for what comes next, or tell of the host.
+    // A file that the kernel makes up may block, or tell of the host.
     if !filesystems::is_ordinary(&file).map_err(failed)? {
-        return Err(Missing::Unusable("its file system holds no ordinary files".to_owned()));
+        return Err(Missing::Unusable("it is not on an ordinary file system".to_owned()));
     }
     check_size(metadata.len())?;
     let mut content = Vec::new();
@@ -166,8 +173,8 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     Ok(Found { label: format!("File {name}"), text: text(content)? })
 }
 
-/// Opens the file that is meant, links looked through. One that is named by a relative path
-/// is opened beneath the workspace, whatever the links on the way have become since.
+/// Opens the file of this name, and follows links. A file with a relative path is opened beneath
+/// the workspace, whatever the links on the way have become since.
 fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
     // Neither a FIFO nor a terminal is waited for.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
@@ -183,7 +190,7 @@ fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
     let real = workspace.join(name).canonicalize().map_err(failed)?;
     let Ok(within) = real.strip_prefix(workspace) else {
         return Err(Missing::Unusable(format!(
-            "it is outside the workspace; `@{}` means it",
+            "it is outside the workspace; mention it as `@{}`",
             real.display()
         )));
     };
@@ -198,7 +205,7 @@ fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
 
 fn check_size(bytes: u64) -> Result<(), Missing> {
     if bytes > MAX_BYTES {
-        let reason = format!("it has {bytes} bytes, and {MAX_BYTES} are the most");
+        let reason = format!("it has {bytes} bytes, more than the limit of {MAX_BYTES}");
         return Err(Missing::Unusable(reason));
     }
     Ok(())
@@ -206,7 +213,7 @@ fn check_size(bytes: u64) -> Result<(), Missing> {
 
 fn text(content: Vec<u8>) -> Result<String, Missing> {
     let text = String::from_utf8(content).ok().filter(|text| !text.contains('\0'));
-    text.ok_or_else(|| Missing::Unusable("it is no text".to_owned()))
+    text.ok_or_else(|| Missing::Unusable("it is not text".to_owned()))
 }
 
 #[cfg(test)]
@@ -220,11 +227,11 @@ mod tests {
 
     use super::*;
 
-    /// How often a name is mentioned while a tool changes what it means. Looked at and then
-    /// opened by its name, it gave the secret once in some hundred mentions.
+    /// The mentions of a name while a tool swaps the file behind it. A check of the name before
+    /// it is opened gave the secret once in some hundred mentions.
     const MENTIONS: usize = 20_000;
 
-    /// The text of what is mentioned, or why there is none.
+    /// Returns the text that is mentioned, or the reason for which there is none.
     fn shown(workspace: &Path, name: &str) -> Result<String, String> {
         file(workspace, name).map(|found| found.text).map_err(|missing| match missing {
             Missing::Absent(reason) | Missing::Unusable(reason) => reason,
@@ -289,15 +296,15 @@ mod tests {
         let (_scratch, workspace) = workspace();
         let fifo = workspace.join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
-        for (name, said) in [
-            ("fifo", "it is no regular file"),
+        for (name, reason) in [
+            ("fifo", "it is not a regular file"),
             ("sub", "it is a directory"),
             (".", "it is a directory"),
-            ("/proc/self/status", "its file system holds no ordinary files"),
-            ("/dev/null", "it is no regular file"),
+            ("/proc/self/status", "it is not on an ordinary file system"),
+            ("/dev/null", "it is not a regular file"),
         ] {
             let refused = shown(&workspace, name).expect_err(name);
-            assert!(refused.contains(said), "{name}: {refused}");
+            assert!(refused.contains(reason), "{name}: {refused}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Which calls of one answer may run at once.
+//! The order of the calls of one answer: which of them may run at once.
 //!
 //! Decides by the names and arguments of calls alone, and runs none. Calls that touch the
-//! same keep their order if one of them changes it. A call of `bash` may touch any file, and
-//! `glob` and `grep` read any. Assets share a budget, which an unpinning or a compaction
-//! makes room in for the write that follows it, so whatever changes assets, or what is
-//! pinned, touches the same. What tools of others touch is unknown, and they wait for nobody.
+//! same thing keep their order if one of them changes it. A call of `bash` may touch any file,
+//! and `glob` and `grep` read any. Assets share a budget, and an unpinning or a compaction makes
+//! room for the write that follows it; so every call that changes assets or pins touches the
+//! same thing. Calls of other tools touch unknown things, and wait for no other call.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
@@ -13,55 +13,56 @@ use ikigai_assets::SCHEME;
 use ikigai_provider::Call;
 use serde_json::Value;
 
-use super::SLASH_COMMAND;
+use crate::slash::SLASH_COMMAND;
 
-/// Bytes of a path from which on Linux opens nothing (`PATH_MAX`, `limits.h`).
+/// The length in bytes from which on Linux opens no path (`PATH_MAX`, `limits.h`).
 const PATH_MAX: usize = 4096;
 
-/// What a call touches, as far as its name and arguments say.
+/// The thing that a call touches, as far as its name and arguments say.
 #[derive(Debug)]
 struct Touched {
-    what: What,
-    /// It may change it.
+    target: Target,
+    /// The call may change it.
     changes: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum What {
+enum Target {
     AnyFile,
     File(PathBuf),
-    SessionAssets,
+    Assets,
 }
 
-/// The calls by their places in the answer, in lanes: those of one lane run one after the
-/// other, lanes at once. In the order of each lane's first call.
-pub(super) fn lanes(calls: &[Call], workspace: &Path) -> Vec<VecDeque<usize>> {
+/// Returns the indices of the calls in serial groups: the calls of a group run one after the
+/// other, groups run at once. Groups are in the order of their first calls.
+pub(super) fn serial_groups(calls: &[Call], workspace: &Path) -> Vec<VecDeque<usize>> {
     let touched: Vec<Option<Touched>> =
         calls.iter().map(|call| Touched::by(call, workspace)).collect();
-    // Each call begins in a lane of its own, by the number of its place.
-    let mut lane_of: Vec<usize> = (0..calls.len()).collect();
+    // Each call begins in a group of its own. A group has the index of its first call.
+    let mut group_of: Vec<usize> = (0..calls.len()).collect();
     for later in 0..calls.len() {
         for earlier in 0..later {
-            let (one, other) = (lane_of[earlier], lane_of[later]);
+            let (one, other) = (group_of[earlier], group_of[later]);
             if one != other && must_keep_order(touched[earlier].as_ref(), touched[later].as_ref()) {
                 let joined = one.min(other);
-                for lane in lane_of.iter_mut().filter(|lane| **lane == one.max(other)) {
-                    *lane = joined;
+                for group in group_of.iter_mut().filter(|group| **group == one.max(other)) {
+                    *group = joined;
                 }
             }
         }
     }
-    let mut lanes: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
-    for (place, lane) in lane_of.into_iter().enumerate() {
-        lanes.entry(lane).or_default().push_back(place);
+    let mut groups: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+    for (index, group) in group_of.into_iter().enumerate() {
+        groups.entry(group).or_default().push_back(index);
     }
-    lanes.into_values().collect()
+    groups.into_values().collect()
 }
 
 fn must_keep_order(one: Option<&Touched>, other: Option<&Touched>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };
-    let is_same = match (&one.what, &other.what) {
-        (What::AnyFile, What::AnyFile | What::File(_)) | (What::File(_), What::AnyFile) => true,
+    let is_same = match (&one.target, &other.target) {
+        (Target::AnyFile, Target::AnyFile | Target::File(_))
+        | (Target::File(_), Target::AnyFile) => true,
         (one, other) => one == other,
     };
     is_same && (one.changes || other.changes)
@@ -70,26 +71,27 @@ fn must_keep_order(one: Option<&Touched>, other: Option<&Touched>) -> bool {
 impl Touched {
     fn by(call: &Call, workspace: &Path) -> Option<Self> {
         let changes = match call.name.as_str() {
-            "bash" => return Some(Self { what: What::AnyFile, changes: true }),
-            "glob" | "grep" => return Some(Self { what: What::AnyFile, changes: false }),
-            SLASH_COMMAND => return Some(Self { what: What::SessionAssets, changes: true }),
+            "bash" => return Some(Self { target: Target::AnyFile, changes: true }),
+            "glob" | "grep" => return Some(Self { target: Target::AnyFile, changes: false }),
+            SLASH_COMMAND => return Some(Self { target: Target::Assets, changes: true }),
             "file_write" | "file_edit" => true,
             "file_read" => false,
             _ => return None,
         };
-        // What cannot be read will not run.
+        // The host refuses arguments that are not JSON.
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         // No file has a longer name, and looking for one would take its time.
         let path = arguments.get("file_path")?.as_str().filter(|path| path.len() < PATH_MAX)?;
-        let is_asset = path.starts_with(SCHEME);
-        let what =
-            if is_asset { What::SessionAssets } else { What::File(real(&workspace.join(path))) };
-        Some(Self { what, changes })
+        let target = match path.starts_with(SCHEME) {
+            true => Target::Assets,
+            false => Target::File(real(&workspace.join(path))),
+        };
+        Some(Self { target, changes })
     }
 }
 
-/// The file behind a path: links looked through as far as it exists, `.` and `..` taken out
-/// of the rest.
+/// Returns the file behind a path: links are followed as far as the path exists, `.` and `..`
+/// are removed from the rest.
 fn real(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -130,7 +132,7 @@ mod tests {
     }
 
     fn ordered(calls: &[Call], workspace: &Path) -> Vec<Vec<usize>> {
-        lanes(calls, workspace).into_iter().map(Vec::from).collect()
+        serial_groups(calls, workspace).into_iter().map(Vec::from).collect()
     }
 
     #[test]

@@ -1,28 +1,32 @@
 //! `slash_command`: the one tool that is the host's own.
 //!
-//! It runs the commands that free and arrange a model's context, and shows a tool. Nothing
-//! that loads code, gives a grant or changes the conversation is in its list; what is not in
-//! the list is refused, whatever else a person may type.
+//! It runs the commands that free and arrange a model's context, and shows a tool. No command
+//! that loads code, gives a grant or changes the conversation is in its list, and a command that
+//! is not in the list is refused, whatever else a person may type.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::policy::{self, AssetAccess};
+use ikigai_host::registry::Snapshot;
 use ikigai_protocol::{EnvelopeCode, ToolSchema};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::assets::for_model;
-use super::command::{By, Command, CommandError};
-use super::{SLASH_COMMAND, Session};
-use ikigai_host::exec::envelope::Envelope;
-use ikigai_host::policy::AssetAccess;
-use ikigai_host::registry::Snapshot;
+use crate::assets::for_model;
+use crate::command::{self, By, Command, CommandError};
+use crate::session::Environment;
+
+/// The name of the host's own tool. No other tool can have it
+/// ([`ikigai_protocol::RESERVED_NAMES`]).
+pub const SLASH_COMMAND: &str = policy::OWN_TOOL;
 
 /// The commands that a model may use.
 const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"];
 
-/// What a model is told of the tool.
+/// Returns the schema of the tool.
 pub(super) fn schema() -> ToolSchema {
     ToolSchema {
         name: SLASH_COMMAND.to_owned(),
@@ -46,9 +50,9 @@ pub(super) fn schema() -> ToolSchema {
     }
 }
 
-/// What the tool answers to a model, which asks nobody.
+/// Carries out a call of a model, to which policy granted this much of assets. Nobody is asked.
 pub(super) async fn answer(
-    session: &Session,
+    environment: &Environment,
     arguments: &Bytes,
     granted: AssetAccess,
     snapshot: &Arc<Snapshot>,
@@ -71,7 +75,8 @@ pub(super) async fn answer(
         Ok(command) => command,
         Err(error) => return failed(&error.into()),
     };
-    match session.command(&command, By::Model(granted), Some(snapshot), cancel).await {
+    let by = By::Model(granted);
+    match command::run(environment, &command, by, Some(snapshot), cancel).await {
         Ok(text) => Envelope::answered(raw(&json!({ "output": text }))),
         Err(CommandError::Cancelled) => {
             let text = format!("Tool '{SLASH_COMMAND}' was cancelled");
@@ -81,8 +86,8 @@ pub(super) async fn answer(
     }
 }
 
-/// A command that was carried out and could not do what it should: an answer with an error
-/// of its own, as the tools give.
+/// Returns the answer of a command that failed: a success of the call with an error of its own,
+/// as the tools give.
 fn failed(error: &CommandError) -> Envelope {
     let message = match error {
         CommandError::Store(error) => for_model(error),

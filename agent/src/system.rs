@@ -1,5 +1,5 @@
-//! What a model is told before the conversation: how the tools of this host are meant to be
-//! used, what the person wants of it, and the assets that are pinned.
+//! The system prompt: how the tools of this host are meant to be used, the person's own text, and
+//! the pinned assets.
 //!
 //! The first two do not change from one request to the next, and the pinned assets only
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
@@ -9,93 +9,94 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ikigai_assets::{Asset, thousands};
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Backend, Decision, Origin, Sandbox};
+use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
-use super::{SLASH_COMMAND, Session};
-use ikigai_host::policy::{Backend, Decision, Origin, Sandbox};
-use ikigai_host::registry::{Snapshot, Tool};
+use crate::session::{Environment, SessionAssets};
+use crate::slash::SLASH_COMMAND;
 
-impl Session {
-    /// The system blocks of the next request, each not empty, and what a person should know
-    /// of what is not among them.
-    pub(super) async fn system_blocks(
-        &self,
-        snapshot: Option<&Snapshot>,
-    ) -> (Vec<String>, Option<String>) {
-        let mut blocks = vec![self.base(snapshot)];
-        blocks.extend(self.system.clone());
-        match self.pinned().await {
-            Ok(pinned) => {
-                blocks.extend(pinned.iter().map(block));
-                (blocks, None)
-            }
-            Err(error) => (blocks, Some(format!("pinned assets are not in the context: {error}"))),
+/// Returns the system blocks of the next request, none of them empty, and a warning where the
+/// pinned assets are not among them.
+pub(super) async fn blocks(
+    environment: &Environment,
+    snapshot: Option<&Snapshot>,
+) -> (Vec<String>, Option<String>) {
+    let mut blocks = vec![base(environment, snapshot)];
+    blocks.extend(environment.system.clone());
+    match pinned(environment.assets.as_ref()).await {
+        Ok(pinned) => {
+            blocks.extend(pinned.iter().map(block));
+            (blocks, None)
         }
-    }
-
-    /// The pinned assets as they are now, in the order of pinning.
-    async fn pinned(&self) -> Result<Vec<Asset>, ikigai_assets::Error> {
-        let Some(assets) = self.assets.as_ref().filter(|it| it.store.may_hold_assets()) else {
-            return Ok(Vec::new());
-        };
-        assets.store.open().await?.pinned(&assets.agent).await
-    }
-
-    fn base(&self, snapshot: Option<&Snapshot>) -> String {
-        let workspace = self.workspace.display();
-        let mut text = format!(
-            "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \
-             relative paths start there. Answer in Markdown, briefly."
-        );
-        let Some(snapshot) = snapshot else { return text };
-        text.push_str(
-            "\n\nTools answer in JSON. `tool_success: false` means that the call itself failed; \
-             read `error` and do something else. Where a tool says that something must be set up \
-             first, pass its steps on to the user. Calls that do not depend on each other may be \
-             made at once.",
-        );
-        let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
-        if let Some(tool) = shell
-            && let Ok(decision) = self.host.decide(tool.into())
-        {
-            text.push_str(&shell_told(tool.build.backend(), &decision));
-        }
-        let transient = self.with_own_temporary_files(snapshot);
-        if !transient.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "\n\nThese run in a sandbox with a `/tmp` of their own, and what they write there is \
-                 gone after the call: {}.",
-                transient.join(", ")
-            );
-        }
-        if let Some(assets) = &self.assets {
-            text.push_str(&assets_told(assets.budget));
-        }
-        text
-    }
-
-    /// Returns the names of the person's tools whose `/tmp` is one of the call's own. The
-    /// standard tools for files write to granted directories alone, and of the shell more is
-    /// told.
-    fn with_own_temporary_files<'s>(&self, snapshot: &'s Snapshot) -> Vec<&'s str> {
-        let is_one = |tool: &&Tool| {
-            tool.origin == Origin::User
-                && tool.build.backend() == Backend::Native
-                && self.host.decide((*tool).into()).is_ok_and(|decision| {
-                    let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");
-                    decision.grant.sandbox != Sandbox::Off
-                        && !decision.grant.dirs.iter().any(is_granted)
-                })
-        };
-        snapshot.tools().filter(is_one).map(Tool::name).collect()
+        Err(error) => (blocks, Some(format!("pinned assets are not in the context: {error}"))),
     }
 }
 
-/// The shell that `bash` is, and what a model would look for there in vain.
-fn shell_told(backend: Backend, decision: &Decision) -> String {
+/// Returns the pinned assets as they are now, in the order of pinning.
+async fn pinned(assets: Option<&SessionAssets>) -> Result<Vec<Asset>, ikigai_assets::Error> {
+    let Some(assets) = assets.filter(|it| it.store.may_hold_assets()) else {
+        return Ok(Vec::new());
+    };
+    assets.store.open().await?.pinned(&assets.agent).await
+}
+
+fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
+    let Environment { host, workspace, assets, .. } = environment;
+    let workspace = workspace.display();
+    let mut text = format!(
+        "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \
+         relative paths start there. Answer in Markdown, briefly."
+    );
+    let Some(snapshot) = snapshot else { return text };
+    text.push_str(
+        "\n\nTools answer in JSON. `tool_success: false` means that the call itself failed; \
+         read `error` and do something else. Where a tool says that something must be set up \
+         first, pass its steps on to the user. Calls that do not depend on each other may be \
+         made at once.",
+    );
+    let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
+    if let Some(tool) = shell
+        && let Ok(decision) = host.decide(tool.into())
+    {
+        text.push_str(&about_shell(tool.build.backend(), &decision));
+    }
+    let transient = with_own_temporary_files(host, snapshot);
+    if !transient.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n\nThese run in a sandbox with a `/tmp` of their own, and what they write there is \
+             gone after the call: {}.",
+            transient.join(", ")
+        );
+    }
+    if let Some(assets) = assets {
+        text.push_str(&about_assets(assets.budget));
+    }
+    text
+}
+
+/// Returns the names of the person's tools whose `/tmp` is one of the call's own. The standard
+/// tools for files write to granted directories alone, and the shell has a paragraph of its own.
+fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s str> {
+    let has_own = |tool: &&Tool| {
+        tool.origin == Origin::User
+            && tool.build.backend() == Backend::Native
+            && host.decide((*tool).into()).is_ok_and(|decision| {
+                let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");
+                decision.grant.sandbox != Sandbox::Off
+                    && !decision.grant.dirs.iter().any(is_granted)
+            })
+    };
+    snapshot.tools().filter(has_own).map(Tool::name).collect()
+}
+
+/// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
+/// it does not see.
+fn about_shell(backend: Backend, decision: &Decision) -> String {
     let time = humantime::format_duration(decision.limits.wall_clock);
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
     if backend == Backend::Wasm {
@@ -123,8 +124,8 @@ fn shell_told(backend: Backend, decision: &Decision) -> String {
     )
 }
 
-/// How assets are used, for a model.
-fn assets_told(budget: u64) -> String {
+/// Returns a paragraph about the use of assets.
+fn about_assets(budget: u64) -> String {
     format!(
         "\n\nfile_read, file_write and file_edit take paths of files (`src/main.c`) and URIs of \
          stored assets (`ikigai:///blocks/decisions.md`) alike. Use assets for what \
@@ -139,7 +140,7 @@ fn assets_told(budget: u64) -> String {
     )
 }
 
-/// A pinned asset, with the name by which it is read and changed.
+/// Returns the block of a pinned asset, under the name by which it is read and changed.
 fn block(asset: &Asset) -> String {
     let uri = asset.metadata.path.to_uri();
     format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content))

@@ -1,6 +1,7 @@
 //! Further attempts at what others got in the way of, after pauses that grow and differ
 //! from one process to the next.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
@@ -23,19 +24,22 @@ pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
 
 /// Makes attempts at a transaction until one is not [`Error::Contended`], or too many were.
 /// Each must begin anew: what one has read is no longer true for the next.
-pub(crate) async fn retried<T, F>(mut attempt: impl FnMut() -> F) -> Result<T>
+// Boxed: callers nest the future in others, whose types would be too deep for the compiler.
+pub(crate) fn retried<'a, T, F>(
+    attempt: impl FnMut() -> F + Send + 'a,
+) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>
 where
-    F: Future<Output = Result<T>>,
+    T: Send + 'a,
+    F: Future<Output = Result<T>> + Send + 'a,
 {
     let is_contended = |error: &Error| matches!(error, Error::Contended(_));
-    // Boxed: within the types of a retry those of a transaction would be too deep for the compiler.
-    let attempt = || Box::pin(attempt());
-    attempt.retry(PAUSES.with_max_times(RETRIES)).when(is_contended).await
+    let retry = attempt.retry(PAUSES.with_max_times(RETRIES)).when(is_contended);
+    Box::pin(retry)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use backon::BackoffBuilder as _;
@@ -46,14 +50,17 @@ mod tests {
 
     /// Makes attempts that are contended before the `n`th, which ends as `end` says, and returns
     /// their number and the result.
-    async fn attempts(n: usize, end: impl Fn() -> Result<(), Error>) -> (usize, Result<(), Error>) {
-        let made = Cell::new(0);
+    async fn attempts(
+        n: usize,
+        end: impl Fn() -> Result<(), Error> + Sync,
+    ) -> (usize, Result<(), Error>) {
+        let made = AtomicUsize::new(0);
         let attempt = async || {
-            made.set(made.get() + 1);
-            if made.get() < n { Err(Error::Contended(StoreUrl::memory())) } else { end() }
+            let made = 1 + made.fetch_add(1, Ordering::Relaxed);
+            if made < n { Err(Error::Contended(StoreUrl::memory())) } else { end() }
         };
         let done = retried(attempt).await;
-        (made.get(), done)
+        (made.into_inner(), done)
     }
 
     #[tokio::test]

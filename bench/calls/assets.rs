@@ -26,7 +26,7 @@ const MANY: u32 = 10_000;
 /// The calls of each kind in one sample.
 const CALLS: u32 = 40;
 
-/// Measures the figures `document`, `assets_list` and `assets_write`.
+/// Measures the figures `asset`, `assets_list` and `assets_write`.
 pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
@@ -63,7 +63,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
     let read = in_turn(
         rig.rounds(5),
         &mut [
-            ("document", CALLS, &mut || read("ikigai:///blocks/ten.md")),
+            ("asset", CALLS, &mut || read("ikigai:///blocks/ten.md")),
             ("file", CALLS, &mut || read("ten.md")),
         ],
     )?;

@@ -48,7 +48,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("shell".into(), shell(rig)?);
     announce("assets");
     let [asset, list, write] = assets::measure(rig)?;
-    figures.insert("document".into(), asset);
+    figures.insert("asset".into(), asset);
     figures.insert("assets_list".into(), list);
     figures.insert("assets_write".into(), write);
     announce("compiling and loading");

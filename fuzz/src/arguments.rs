@@ -1,4 +1,4 @@
-//! What a model sends to the five file tools.
+//! The arguments that a model sends to the five file tools.
 
 use std::collections::BTreeMap;
 

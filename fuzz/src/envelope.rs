@@ -1,4 +1,4 @@
-//! What a tool prints, on its way into an envelope.
+//! The output of a tool, on its way into an envelope.
 
 use ikigai_host::exec::envelope::{Envelope, Layout, check_arguments};
 use ikigai_host::exec::output::Captured;

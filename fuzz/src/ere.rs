@@ -35,9 +35,9 @@ pub(crate) fn run(data: &[u8]) {
 /// The C library copies what a `+` repeats, so that each around another doubles.
 const MOST_PLUSES: usize = 6;
 
-/// Where this dialect differs from the C library's by design: back-references are
-/// refused, a brace that begins no interval stands for itself, and what makes a
-/// pattern too big is each engine's own: the C library's takes all of the memory.
+/// Returns whether this dialect differs from the C library's by design: back-references are
+/// refused, a brace that begins no interval stands for itself, and each engine has its own limit on
+/// the size of a pattern: the C library's takes all of the memory.
 fn is_beyond_the_reference(pattern: &str) -> bool {
     let reference = |pair: &[u8]| pair[0] == b'\\' && pair[1].is_ascii_digit();
     let pluses = pattern.matches('+').count();

@@ -1,4 +1,4 @@
-//! What a native tool sends on the host socket.
+//! The messages of a native tool on the host socket.
 
 use ikigai_protocol::host_socket::{Id, MAX_ID, Operation, decode, encode_refusal, encode_result};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a tool prints for `--schema`.
+//! The output of a tool for `--schema`.
 
 use ikigai_protocol::ToolSchema;
 

@@ -1,9 +1,8 @@
-//! What the host and the supervisor of a native call say to each other.
+//! The messages between the host and the supervisor of a native call.
 
 use ikigai_supervisor::plan::fuzzing;
 
-/// What is taken of a message is what was sent: it survives being sent again. All
-/// else is refused with a reason.
+/// A message that is accepted survives being sent again. Any other is refused with a reason.
 pub(crate) fn run(data: &[u8]) {
     for again in [fuzzing::plan, fuzzing::report] {
         match again(data) {

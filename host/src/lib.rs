@@ -13,7 +13,7 @@
 //! let host = Host::builder(".").paths(Paths::of_installation("/usr")).build()?;
 //! let tools = host.refresh().await;
 //! for tool in tools.tools() {
-//!     println!("{}: {}", tool.name(), tool.schema.description());
+//!     println!("{}: {}", tool.name(), tool.schema.description);
 //! }
 //! let arguments = r#"{"pattern": "*.rs"}"#.into();
 //! let envelope = host.call(&tools, "glob", arguments, CancellationToken::new()).await;

@@ -1,10 +1,10 @@
-//! The arguments of a call, brought back from what strict mode made of the schema.
+//! The repair of a call's arguments after strict mode.
 //!
-//! Strict mode makes every optional property a required nullable one, so a model says null
-//! for what it would leave out. The tool must not see those nulls; its own it must.
+//! Strict mode makes every optional property a required nullable one, so a model passes null where
+//! it would omit an argument. The tool must not receive those nulls, but it must receive its own.
 //!
-//! The text is cut and not written anew: a tree of values would lose the digits of numbers, and
-//! has a greatest depth and a greatest number.
+//! Members are cut out of the text, which is otherwise unchanged: a tree of values would lose the
+//! digits of numbers, and it limits their size and the depth.
 
 mod members;
 
@@ -19,17 +19,17 @@ use self::members::{Member, elements, kind, members};
 use crate::translate::reference::{accepts_type, is_widened, leaves, listed_alone, required};
 use crate::translate::{dialect, strict};
 
-/// How deep in arguments nulls are looked for. Each level is read once more than the one around
-/// it; nobody nests this deep, and a model that does must not hold up the host.
+/// The depth to which nulls are searched. Each level is parsed again inside the one around it, so
+/// that deeper arguments would take long; no real ones nest like this.
 const MAX_DEPTH: usize = 1000;
 
-/// Removes exactly the nulls that strict mode introduced, at every depth up to 1000, and nothing
-/// where the schema was sent with `strict: false`. Nothing is returned where nothing is to be
-/// removed, as from what is no JSON; what is not removed stays byte for byte.
+/// Removes the nulls that strict mode introduced, at every depth up to 1000. Returns nothing if
+/// there is nothing to remove: the schema was sent with `strict: false`, or the arguments have no
+/// such null or are not JSON. The rest of the text is kept byte for byte.
 ///
-/// For the providers for which [`crate::Provider::is_strict`] holds. An argument whose schema
-/// accepts null keeps it. Arguments that do not fit the schema are kept as far as they do not:
-/// it is the tool that refuses them.
+/// This is for providers for which [`crate::Provider::is_strict`] holds. An argument whose schema
+/// accepts null keeps it. Arguments that do not match the schema are kept, and the tool refuses
+/// them.
 #[must_use]
 pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
     let modern = dialect::modern(&schema.parameters).ok()?;
@@ -45,10 +45,10 @@ pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
     (!cuts.is_empty()).then_some(kept)
 }
 
-/// What is to be removed from the text that a value was read from, in its order.
+/// Returns the ranges to remove from the text that a value was read from, in their order.
 fn cuts(root: &Value, text: &str, value: &RawValue) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
-    // Not by recursion, which would need a stack as deep as the arguments.
+    // Recursion would need a stack as deep as the arguments.
     let mut open = vec![(root, value, 0)];
     while let Some((schema, place, depth)) = open.pop() {
         let mut enter = |schema, place| {
@@ -93,15 +93,15 @@ fn of_type<'a>(
     leaves(root, schema).schemas.into_iter().filter(move |leaf| accepts_type(leaf, name))
 }
 
-/// The alternative that the model meant. Strict mode makes it give every property, so an exact
-/// match decides; servers that do not enforce strict mode leave some out.
+/// Returns the alternative that the model chose. Strict mode makes it pass every property, so an
+/// exact match decides; servers that do not enforce strict mode omit some.
 fn choose<'a>(
     root: &'a Value,
     schema: &'a Value,
     members: &[Member<'_>],
 ) -> Option<&'a Map<String, Value>> {
     let of_type: Vec<_> = of_type(root, schema, "object").collect();
-    // Strict mode lets no two alternatives of another type differ in their nulls.
+    // Under strict mode, alternatives of other types do not differ in their nulls.
     if of_type.len() <= 1 {
         return of_type.into_iter().next();
     }
@@ -114,7 +114,8 @@ fn choose<'a>(
     fitting.iter().find(is_complete).or_else(|| fitting.first()).copied()
 }
 
-/// Whether every member is declared, and none contradicts the values that its schema lists.
+/// Returns whether every member is declared and has one of the values that its schema lists, if it
+/// lists any.
 fn fits(
     root: &Value,
     leaf: &Map<String, Value>,

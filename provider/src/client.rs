@@ -1,7 +1,7 @@
-//! One provider at one address: sends a request, again where that may help, and reads the
-//! stream that answers it.
+//! The client of one provider at one address: sends requests, tries again where that may help, and
+//! reads the stream of the answer.
 //!
-//! Nothing of what is sent or comes back is logged here.
+//! Nothing that is sent or received is logged here.
 
 mod address;
 mod answer_reader;
@@ -25,30 +25,32 @@ use self::transport::{Received, Transport};
 use crate::wire::{Flow, OnEvent, outgoing, stream_reader};
 use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
 
-/// Where requests go, and how long they may take. `Debug` shows no secret of the address.
+/// The address of a provider, and the timeouts of requests to it. `Debug` shows no secret of the
+/// address.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Whose interface is spoken there.
+    /// The provider whose interface the server has.
     pub provider: Provider,
-    /// Where, if not at [`Provider::own_base_url`]: ending in `/v1` for OpenAI's two
-    /// interfaces, without a version for the others. A slash at the end makes no difference.
+    /// The base URL, if it is not [`Provider::own_base_url`]. It ends in `/v1` for OpenAI's two
+    /// interfaces and has no version for the others. A trailing slash makes no difference.
     pub base_url: Option<String>,
-    /// What opens it; local servers want none.
+    /// The API key; local servers need none.
     pub key: Option<Key>,
-    /// How long a connection may take to be made, through a proxy and with TLS.
+    /// The time limit for making a connection, including a proxy and TLS.
     pub connect_timeout: Duration,
-    /// How long nothing may come once it is made, before the answer begins and within it. Signs
-    /// of life alone, as comments in the stream or Anthropic's `ping`, keep it for six times as
-    /// long, counted from the last event that was more than that.
+    /// The time limit without any data once the connection is made, before the answer begins and
+    /// within it. Keep-alives, such as comments in the stream or Anthropic's `ping`, extend it up
+    /// to six times this, counted from the last event that carried more.
     pub silence_timeout: Duration,
-    /// How long to wait before the second attempt, where the server does not ask for more. Each
-    /// further wait is twice as long, up to 8 seconds, and each varies by a quarter.
+    /// The wait before the second attempt, unless the server asks for a longer one. Each further
+    /// wait is twice as long, up to 8 seconds, and each varies by a quarter.
     pub first_wait: Duration,
 }
 
 impl Endpoint {
-    /// A provider at its own address and without a key. A connection may take 10 s. Nothing
-    /// may come for 300 s: models that think say nothing meanwhile. The first wait is 500 ms.
+    /// Creates the endpoint of a provider at its own address, without a key. The limits are 10 s
+    /// for a connection and 300 s without data, because models send nothing while they think. The
+    /// first wait is 500 ms.
     #[must_use]
     pub fn new(provider: Provider) -> Self {
         Self {
@@ -61,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// Where requests go, as it may be shown: without user, password and query.
+    /// Returns the base URL without user, password and query, so that it may be shown.
     #[must_use]
     pub fn shown_base_url(&self) -> String {
         match &self.base_url {
@@ -70,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether requests can go there, as far as the address says.
+    /// Checks that the base URL is an address that requests can be sent to.
     ///
     /// # Errors
     ///
@@ -101,7 +103,7 @@ pub struct Client {
     transport: Transport,
 }
 
-/// What is the same in each attempt.
+/// The parts of a request that are the same in each attempt.
 struct Sending<'a> {
     request: &'a Request<'a>,
     url: Url,
@@ -110,20 +112,20 @@ struct Sending<'a> {
 }
 
 impl Client {
-    /// A client of an endpoint. No connection is opened yet.
+    /// Creates a client of an endpoint. No connection is opened yet.
     ///
-    /// `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read here, and the
-    /// certificates that this machine trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+    /// `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read here, and the certificates
+    /// that this machine trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Address`]: the base URL is none. [`FailureKind::Key`]: the key has
+    /// [`FailureKind::Address`]: the base URL is not valid. [`FailureKind::Key`]: the key has
     /// characters that no key has.
     pub fn new(endpoint: Endpoint) -> Result<Self, Failure> {
         Self::with_proxies(endpoint, &Matcher::from_env())
     }
 
-    /// A client that goes through one of these proxies.
+    /// Creates a client that uses these proxies.
     fn with_proxies(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
         let address = Address::of(&endpoint)?;
         let transport = Transport::new(&endpoint, &address, proxies)?;
@@ -132,22 +134,23 @@ impl Client {
         Ok(client)
     }
 
-    /// Whose interface is spoken.
+    /// Returns the provider whose interface is used.
     #[must_use]
     pub fn provider(&self) -> Provider {
         self.endpoint.provider
     }
 
-    /// Sends a request and tells of the answer while it arrives. Dropping the future ends
-    /// the request.
+    /// Sends a request and reports events while the answer arrives. Dropping the future ends the
+    /// request.
     ///
-    /// Failures that pass are tried again, at most 4 times, unless something was shown:
-    /// a text or a call that was told of. A server that asks for more than 60 s of patience is
-    /// not waited for; [`Failure::retry_after`] says for how long it asked.
+    /// Temporary failures are retried up to 4 times, unless a text or a call was reported already.
+    /// If a server asks for a wait of more than 60 s, the request fails instead;
+    /// [`Failure::retry_after`] has the time.
     ///
     /// # Errors
     ///
-    /// No whole answer came; what was told of until then is no part of the conversation.
+    /// There was no complete answer. Events that were reported until then are not part of the
+    /// conversation.
     pub async fn send(
         &self,
         request: &Request<'_>,
@@ -217,7 +220,7 @@ impl Client {
         answer_reader.finish()
     }
 
-    /// A failure as it may be shown, with what only this client knows.
+    /// Adds to a failure what only this client knows, and removes secrets from it.
     fn sanitized(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
         if let FailureKind::UnknownModel { model } = &mut failure.kind {
             request.model.clone_into(model);

@@ -1,7 +1,7 @@
-//! A conversation, in words that belong to no provider, and one request of it.
+//! A conversation and a request, independent of any provider.
 //!
-//! Knows no wire format: each provider's module turns a [`Request`] into its own JSON and
-//! its own stream into an [`Answer`].
+//! Knows no wire format: each provider's module turns a [`Request`] into its own JSON and its own
+//! stream into an [`Answer`].
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::{Failure, Provider};
 
-/// What one side said, in one go.
+/// A message of one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Which side.
+    /// The side that the message is from.
     pub role: Role,
-    /// In their order.
+    /// The parts, in their order.
     pub parts: Vec<Part>,
 }
 
@@ -27,130 +27,129 @@ pub enum Role {
     Model,
 }
 
-/// One piece of a message.
+/// A part of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// What was written.
+    /// Text.
     Text {
-        /// As it was written.
+        /// The text itself.
         text: String,
-        /// What its provider wants back with it.
+        /// Data that its provider expects back with the text.
         blob: Option<Blob>,
     },
-    /// A tool that the model asks for; in messages of the model only.
+    /// A call of a tool; in messages of the model only.
     Call(Call),
-    /// What came of a call; in messages of the user only.
+    /// The result of a call; in messages of the user only.
     Result(CallResult),
-    /// Something that only its own provider reads, at its place among the others.
+    /// Data that only its own provider reads, at its position among the other parts.
     Blob(Blob),
 }
 
 impl Part {
-    /// Plain text.
+    /// Creates a part of plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), blob: None }
     }
 }
 
-/// A call as a model asked for it.
+/// A call of a tool, as the model requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What the result refers to; unique in its conversation, whatever the provider sent.
+    /// The id that the result refers to; unique in its conversation, whatever the provider sent.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What the model wrote as arguments; JSON as a rule, and it may be anything.
+    /// The arguments as the model wrote them: usually JSON, but possibly any text.
     pub arguments: String,
-    /// What its provider wants back with it.
+    /// Data that its provider expects back with the call.
     pub blob: Option<Blob>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
-    /// [`Call::id`].
+    /// The [`Call::id`] of the call.
     pub id: String,
-    /// [`Call::name`].
+    /// The [`Call::name`] of the call.
     pub name: String,
-    /// What the model reads: an envelope in JSON.
+    /// The text that the model reads: an envelope in JSON.
     pub content: String,
-    /// Whether the call failed as a call (`tool_success` is false).
+    /// True if the call failed (`tool_success` is false).
     pub is_error: bool,
 }
 
-/// What one provider sent to have it back: signatures of thoughts, reasoning items.
+/// Data that a provider sent and expects back: signatures of thoughts, reasoning items.
 ///
-/// It goes back as it came, to the model that wrote it. To another it is left out: models refuse
-/// what they cannot read, and those that do not reason refuse all of it.
+/// It is sent back unchanged to the model that wrote it and omitted for any other: models refuse
+/// what they cannot read, and models that do not reason refuse all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blob {
-    /// Who reads it.
+    /// The provider that reads it.
     pub provider: Provider,
-    /// Who wrote it, by the name under which the model was asked for ([`Request::model`]).
+    /// The model that wrote it, by its name in the request ([`Request::model`]).
     pub model: String,
-    /// As it came.
+    /// The data itself.
     pub value: Value,
 }
 
 impl Blob {
-    /// Whether it goes back with a request to this model of this provider.
+    /// Returns whether it is sent back with a request to this model of this provider.
     #[must_use]
     pub fn is_for(&self, provider: Provider, model: &str) -> bool {
         self.provider == provider && self.model == model
     }
 }
 
-/// One request: everything that the model is to know.
+/// A request to a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The model, by the provider's name for it.
+    /// The provider's name of the model.
     pub model: &'a str,
-    /// What comes before the conversation, each a block of its own; none is empty.
+    /// The blocks of the system prompt; none of them is empty.
     pub system: &'a [String],
-    /// The conversation, which begins with the user's side; sides alternate.
+    /// The conversation. It begins with the user's side, and the sides alternate.
     pub messages: &'a [Message],
     /// The member `tools` of [`crate::Tools::value`], translated for the same provider.
     pub tools: &'a Value,
-    /// The most tokens of the answer, where the caller wants a bound of its own.
+    /// The maximum number of tokens of the answer, if the caller sets one.
     pub max_output: Option<u32>,
 }
 
-/// What happens while an answer arrives.
+/// An event while an answer arrives.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A further piece of text; pieces make up the text parts of the answer.
+    /// A further piece of text. The pieces make up the text parts of the answer.
     Text(&'a str),
-    /// The model thinks, which some providers tell; what it thinks is not told.
+    /// The model is thinking, which some providers report. The thoughts are not part of the event.
     Thinking,
-    /// The model began to ask for this tool; the call itself is part of the answer.
+    /// The model began to call this tool. The call itself is part of the answer.
     Call(&'a str),
-    /// An attempt failed before anything was shown; the next follows after the wait.
+    /// An attempt failed before any text or call was reported; the next follows after the wait.
     Retry {
         /// The attempt that failed, counted from 1.
         attempt: u32,
-        /// How long until the next.
+        /// The wait before the next attempt.
         wait: Duration,
-        /// Why it failed.
+        /// The failure of the attempt.
         failure: &'a Failure,
     },
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What the model said and asks for. Where the answer was cut off by the limit on its
-    /// length ([`Stop::Length`]) or refused ([`Stop::Refused`]) no call is among them: none is
-    /// known to be whole.
+    /// The parts of the answer. If its length limit ended it ([`Stop::Length`]) or it was refused
+    /// ([`Stop::Refused`]), there are no calls among them: they may be incomplete.
     pub parts: Vec<Part>,
-    /// Why it ended.
+    /// The reason why the answer ended.
     pub stop: Stop,
-    /// What it cost.
+    /// The number of tokens used.
     pub usage: Usage,
 }
 
 impl Answer {
-    /// Without the calls of an answer that ended before the model had ended it.
+    /// Removes the calls of an answer that the model did not end itself.
     pub(crate) fn without_broken_calls(mut self) -> Self {
         if self.stop != Stop::Finished {
             self.parts.retain(|part| !matches!(part, Part::Call(_)));
@@ -159,24 +158,24 @@ impl Answer {
     }
 }
 
-/// Why an answer ended.
+/// The reason why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The model had no more to say, or waits for the results of its calls.
     Finished,
-    /// The limit on the length of an answer.
+    /// The limit on the length of an answer was reached.
     Length,
-    /// The provider or the model refused; what it gave as the reason, where it gave one.
+    /// The provider or the model refused, with the reason if it gave one.
     Refused(String),
 }
 
-/// What a request cost, in tokens, as far as the provider says.
+/// The tokens of a request and its answer, as far as the provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Of the request, what was read from a cache included.
+    /// The tokens of the request, those read from a cache included.
     pub input: Option<u64>,
-    /// Of the answer, thoughts included.
+    /// The tokens of the answer, thoughts included.
     pub output: Option<u64>,
-    /// What of the request was read from a cache.
+    /// The tokens of the request that were read from a cache.
     pub cached: Option<u64>,
 }

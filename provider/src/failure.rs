@@ -1,4 +1,4 @@
-//! Why there is no answer, in words that a person can act on.
+//! Failures of a request: their kinds, and messages that a person can act on.
 
 mod remedy;
 
@@ -12,40 +12,42 @@ use crate::Provider;
 
 pub use remedy::Remedy;
 
-/// The most of a server's words that is kept, in characters.
+/// The maximum length of [`Failure::detail`], in characters.
 const MAX_DETAIL: usize = 300;
 
-/// A request without an answer. Shown as one line; [`Failure::remedy`] says what to do.
+/// A request that got no answer. It is displayed as one line; [`Failure::remedy`] returns what to
+/// do about it.
 ///
-/// Neither a key nor a password of a proxy is ever in it.
+/// It never contains the key or the password of a proxy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{kind}{}", Detail(.detail))]
 pub struct Failure {
-    /// Whose interface was spoken.
+    /// The provider whose interface was used.
     pub provider: Provider,
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// What the server said, short, without control characters; empty where it said nothing.
+    /// The server's own message: short, on one line and without control characters. Empty if there
+    /// was none.
     pub detail: String,
-    /// How long the server asked to wait.
+    /// The time that the server asked to wait.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// A failure of which nothing else is known.
+    /// Creates a failure without any detail.
     #[must_use]
     pub fn new(provider: Provider, kind: FailureKind) -> Self {
         Self { provider, kind, detail: String::new(), retry_after: None }
     }
 
-    /// With what was said about it, as it came; [`Failure::presentable`] makes it short.
+    /// Adds a detail as it was received; [`Failure::sanitized`] shortens it.
     #[must_use]
     pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// With what was said made fit for a terminal and a log: without these secrets, without
-    /// characters that no one sees, on one line, and short.
+    /// Makes the detail fit for a terminal and a log: removes these secrets and invisible
+    /// characters, joins its lines and shortens it.
     pub(crate) fn sanitized(mut self, secrets: &[&str]) -> Self {
         for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET) {
             self.detail = self.detail.replace(secret, "…");
@@ -84,11 +86,11 @@ impl Failure {
     }
 }
 
-/// The shortest text that is taken for a secret, in bytes. Local servers are given keys such as
-/// `x`, which no message is to be without.
+/// The minimum length of a secret that is removed from messages, in bytes. Local servers are given
+/// keys such as `x`, which must not be removed from every word.
 const MIN_SECRET: usize = 4;
 
-/// What the server said, after a colon.
+/// The detail, after a colon.
 struct Detail<'a>(&'a str);
 
 impl fmt::Display for Detail<'_> {
@@ -97,7 +99,7 @@ impl fmt::Display for Detail<'_> {
     }
 }
 
-/// The status of a server that failed; within a stream it was the one of success.
+/// The status of a server that failed. An error within a stream comes after the status 200.
 struct Server(u16);
 
 impl fmt::Display for Server {
@@ -109,95 +111,95 @@ impl fmt::Display for Server {
     }
 }
 
-/// The kinds of failures.
+/// The kind of a failure.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FailureKind {
-    /// No key was set, and the provider's own address wants one.
+    /// No key is set, and the provider's own address requires one.
     #[error("no API key for {provider}")]
     NoKey {
-        /// Which provider.
+        /// The provider.
         provider: crate::Provider,
     },
-    /// 401.
+    /// The key was rejected (401).
     #[error("the provider rejected the API key")]
     Key,
-    /// 403.
+    /// The key is valid and does not permit the request (403).
     #[error("the provider does not allow this")]
     Forbidden,
-    /// 402, or a 429 that says that the quota is used up, which waiting does not help.
+    /// The quota is used up (402, or a 429 that says so). Waiting does not help.
     #[error("the account has no quota left")]
     Quota,
-    /// 404.
+    /// The provider does not know the model, or the address is wrong (404).
     #[error("the provider has no model `{model}`, or no such address")]
     UnknownModel {
-        /// What was asked for.
+        /// The model that was requested.
         model: String,
     },
     /// The conversation does not fit into the model's context.
     #[error("the conversation is too long for the model")]
     TooLong,
-    /// 400 and other codes that say that the request is at fault.
+    /// The request is at fault (400 and similar).
     #[error("the provider refused the request ({status})")]
     Refused {
         /// The HTTP status.
         status: u16,
     },
-    /// 429.
+    /// There were too many requests (429).
     #[error("the provider asks for fewer requests")]
     RateLimited,
-    /// 503, 529, and errors in the stream that say the same.
+    /// The provider is overloaded (503, 529, or an error in the stream that says the same).
     #[error("the provider is overloaded")]
     Overloaded,
-    /// Other 5xx, 408, and errors in the stream.
+    /// The provider failed otherwise (other 5xx, 408, or an error in the stream).
     #[error("the provider failed {}", Server(*status))]
     Server {
-        /// The HTTP status; 200 where the error came in the stream.
+        /// The HTTP status; 200 if the error came in the stream.
         status: u16,
     },
-    /// No connection: the name, the route or the port.
+    /// The connection failed: the name, the route or the port.
     #[error("no connection to {host}")]
     Network {
-        /// Whom it was to.
+        /// The host of the connection.
         host: String,
     },
-    /// The machine refuses connections to the port: nothing listens there.
+    /// The connection was refused: nothing listens on the port.
     #[error("nothing listens at {host}")]
     NoServer {
-        /// Whom the connection was to.
+        /// The host of the connection.
         host: String,
     },
-    /// The certificate or the handshake.
+    /// The TLS certificate or handshake failed.
     #[error("no secure connection to {host}")]
     Tls {
-        /// Whom it was to.
+        /// The host of the connection.
         host: String,
     },
-    /// The proxy of the environment.
+    /// The proxy that the environment names failed.
     #[error("no connection through the proxy {proxy}")]
     Proxy {
-        /// Its address, without user and password.
+        /// The address of the proxy, without user and password.
         proxy: String,
     },
-    /// The connection was not made in time.
+    /// The connection took too long.
     #[error("no connection within {} s", .0.as_secs())]
     ConnectTimeout(Duration),
-    /// Nothing came for too long.
-    #[error("nothing came for {} s", .0.as_secs())]
+    /// The server sent nothing for too long.
+    #[error("the provider sent nothing for {} s", .0.as_secs())]
     SilenceTimeout(Duration),
     /// The stream ended without its terminal event.
     #[error("the answer was cut off")]
     Cut,
-    /// What came is not what the provider's documentation promises.
+    /// The response does not follow the provider's documentation.
     #[error("the answer cannot be read")]
     Malformed,
-    /// The answer is larger than any that this host reads.
+    /// The answer is larger than the client reads.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {
-        /// How much is read.
+        /// The maximum number of bytes that are read.
         limit: usize,
     },
-    /// The address of the provider is none.
-    #[error("the address of the provider is none")]
+    /// The provider's address is not valid.
+    #[error("the provider's address is not valid")]
     Address,
 }
 
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(detail("\u{202e}evil\u{200b}"), "evil");
         assert_eq!(detail(&"é".repeat(300)), "é".repeat(300));
         assert_eq!(detail(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
-        // A secret that the end would have cut is gone before.
+        // A secret at the cut is removed before the text is shortened.
         assert!(!detail(&format!("{}k-12", "x".repeat(298))).contains('k'));
         assert_eq!(detail(""), "");
     }

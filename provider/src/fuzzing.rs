@@ -1,5 +1,5 @@
-//! The private parsers of this crate, for the fuzz targets: bytes in pieces, as a network
-//! delivers them, and what becomes of them.
+//! The private parsers of this crate, for the fuzz targets: each takes bytes in pieces, as a
+//! network delivers them.
 
 use crate::client::AnswerReader;
 use crate::sse::SseParser;
@@ -11,15 +11,15 @@ use crate::{Answer, Event, Failure, Provider, Request};
 pub struct Events {
     /// The name and the data of each event.
     pub events: Vec<(String, String)>,
-    /// Whether the stream ended in the middle of an event, and the lines that have no field of
-    /// the format; an error where a line was not UTF-8.
+    /// The end of the stream: true if it is within an event, and the lines that are no field of the
+    /// format. An error if a line is not UTF-8.
     pub rest: Result<(bool, String), String>,
 }
 
 /// The result of reading a provider's stream.
 #[derive(Debug, PartialEq)]
 pub struct Reading {
-    /// The events that were reported, each as its debug text.
+    /// The events that were reported, as debug text.
     pub events: Vec<String>,
     /// The answer, or the reason why there is none.
     pub answer: Result<Answer, Failure>,
@@ -60,7 +60,7 @@ pub fn read<'a>(
     Reading { answer: answer_reader.finish(), events }
 }
 
-/// Returns the body in which `provider` is sent this request.
+/// Returns the body of the request to `provider`.
 #[must_use]
 pub fn body(provider: Provider, request: &Request<'_>) -> Vec<u8> {
     outgoing(provider, request, true).body

@@ -1,4 +1,4 @@
-//! The key of an account: held, sent, and never shown.
+//! The API key of an account, which is sent and never shown.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use std::fmt;
 pub struct Key(String);
 
 impl Key {
-    /// A key; white space around it is not part of it.
+    /// Creates a key; surrounding white space is removed.
     #[must_use]
     pub fn new(key: &str) -> Self {
         Self(key.trim().to_owned())
     }
 
-    /// The key itself, for the header that carries it and for what removes it from texts.
+    /// Returns the key itself, for the header that carries it and for removing it from texts.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -1,8 +1,8 @@
-//! What the vendors of models expect on the wire: how a tool is offered to each, how a
-//! conversation is sent, and how the answer and the arguments of its calls come back.
+//! The wire formats of the vendors of models, and a client for them: how a tool is offered to each,
+//! how a conversation is sent, and how the answer and the arguments of its calls are read.
 //!
-//! This crate knows tools by their schemas only and does not run them. Where a key comes
-//! from, what is said to a model, and what is done with its answer is not decided here.
+//! This crate knows tools by their schemas only and does not run them. It does not decide where a
+//! key comes from, what a model is sent, or what is done with its answer.
 
 #![warn(missing_docs)]
 
@@ -36,12 +36,12 @@ pub use translate::{
     Bounds, LeftOut, SAFE_DESCRIPTION, Tools, Translation, limits, translate, translate_all,
 };
 
-/// A vendor's interface, named as the configuration names it.
+/// An interface of a vendor. Its names are those of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     /// `openai`: the Responses API.
     OpenAi,
-    /// `openai-chat`: Chat Completions, which local servers speak as well.
+    /// `openai-chat`: Chat Completions, which local servers have as well.
     OpenAiChat,
     /// `anthropic`: the Messages API.
     Anthropic,
@@ -49,11 +49,11 @@ pub enum Provider {
     Google,
 }
 
-/// A name that belongs to no provider.
+/// The error for a name that belongs to no provider.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("no provider is called `{name}`: take `openai`, `openai-chat`, `anthropic` or `google`")]
 pub struct UnknownProvider {
-    /// As it was given.
+    /// The name as it was given.
     pub name: String,
 }
 
@@ -61,7 +61,7 @@ impl Provider {
     /// Every provider, in the order in which they are listed to a user.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiChat, Self::Anthropic, Self::Google];
 
-    /// The name that the command line and the configuration use.
+    /// Returns the name that the command line and the configuration use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable with another address than the provider's own.
+    /// Returns the environment variable that replaces the provider's own address.
     #[must_use]
     pub const fn base_url_variable(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl Provider {
         }
     }
 
-    /// The provider's own address: with the version for OpenAI, as its libraries have it, and
+    /// Returns the provider's own address: with the version for OpenAI, as in its libraries, and
     /// without for the others.
     #[must_use]
     pub const fn own_base_url(self) -> &'static str {
@@ -103,7 +103,7 @@ impl Provider {
         }
     }
 
-    /// Whether its tools are sent in strict mode where their schemas allow it.
+    /// Returns whether tools are sent in strict mode where their schemas allow it.
     #[must_use]
     pub const fn is_strict(self) -> bool {
         matches!(self, Self::OpenAi | Self::OpenAiChat)

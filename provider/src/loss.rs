@@ -1,93 +1,93 @@
-//! What a translation could not carry over, in words for whoever wrote the schema.
+//! The losses of a translation: parts of a tool's schema that a provider's form cannot express,
+//! described for the schema's author.
 //!
-//! Nothing here decides anything: the translation of each provider does, and says so with
-//! these types.
+//! Only the types are here; the translation of each provider decides what is lost.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// One thing that a provider's form of a schema does not say as the tool said it.
+/// A part of a tool's schema that a provider's form does not express as the tool does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where in the tool's `parameters`, as a JSON pointer; empty for the whole. `description`
-    /// and `returns`, without a slash, are the members of the schema that are called so.
+    /// The position in the tool's `parameters`, as a JSON pointer; empty for the whole. Without a
+    /// slash, `description` and `returns` are the members of the schema with these names.
     pub at: String,
-    /// What became of it.
+    /// The effect on that part.
     pub effect: Effect,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// What became of the part that a [`Loss`] points at.
+/// The effect of a [`Loss`] on the part that it points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The whole tool goes out with `strict: false`, its schema otherwise as it was.
+    /// The whole tool is sent with `strict: false`, its schema otherwise unchanged.
     NotStrict,
-    /// The whole schema goes out as JSON Schema (`parametersJsonSchema`), nothing removed.
+    /// The whole schema is sent as JSON Schema (`parametersJsonSchema`), with nothing removed.
     AsJsonSchema,
     /// The keyword is not sent.
     Removed,
-    /// The keyword is not sent; the description says it in words.
+    /// The keyword is not sent; the description has its meaning in words.
     Described,
     /// The text is sent up to its limit.
     Cut,
-    /// The same meaning, in the words of JSON Schema 2020-12.
+    /// The same meaning is sent in the keywords of JSON Schema 2020-12.
     Rewritten,
-    /// The model passes `null` where it would leave the argument out, and the tool sees it.
+    /// The model passes `null` where it would omit the argument, and the tool receives it.
     NullForAbsent,
 }
 
-/// Why something could not be carried over.
+/// The reason of a [`Loss`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The provider has no such keyword.
     Keyword(String),
     /// A schema without a type accepts any value.
     Untyped,
-    /// An object with names that the schema does not know.
+    /// An object may have names that the schema does not list.
     FreeForm,
-    /// An array whose elements are not described.
+    /// An array has no `items`.
     NoItems,
-    /// `required` names what `properties` does not have.
+    /// `required` lists a name that `properties` does not have.
     Undeclared(String),
-    /// A keyword beside `$ref` or `anyOf`, or beside a type that it says nothing about.
+    /// A keyword beside `$ref` or `anyOf`, or beside a type that it does not apply to.
     Beside(String),
-    /// A reference to somewhere else than a definition at the root.
+    /// A reference to a position other than a definition at the root.
     Reference(String),
-    /// A definition that is only a reference to itself.
+    /// A definition that only refers to itself.
     Endless(String),
-    /// Two alternatives that the nulls of strict mode make alike.
+    /// Two alternatives that the nulls of strict mode make indistinguishable.
     Ambiguous,
-    /// `enum` or `const` with a value that is no scalar, or not of the type.
+    /// An `enum` or `const` with a value that is not a scalar, or not of the type.
     Enumerated,
-    /// A `format` that the provider does not take.
+    /// A `format` that the provider does not accept.
     Format(String),
-    /// A `pattern` beyond plain regular expressions.
+    /// A `pattern` that is not a plain regular expression.
     Pattern,
-    /// A type, or a set of types, that the form has no room for.
+    /// A type, or a set of types, that the form cannot express.
     Type(String),
-    /// A name of a property that the form does not take.
+    /// A property name that the form does not accept.
     PropertyName(String),
-    /// A documented size is exceeded.
+    /// A documented limit is exceeded.
     Limit {
-        /// What is counted.
+        /// The things that are counted.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         found: usize,
-        /// How many there may be.
+        /// The limit on it.
         limit: usize,
     },
-    /// An optional property that may be null as well.
+    /// An optional property that accepts null itself.
     AlreadyNullable,
-    /// An older draft's way to say it.
+    /// A form of an older draft.
     Draft,
 }
 
-/// Why a tool cannot be offered to a provider at all.
+/// The reason why a tool cannot be offered to a provider at all.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Inexpressible {
-    /// The provider's pattern for names.
+    /// The name does not match the provider's pattern.
     #[error("the name `{name}` does not match {pattern}, the provider's pattern for names")]
     Name {
         /// The tool's name.
@@ -95,19 +95,19 @@ pub enum Inexpressible {
         /// A regular expression.
         pattern: &'static str,
     },
-    /// Two tools cannot share a name.
+    /// Another tool has the same name.
     #[error("another tool is called `{name}` already")]
     Duplicate {
-        /// The name of both.
+        /// The name of both tools.
         name: String,
     },
-    /// The provider takes so many tools, and others came before.
+    /// The provider's limit on the number of tools is reached by those before it.
     #[error("a request has room for {limit} tools, and others come before it")]
     TooMany {
-        /// How many it takes.
+        /// The limit.
         limit: usize,
     },
-    /// A name of a property that the provider refuses.
+    /// The provider refuses the name of a property.
     #[error("the property `{name}` does not match {pattern}, the provider's pattern for keys")]
     PropertyName {
         /// The property's name.
@@ -115,18 +115,18 @@ pub enum Inexpressible {
         /// A regular expression.
         pattern: &'static str,
     },
-    /// Not JSON Schema: a provider that checks would refuse the whole request.
+    /// The parameters are not JSON Schema; a provider that checks would refuse the whole request.
     #[error("`{at}` in `parameters` must be {expected}")]
     Malformed {
         /// A JSON pointer into `parameters`.
         at: String,
-        /// What belongs there.
+        /// The kind of value that is valid there.
         expected: &'static str,
     },
 }
 
 impl Inexpressible {
-    /// Whether the tool itself could be offered, and others took all the room.
+    /// Returns whether the tool could be offered if there were fewer others.
     #[must_use]
     pub fn is_too_many(&self) -> bool {
         matches!(self, Self::TooMany { .. })
@@ -163,10 +163,10 @@ impl fmt::Display for Reason {
                 f.write_str("the object may have names that the schema does not list")
             }
             Self::NoItems => f.write_str("an array without `items` may hold anything"),
-            Self::Undeclared(name) => write!(f, "`required` names `{name}`, which is no property"),
+            Self::Undeclared(name) => write!(f, "`required` names `{name}`, which is not a property"),
             Self::Beside(word) => write!(f, "`{word}` cannot stand here beside the other keywords"),
             Self::Reference(target) => {
-                write!(f, "`{target}` is no definition in `$defs` or `definitions` at the root")
+                write!(f, "`{target}` is not a definition in `$defs` or `definitions` at the root")
             }
             Self::Endless(target) => write!(f, "`{target}` refers to itself and to nothing else"),
             Self::Ambiguous => f.write_str(
@@ -177,8 +177,8 @@ impl fmt::Display for Reason {
             Self::Pattern => {
                 f.write_str("look-around and back-references are not supported in a `pattern`")
             }
-            Self::Type(types) => write!(f, "the type {types} has no form here"),
-            Self::PropertyName(name) => write!(f, "the name `{name}` has no form here"),
+            Self::Type(types) => write!(f, "the provider cannot express the type {types}"),
+            Self::PropertyName(name) => write!(f, "the provider cannot express the name `{name}`"),
             Self::Limit { what, found, limit } => {
                 write!(f, "{found} {what}, over the provider's limit of {limit}")
             }

@@ -1,60 +1,60 @@
-//! Server-sent events, as far as the providers use them: names and data, out of bytes that
-//! arrive in pieces of any size.
+//! A parser of server-sent events, as far as the providers use them: names and data, from bytes in
+//! pieces of any size.
 //!
-//! <https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream>.
-//! Ids and times to reconnect are ignored: no answer is taken up again half-way. Every byte is
-//! looked at once, so that one line of many megabytes costs no more than many lines; the crate
-//! `eventsource-stream` scans such a line anew with every piece of it, and keeps everything
-//! after a byte that is not UTF-8 to itself until the stream ends.
+//! <https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream>. Ids
+//! and reconnection times are ignored, because no answer is resumed. Every byte is looked at once,
+//! so that one line of many megabytes costs no more than many lines; the crate `eventsource-stream`
+//! scans such a line again with every piece of it, and holds back everything after a byte that is
+//! not UTF-8 until the stream ends.
 
 use thiserror::Error;
 
-/// Text that is not UTF-8. Replacing it would change the arguments of a call.
+/// The error for text that is not UTF-8. Replacing it would change the arguments of a call.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the stream is not UTF-8")]
 pub(crate) struct NotText;
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// Its name; empty where none was given.
+    /// The name; empty if there was none.
     pub(crate) name: String,
-    /// Its data, the lines of it joined by line feeds.
+    /// The lines of data, joined by line feeds.
     pub(crate) data: String,
 }
 
-/// What a stream leaves when it ends.
+/// The state of a stream at its end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
-    /// It ended within a line, or within an event: before the blank line that ends one.
+    /// True if it ended within a line or an event, before the blank line that ends one.
     pub(crate) is_cut: bool,
-    /// The lines that are of no field of the format, joined by line feeds: what a server wrote
-    /// that gave up its stream, or never began one. No more than [`MAX_STRAYS`] bytes of them.
+    /// The lines that have no field of the format, joined by line feeds: what a server sent that
+    /// gave up its stream, or never began one. At most [`MAX_STRAYS`] bytes.
     pub(crate) strays: String,
 }
 
-/// How much is kept of what is no stream, to say what it was.
+/// The maximum size of the lines that are kept to find out what was sent instead of a stream.
 const MAX_STRAYS: usize = 64 << 10;
 
-/// Takes bytes and gives events. What stands after the last blank line is no event.
+/// A parser of server-sent events. Bytes after the last blank line are not an event.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
-    /// The line that has not ended.
+    /// The beginning of a line that has not ended.
     line: Vec<u8>,
     name: String,
     data: String,
     has_data: bool,
-    /// A line ended with a carriage return; a line feed right after it belongs to it.
+    /// True if the last byte was a carriage return. A line feed right after it belongs to it.
     after_return: bool,
-    /// The first line, which may begin with a byte order mark, is over.
+    /// True once the first line is over, which may begin with a byte order mark.
     is_begun: bool,
     strays: String,
 }
 
 impl SseParser {
-    /// Takes bytes up to the end of the next event and returns that event, or takes all of them
-    /// and returns nothing. An event is returned before what follows it is looked at, so that it
-    /// does not matter where a network cuts the stream.
+    /// Takes bytes up to the end of the next event and returns that event, or takes all of them and
+    /// returns nothing. An event is returned before the bytes after it are parsed, so that it makes
+    /// no difference where a network cuts the stream.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ impl SseParser {
         Ok(None)
     }
 
-    /// What is left, now that nothing more comes.
+    /// Ends the stream and returns what is left of it.
     pub(crate) fn finish(mut self) -> Rest {
         let is_within_line = !self.line.is_empty();
         if is_within_line {
-            // Cut within a character it is no text, and nothing could be made of it.
+            // A line that ends within a character is not text, and is dropped.
             self.end_line().unwrap_or_default();
         }
         let is_within_event = self.has_data || !self.name.is_empty();
@@ -112,7 +112,7 @@ impl SseParser {
                 self.has_data = true;
                 self.data.push_str(value);
             }
-            // The empty field is that of a comment.
+            // The empty field is a comment.
             "id" | "retry" | "" => {}
             _ => self.stray(line),
         }

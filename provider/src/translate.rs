@@ -1,7 +1,8 @@
-//! One tool's schema in the form of each provider, and all tools as the `tools` of a request.
+//! Translates tools: the schema of one tool into the form of each provider, and all tools into the
+//! `tools` of a request.
 //!
-//! Owns the shapes around a schema and the rules on names. What the schema itself becomes is
-//! decided in the modules below, one for each form.
+//! This module has what surrounds a schema, and the rules for names. The modules below it translate
+//! the schema itself, one for each form.
 
 mod bounds;
 mod description;
@@ -21,32 +22,32 @@ use crate::loss::{Effect, Inexpressible, Loss, Reason};
 
 pub use bounds::{Bounds, SAFE_DESCRIPTION};
 
-/// What OpenAI and Anthropic take for a name: the reference of `FunctionObject.name`, and
+/// The names that OpenAI and Anthropic accept: the reference of `FunctionObject.name`, and
 /// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>.
 const NAME_PATTERN: &str = "^[a-zA-Z0-9_-]{1,64}$";
 
-/// What Google takes: <https://ai.google.dev/api/caching#FunctionDeclaration>.
+/// The names that Google accepts: <https://ai.google.dev/api/caching#FunctionDeclaration>.
 const GOOGLE_NAME_PATTERN: &str = "^[a-zA-Z_][a-zA-Z0-9_.-]{0,63}$";
 
-/// What Anthropic takes for a key of `input_schema.properties`, from its error message.
+/// The keys of `input_schema.properties` that Anthropic accepts, from its error message.
 const KEY_PATTERN: &str = "^[a-zA-Z0-9_.-]{1,64}$";
 
-/// The longest name of a tool or key, in bytes; all the patterns are ASCII.
+/// The maximum length of the name of a tool or key, in bytes; all the patterns are ASCII.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
-/// A tool as one provider is told of it.
+/// A tool in the form of one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translation {
     /// The entry exactly as it is sent; for Google, one function declaration.
     pub value: Value,
-    /// What it does not say as the tool said it.
+    /// The parts of the schema that the form does not express.
     pub losses: Vec<Loss>,
 }
 
-/// All tools as one provider is told of them.
+/// All tools in the form of one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tools {
-    /// The member `tools` of a request, an array; empty where there is nothing to offer.
+    /// The member `tools` of a request: an array, empty if there is nothing to offer.
     pub value: Value,
     /// Every loss, with the name of its tool.
     pub losses: Vec<(String, Loss)>,
@@ -54,20 +55,20 @@ pub struct Tools {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A tool that a provider is not told of.
+/// A tool that is not offered to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its name.
+    /// The name of the tool.
     pub tool: String,
-    /// Why.
+    /// The reason why it is not offered.
     pub reason: Inexpressible,
 }
 
-/// The entry that tells `provider` of one tool, within these bounds.
+/// Translates one tool for `provider`, within these bounds.
 ///
 /// # Errors
 ///
-/// [`Inexpressible`] where the provider would refuse any entry, and with it the request.
+/// [`Inexpressible`] if the provider would refuse any form of the tool, and with it the request.
 pub fn translate(
     provider: Provider,
     bounds: Bounds,
@@ -108,10 +109,10 @@ pub fn translate(
     Ok(Translation { value, losses })
 }
 
-/// The `tools` of a request, within these bounds and sorted by name: a list that does not change
-/// between requests can be cached by the provider. `schemas` come in the order of their
-/// importance: where there are more than the provider takes, the first are offered, and of two
-/// tools with one name the first is.
+/// Translates tools into the `tools` of a request, within these bounds and sorted by name: a list
+/// that does not change between requests can be cached by the provider. `schemas` are in order of
+/// importance: of more tools than the provider accepts the first are offered, and of two tools with
+/// one name the first is.
 pub fn translate_all<'a>(
     provider: Provider,
     bounds: Bounds,
@@ -153,7 +154,7 @@ fn list(provider: Provider, mut entries: Vec<Value>) -> Value {
     match provider {
         Provider::OpenAi | Provider::OpenAiChat => Value::Array(entries),
         Provider::Anthropic => {
-            // The mark says how far the prompt is cached: over all tools.
+            // The mark is the end of the cached part of the prompt, which includes all tools.
             if let Some(Value::Object(last)) = entries.last_mut() {
                 last.insert("cache_control".into(), json!({ "type": "ephemeral" }));
             }
@@ -164,7 +165,7 @@ fn list(provider: Provider, mut entries: Vec<Value>) -> Value {
     }
 }
 
-/// The schema as strict mode has it, or as it was with `strict: false`.
+/// Returns the schema in strict mode, or unchanged with `strict: false`.
 fn openai_parameters(
     parameters: Value,
     losses: &mut Vec<Loss>,
@@ -176,20 +177,20 @@ fn openai_parameters(
         }
         Err(obstacles) => {
             losses.extend(obstacles);
-            // Refused with `strict: false` as well: "schema must have type 'object' and not
-            // have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
+            // Refused with `strict: false` as well: "schema must have type 'object' and not have
+            // 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
             let refused = ["oneOf", "anyOf", "allOf", "enum", "not"];
             let mut schema = without_at_root(parameters, &refused, losses);
             dialect::fill_items(&mut schema);
-            // What was removed may have been referred to.
+            // A part that was removed may have been the target of a reference.
             dialect::modern(&schema)?;
             Ok((schema, false))
         }
     }
 }
 
-/// A provider that refuses a word at the root refuses the request; the tool checks what the
-/// word would have said.
+/// Removes keywords at the root for which a provider refuses the whole request; the tool checks
+/// their meaning itself.
 fn without_at_root(mut schema: Value, refused: &[&str], losses: &mut Vec<Loss>) -> Value {
     if let Value::Object(members) = &mut schema {
         for keyword in refused.iter().filter(|keyword| members.shift_remove(**keyword).is_some()) {
@@ -211,7 +212,7 @@ fn check_name(provider: Provider, name: &str) -> Result<(), Inexpressible> {
     Err(Inexpressible::Name { name: name.to_owned(), pattern })
 }
 
-/// Whether the provider takes this as the name of a tool.
+/// Returns whether the provider accepts this name of a tool.
 pub(crate) fn is_name(provider: Provider, name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let matches = match provider {

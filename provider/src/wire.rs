@@ -1,7 +1,7 @@
-//! What crosses the wire, for each provider in a module of its own: a request as JSON, and
-//! the events of its answer read one by one.
+//! The wire formats, each provider's in a module of its own: a request as JSON, and the events of
+//! an answer.
 //!
-//! No connection is known here: bytes come from and go to [`crate::client`].
+//! Knows no connections: [`crate::client`] sends and receives the bytes.
 
 mod anthropic;
 mod arguments;
@@ -19,54 +19,54 @@ use serde_json::Value;
 use crate::sse::SseEvent;
 use crate::{Answer, Event, Failure, FailureKind, Provider, Request};
 
-/// Who is told of what arrives.
+/// The callback for events of an answer.
 pub(crate) type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 
-/// A request, ready to be sent by POST to an address below the base URL.
+/// A request that can be sent by POST to an address below the base URL.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// What is added to the path of the base URL, not percent-encoded.
+    /// The segments that are added to the path of the base URL, not percent-encoded.
     pub(crate) path: Vec<String>,
-    /// What is added after the path, without the question mark.
+    /// The query, without the question mark.
     pub(crate) query: Option<&'static str>,
-    /// JSON.
+    /// The body, which is JSON.
     pub(crate) body: Vec<u8>,
 }
 
-/// Whether an answer goes on; of several, the last in this order counts.
+/// The progress of an answer after an event. Of several events, the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
-    /// A sign of life, which is no piece of the answer. Read on.
+    /// The event was a keep-alive.
     Idle,
-    /// Read on.
+    /// The answer continues.
     More,
-    /// The answer is whole. What follows says at most what it cost, and may never come.
+    /// The answer is complete. Only its usage may follow, or nothing at all.
     Whole,
-    /// That was the terminal event.
+    /// The event was the last one.
     Done,
 }
 
-/// An answer while it arrives.
+/// A reader of the events of an answer.
 pub(crate) trait StreamReader: Send {
-    /// Takes in one event. None comes after the one that was [`Flow::Done`].
+    /// Reads an event. None follows the one that returned [`Flow::Done`].
     ///
     /// # Errors
     ///
-    /// The event tells of a failure, or contradicts what came before it.
+    /// The event reports a failure, or contradicts those before it.
     fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure>;
 
-    /// The answer, once the stream has ended. `ends_whole` says that it ended after an event
-    /// and not within one; where no event is the last one by what it says, nothing else tells
-    /// that the answer is whole.
+    /// Returns the answer, once the stream has ended. `ends_whole` is whether it ended after an
+    /// event and not within one, which is the only sign of a complete answer for providers without
+    /// a last event.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Cut`]: what says that the answer is whole did not come.
+    /// [`FailureKind::Cut`]: the answer is not complete.
     fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure>;
 }
 
-/// The request in the provider's form. `is_own_site` says that it goes to the provider itself
-/// and not to another server that speaks the same.
+/// Returns the request in the provider's form. `is_own_site` is whether it goes to the provider
+/// itself and not to another server with the same interface.
 pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: bool) -> Outgoing {
     match provider {
         Provider::OpenAi => openai::outgoing(request),
@@ -76,7 +76,7 @@ pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: b
     }
 }
 
-/// What reads the answer to the request.
+/// Returns the reader of the answer to the request.
 pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dyn StreamReader> {
     let (ids, model) = (ids::Ids::of(request.messages), request.model.to_owned());
     match provider {
@@ -87,22 +87,22 @@ pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dy
     }
 }
 
-/// Whether there is anything in the member `tools`; an empty list is refused by some.
+/// Returns whether the member `tools` has any; some providers refuse an empty list.
 fn has_tools(tools: &Value) -> bool {
     tools.as_array().is_some_and(|tools| !tools.is_empty())
 }
 
-/// A body as it is sent.
+/// Serializes a body.
 fn to_json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("bodies have strings for keys, and nothing in them fails")
 }
 
-/// The data of an event as what the provider documents.
+/// Parses the data of an event.
 fn from_json<T: DeserializeOwned>(provider: Provider, data: &str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(|error| malformed(provider, format!("an event: {error}")))
 }
 
-/// What came contradicts the documentation, or itself.
+/// Returns the failure of a response that contradicts the documentation, or itself.
 fn malformed(provider: Provider, detail: impl Into<String>) -> Failure {
     Failure::new(provider, FailureKind::Malformed).with_detail(detail)
 }

@@ -10,6 +10,13 @@ pub fn host() -> PathBuf {
     existing("IKIGAI_TEST_HOST", "debug/ikigai", "cargo xtask stage")
 }
 
+/// Returns the directory of everything that was built to be run: `IKIGAI_TEST_PROGRAMS`, or
+/// `TARGET/debug`. Examples are in its folder `examples`.
+#[must_use]
+pub fn programs() -> PathBuf {
+    named("IKIGAI_TEST_PROGRAMS", "debug")
+}
+
 /// Returns the supervisor: `IKIGAI_TEST_SUPERVISOR`, or `TARGET/libexec/ikigai-supervisor`.
 #[must_use]
 pub fn supervisor() -> PathBuf {

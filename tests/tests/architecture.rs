@@ -173,7 +173,7 @@ fn the_bans_are_in_force() {
     }
     banned("tools", &["std::process::Command", "std::fs::File", "std::net::TcpStream"]);
     let manifest = read(&places::repository().join("Cargo.toml"));
-    for lint in ["print_stdout", "print_stderr", "unwrap_used", "unasseted_unsafe_blocks"] {
+    for lint in ["print_stdout", "print_stderr", "unwrap_used", "undocumented_unsafe_blocks"] {
         assert!(
             manifest.contains(&format!("{lint} = \"warn\"")),
             "the workspace warns of `{lint}`"

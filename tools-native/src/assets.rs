@@ -42,7 +42,7 @@ impl HostAssets {
     fn ask<T: DeserializeOwned>(&self, uri: &str, operation: Operation) -> Result<T, AssetError> {
         let socket = self.socket.as_ref().ok_or_else(|| AssetError::not_granted(uri))?;
         let broken = |error: &dyn std::fmt::Display| {
-            AssetError::new(ToolCode::OpenFailed, format!("Cannot open document: {uri} ({error})"))
+            AssetError::new(ToolCode::OpenFailed, format!("Cannot open asset: {uri} ({error})"))
         };
         let line = exchange(socket, &operation).map_err(|error| broken(&error))?;
         decode_answer(&line).map_err(|error| broken(&error))?

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_alone_tells_documents_from_files() {
+    fn the_scheme_alone_tells_assets_from_files() {
         let named = |value| Target::named("file_path", value);
         for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://", "ikigai:/a", "IKIGAI:///a"] {
             assert_eq!(named(uri), Ok(Target::Asset(uri)));

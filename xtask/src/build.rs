@@ -38,7 +38,15 @@ pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
 /// Builds everything that runs natively, tests included, in the everyday profile.
 /// Benchmarks are left to `lint`, which checks them without linking wasmtime again.
 pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
-    run::run(&mut project.cargo(&["build", "--bins", "--tests"]))
+    run::run(&mut project.cargo(&["build", "--bins", "--tests", "--examples"]))
+}
+
+/// Builds the program of `tests/embedding`, which is in a workspace of its own. Its profile is
+/// that of the tests, so that most of its dependencies are built already.
+pub(crate) fn embedding(project: &Project) -> anyhow::Result<()> {
+    let manifest = project.root.join("tests").join("embedding").join("Cargo.toml");
+    let mut command = project.cargo(&["build", "--locked", "--manifest-path"]);
+    run::run(command.arg(manifest).arg("--target-dir").arg(&project.target))
 }
 
 /// Builds the fuzz targets, with coverage of the workspace's own crates, and returns the path of

@@ -1,15 +1,18 @@
 //! `cargo xtask test`: all tests, after the builds that they need.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::process::Command;
 
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::build::{self, EVERYDAY};
 use crate::project::{Project, SUPERVISOR};
-use crate::run::{self, step};
-use crate::{examples, python, stage};
+use crate::run::{self, note, step};
+use crate::{examples, place, python, stage};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -21,6 +24,8 @@ pub(crate) struct Options {
 pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
     build::with_tests(project)?;
+    step("Building a program that embeds the host");
+    build::embedding(project)?;
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
@@ -37,13 +42,27 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
         // One failure must not hide the others from a reader of the log.
         command.arg("--no-fail-fast");
     }
-    run::run(with_places(project, command.args(&options.args)))
+    let left_out = project.target.join("tmp").join("left-out.txt");
+    place::directory(left_out.parent().unwrap_or(&project.target))?;
+    fs::write(&left_out, "").context("cannot prepare the report of what is left out")?;
+    command.env("IKIGAI_TEST_LEFT_OUT", &left_out);
+    let ran = run::run(with_places(project, command.args(&options.args)));
+    report(&fs::read_to_string(&left_out).context("cannot read what was left out")?);
+    ran
+}
+
+/// Prints what the tests left out, each line once.
+fn report(left_out: &str) {
+    for line in left_out.lines().collect::<BTreeSet<_>>() {
+        note(&format!("left out: {line}"));
+    }
 }
 
 /// Sets the variables by which the tests find the programs that they run.
 fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
+        .env("IKIGAI_TEST_PROGRAMS", project.built(EVERYDAY))
         .env("IKIGAI_TEST_SUPERVISOR", project.staged().join(SUPERVISOR))
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())

@@ -1,14 +1,13 @@
-//! The asset that a person or a model means by a short name.
+//! Assets by the short names that a person or a model writes.
 
 use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
-
 use ikigai_host::nearest::nearest_named;
 
-/// Why no asset was found.
+/// The reason for which no asset was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct NotNamed {
-    /// What is wrong.
+    /// The error.
     pub error: Error,
     /// The asset that was probably meant.
     pub nearest: Option<String>,
@@ -20,12 +19,11 @@ impl From<Error> for NotNamed {
     }
 }
 
-/// The asset called `name`: as it is given, else `NAME.md`, `blocks/NAME` or
-/// `blocks/NAME.md`.
+/// Finds the asset with the path `name`, or else `NAME.md`, `blocks/NAME` or `blocks/NAME.md`.
 ///
 /// # Errors
 ///
-/// There is none of them, or the store fails.
+/// No asset has one of these paths, or the store fails.
 pub async fn named(store: &Store, name: &str) -> Result<Metadata, NotNamed> {
     for path in resolution(name).map_err(Error::from)? {
         match store.metadata(&path).await {

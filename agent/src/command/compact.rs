@@ -1,8 +1,8 @@
 //! `/compact`: an asset rewritten shorter by the model.
 //!
-//! The model proposes in a request of its own, which has no tools and no part in the
-//! conversation. What it proposes is taken only where it is shorter and still refers to all
-//! that the asset referred to; the old text stays in the asset's history.
+//! The model proposes a text in a request of its own, which has no tools and is not part of the
+//! conversation. The proposal is accepted only if it is shorter and has all references of the
+//! old text, which stays in the asset's history.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,10 +15,10 @@ use serde_json::json;
 use similar::TextDiff;
 
 use super::{By, CommandError};
-use crate::assets::{named, told};
-use crate::{Model, Session};
+use crate::assets::{display, named};
+use crate::session::{Environment, Model};
 
-/// What the model is told of its task.
+/// The system prompt of the request.
 const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name, number and \
                     command that somebody could need later, and every reference to a file and to \
                     an ikigai:// asset exactly as it is written. Drop repetition, filler and \
@@ -26,34 +26,34 @@ const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name,
                     with the new text of the asset alone: no introduction, no code fence \
                     around it.";
 
-/// A shorter text of an asset, for somebody to look at.
+/// A shorter text of an asset, for a person to look at.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The asset.
     pub path: AssetPath,
-    /// Tokens that it has.
+    /// The tokens of the asset.
     pub before: u64,
-    /// Tokens that it would have.
+    /// The tokens of the new text.
     pub after: u64,
-    /// What would change: a unified diff, lines with `+` and `-`.
+    /// A unified diff: lines with `+` and `-`.
     pub diff: String,
 }
 
-/// Why a rewritten text is not taken.
+/// The reason for which an asset is not rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The asset is no text.
-    #[error("it is no text")]
+    /// The asset is not text.
+    #[error("it is not text")]
     Binary,
-    /// The asset has nothing in it.
+    /// The asset is empty.
     #[error("it is empty")]
     NothingThere,
-    /// The asset has no more tokens than it should have.
+    /// The asset already has as few tokens as it should have.
     #[error("it has {tokens} tokens, and should have at most {target}", tokens = thousands(*.tokens), target = thousands(*.target))]
     ShortEnough {
-        /// Tokens of the asset.
+        /// The tokens of the asset.
         tokens: u64,
-        /// Tokens that were asked for.
+        /// The tokens that were asked for.
         target: u64,
     },
     /// The model wrote nothing.
@@ -62,15 +62,15 @@ pub enum Refusal {
     /// The model's answer reached the limit on its length.
     #[error("the model's proposal was cut off")]
     CutOff,
-    /// The model did not want to.
+    /// The model refused, for the reason that it gave, if any.
     #[error("the model refused{}", Colon(.0))]
     Declined(String),
     /// The new text has as many bytes as the old, or more.
     #[error("the model's proposal is not shorter ({after} instead of {before} tokens)", before = thousands(*.before), after = thousands(*.after))]
     NotShorter {
-        /// Tokens of the asset.
+        /// The tokens of the asset.
         before: u64,
-        /// Tokens of the proposal.
+        /// The tokens of the proposal.
         after: u64,
     },
     /// References are missing in the new text.
@@ -86,86 +86,87 @@ impl fmt::Display for Colon<'_> {
     }
 }
 
-impl Session {
-    pub(super) async fn compact(
-        &self,
-        name: &str,
-        target: Option<u64>,
-        by: By<'_>,
-    ) -> Result<String, CommandError> {
-        let (assets, store) = self.opened().await?;
-        let metadata = named(store, name).await?;
-        if metadata.read_only {
-            return Err(Error::ReadOnly(metadata.path).into());
-        }
-        let Asset { metadata, content } = store.read(&metadata.path).await?;
-        let path = metadata.path;
-        let refused = |refusal| CommandError::Refused { path: path.clone(), refusal };
-        let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;
-        if old.trim().is_empty() {
-            return Err(refused(Refusal::NothingThere));
-        }
-        if let Some(target) = target.filter(|target| metadata.tokens <= *target) {
-            return Err(refused(Refusal::ShortEnough { tokens: metadata.tokens, target }));
-        }
-        let answer = self.rewritten(&path, old, target).await?;
-        let new = accepted(old, answer).map_err(refused)?;
-        let (before, after) = (metadata.tokens, tokens(new.len()));
-        if let By::Person(person) = by {
-            let diff = diff(old, &new);
-            let proposal = Proposal { path: path.clone(), before, after, diff };
-            if !person.confirm(&proposal).await {
-                return Ok(format!("Not compacted: {path}"));
-            }
-        }
-        let author = Author { agent: assets.agent.clone(), cause: Cause::Compact };
-        let expected = Expected::Version(metadata.version);
-        match store.write(&path, new.as_bytes(), &author, expected).await {
-            Ok(_) => {}
-            Err(Error::Changed { path, .. }) => return Err(CommandError::Changed { path }),
-            Err(error) => return Err(error.into()),
-        }
-        let usage = store.usage(&assets.agent).await?;
-        Ok(format!(
-            "Compacted {path}: {} → {} tokens. Block budget: {}.",
-            told::tenths(before),
-            told::tenths(after),
-            told::budget(&usage),
-        ))
+/// Has an asset rewritten by the model, and writes the new text where it is accepted.
+pub(super) async fn run(
+    environment: &Environment,
+    name: &str,
+    target: Option<u64>,
+    by: By<'_>,
+) -> Result<String, CommandError> {
+    let (assets, store) = environment.open_assets().await?;
+    let metadata = named(store, name).await?;
+    if metadata.read_only {
+        return Err(Error::ReadOnly(metadata.path).into());
     }
-
-    async fn rewritten(
-        &self,
-        path: &AssetPath,
-        old: &str,
-        target: Option<u64>,
-    ) -> Result<Answer, CommandError> {
-        let Model { client, name, max_tokens, .. } =
-            self.model.as_ref().ok_or(CommandError::NoModel)?;
-        let aim = match target {
-            Some(target) => format!("at most about {} words", words(target)),
-            None => "about half as long, or shorter where nothing is lost".to_owned(),
-        };
-        let text = format!("Rewrite the asset {} below, {aim}.\n\n{old}", path.to_uri());
-        let request = Request {
-            model: name,
-            system: &[TASK.to_owned()],
-            messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
-            tools: &json!([]),
-            max_output: *max_tokens,
-        };
-        let answer = client.send(&request, &mut |_| {}).await?;
-        self.add_aside(answer.usage);
-        Ok(answer)
+    let Asset { metadata, content } = store.read(&metadata.path).await?;
+    let path = metadata.path;
+    let refused = |refusal| CommandError::Refused { path: path.clone(), refusal };
+    let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;
+    if old.trim().is_empty() {
+        return Err(refused(Refusal::NothingThere));
     }
+    if let Some(target) = target.filter(|target| metadata.tokens <= *target) {
+        return Err(refused(Refusal::ShortEnough { tokens: metadata.tokens, target }));
+    }
+    let answer = rewritten(environment, &path, old, target).await?;
+    let new = accepted(old, answer).map_err(refused)?;
+    let (before, after) = (metadata.tokens, tokens(new.len()));
+    if let By::Person(person) = by {
+        let diff = diff(old, &new);
+        let proposal = Proposal { path: path.clone(), before, after, diff };
+        if !person.confirm(&proposal).await {
+            return Ok(format!("Not compacted: {path}"));
+        }
+    }
+    let author = Author { agent: assets.agent.clone(), cause: Cause::Compact };
+    let expected = Expected::Version(metadata.version);
+    match store.write(&path, new.as_bytes(), &author, expected).await {
+        Ok(_) => {}
+        Err(Error::Changed { path, .. }) => return Err(CommandError::Changed { path }),
+        Err(error) => return Err(error.into()),
+    }
+    let usage = store.usage(&assets.agent).await?;
+    Ok(format!(
+        "Compacted {path}: {} → {} tokens. Block budget: {}.",
+        display::tenths(before),
+        display::tenths(after),
+        display::budget(&usage),
+    ))
 }
 
-/// Words of English that so many tokens are: a model counts neither well, and words better.
+/// Asks the model for a shorter text of the asset, in a request of its own.
+async fn rewritten(
+    environment: &Environment,
+    path: &AssetPath,
+    old: &str,
+    target: Option<u64>,
+) -> Result<Answer, CommandError> {
+    let Model { client, name, max_tokens, .. } =
+        environment.model.as_ref().ok_or(CommandError::NoModel)?;
+    let aim = match target {
+        Some(target) => format!("at most about {} words", words(target)),
+        None => "about half as long, or shorter where nothing is lost".to_owned(),
+    };
+    let text = format!("Rewrite the asset {} below, {aim}.\n\n{old}", path.to_uri());
+    let request = Request {
+        model: name,
+        system: &[TASK.to_owned()],
+        messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
+        tools: &json!([]),
+        max_output: *max_tokens,
+    };
+    let answer = client.send(&request, &mut |_| {}).await?;
+    environment.other_usage.add(answer.usage);
+    Ok(answer)
+}
+
+/// Returns the number of English words in so many tokens. A model counts neither well, but words
+/// better.
 fn words(tokens: u64) -> u64 {
     (tokens.saturating_mul(3) / 4).max(1)
 }
 
-/// The new text, if it may take the place of the old one.
+/// Returns the new text if it may replace the old one.
 fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     match answer.stop {
         Stop::Finished => {}
@@ -196,7 +197,7 @@ fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     if dropped.is_empty() { Ok(new) } else { Err(Refusal::Dropped(dropped)) }
 }
 
-/// What a text refers to, in one spelling each.
+/// Returns the references in a text, each in one form.
 fn referred(text: &str) -> impl Iterator<Item = String> {
     references(text).map(|found| match found.path {
         Ok(path) => path.to_uri(),
@@ -204,7 +205,7 @@ fn referred(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The text without a fence that a model has put around all of it, against its orders.
+/// Returns the text without a fence that the model has put around all of it, against its task.
 fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
     if old.trim_start().starts_with("```") {
         return text;
@@ -215,7 +216,7 @@ fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
     inner.filter(|inner| !inner.contains("```")).map_or(text, str::trim_end)
 }
 
-/// What would change, by lines that end in a line feed: `similar` would end one at a carriage
+/// Returns a unified diff by lines that end in a line feed. `similar` would end one at a carriage
 /// return as well, which no terminal shows.
 fn diff(old: &str, new: &str) -> String {
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());

@@ -2,26 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::CommandError;
 use ikigai_host::host::Host;
-use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 
-/// All tools, a line each, or everything that is of interest about one.
-pub(super) async fn told(
-    host: &Host,
-    snapshot: &Snapshot,
-    name: Option<&str>,
-) -> Result<String, CommandError> {
-    let Some(name) = name else { return Ok(list(snapshot)) };
-    let tool = snapshot.get(name).ok_or_else(|| CommandError::NoTool {
-        name: name.to_owned(),
-        nearest: nearest(name, snapshot.tools().map(Tool::name)).map(str::to_owned),
-    })?;
-    Ok(show(host, tool))
-}
-
-fn list(snapshot: &Snapshot) -> String {
+/// Returns a line for each tool.
+pub(super) fn list(snapshot: &Snapshot) -> String {
     let tools = snapshot.tools();
     if tools.len() == 0 {
         return "No tools.".to_owned();
@@ -35,7 +20,8 @@ fn list(snapshot: &Snapshot) -> String {
     format!("Tools ({}):\n{}", lines.len(), lines.join("\n"))
 }
 
-fn show(host: &Host, tool: &Tool) -> String {
+/// Returns a description of one tool.
+pub(super) fn show(host: &Host, tool: &Tool) -> String {
     let mut text = format!("{}: {}\n", tool.name(), tool.schema.description);
     let build = &tool.build;
     // Writing to a `String` cannot fail.

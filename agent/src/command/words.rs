@@ -1,20 +1,20 @@
-//! A line of commands, as words.
+//! The words of a line, with quotations.
 
 /// A quotation without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a quotation has no end")]
 pub struct Unclosed;
 
-/// The words of a line. White space separates them unless it is quoted: between `"…"`, in
-/// which a backslash stands before `"` or another backslash, or between `'…'`, in which
-/// nothing has a meaning of its own. A quotation may be a part of a word.
+/// Splits a line into words. White space separates them unless it is quoted: between `"…"`, where
+/// a backslash escapes `"` and another backslash, or between `'…'`, where no character has a
+/// meaning of its own. A quotation may be a part of a word.
 ///
 /// # Errors
 ///
-/// [`Unclosed`].
+/// A quotation has no end.
 pub fn words(line: &str) -> Result<Vec<String>, Unclosed> {
     let mut words = Vec::new();
-    // Also a word that was begun and is empty: `""`.
+    // Some also where the word is empty so far: `""`.
     let mut word: Option<String> = None;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {

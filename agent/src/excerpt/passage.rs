@@ -1,8 +1,8 @@
-//! Long texts: the head and the tail of one, and how several share the room.
+//! Long texts: the head and the tail of one, and the shares of several in a limit.
 
 use std::borrow::Cow;
 
-/// Characters of a line that is kept.
+/// The most characters of a line that is kept.
 pub(super) const LONGEST_LINE: usize = 2000;
 
 /// One text of a result.
@@ -19,9 +19,9 @@ impl Passage {
         Self { text, characters, weight }
     }
 
-    /// So much of the text, two thirds from its head and the rest from its tail, and what is
-    /// missing in words. The whole where it fits. Lines are counted from `first_line` as they
-    /// are in what is kept.
+    /// Returns as much of the text as `room` holds, two thirds from its head and the rest from
+    /// its tail, and a description of the cut; the whole where it fits. Lines are counted from
+    /// `first_line`, as they are in the text that is kept.
     pub(super) fn cut(&self, room: usize, first_line: usize) -> (Cow<'_, str>, Option<String>) {
         if self.weight <= room {
             return (Cow::Borrowed(&self.text), None);
@@ -40,23 +40,23 @@ impl Passage {
             &self.text[tail_start..],
         );
         let (characters, lines) = (self.characters, self.lines());
-        let told = format!(
+        let description = format!(
             "has {characters} characters in {lines} lines; its first {head} and its last {tail} \
              characters are shown, {left_out} are left out."
         );
-        (Cow::Owned(cut), Some(told))
+        (Cow::Owned(cut), Some(description))
     }
 
-    /// Lines as they are kept.
+    /// Returns the number of lines in the text that is kept.
     pub(super) fn lines(&self) -> usize {
         let ended = newlines_before(&self.text, self.text.len());
         ended + usize::from(!self.text.is_empty() && !self.text.ends_with('\n'))
     }
 }
 
-/// Characters of a character within JSON. What is written with a single letter after a
-/// backslash is counted as one: it is what other texts are made of, and a text of lines is
-/// not to be cut for its ends of lines.
+/// Returns the number of characters that a character takes in JSON. One that is written with a
+/// single letter after a backslash counts as one: other texts have them as well, and a text of
+/// lines is not to be cut for its ends of lines.
 fn weight(character: char) -> usize {
     match character {
         '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 1,
@@ -65,7 +65,7 @@ fn weight(character: char) -> usize {
     }
 }
 
-/// How many characters from the first on have so much room.
+/// Returns the number of characters, from the first on, that `room` holds.
 fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
     let mut used = 0;
     characters
@@ -76,14 +76,14 @@ fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
         .count()
 }
 
-/// Newlines before the character at this byte, those between the pieces of broken lines
-/// included.
+/// Returns the number of newlines before the character at this byte, those between the pieces
+/// of broken lines included.
 fn newlines_before(text: &str, byte: usize) -> usize {
     let breaks = breaks(text, LONGEST_LINE).take_while(|at| *at <= byte).count();
     text[..byte].matches('\n').count() + breaks
 }
 
-/// The bytes at which a line goes on after `longest` characters of it.
+/// Returns the bytes at which a line goes on after `longest` characters of it.
 fn breaks(text: &str, longest: usize) -> impl Iterator<Item = usize> {
     let mut column = 0;
     text.char_indices().filter_map(move |(at, character)| {
@@ -93,8 +93,8 @@ fn breaks(text: &str, longest: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How many characters each of the texts may have, for all of them to fit: the short ones
-/// all that they have, the long ones equally much.
+/// Returns the characters that each of the texts may have, for all of them to fit: the short
+/// ones all that they have, the long ones equally many.
 pub(super) fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
     let mut by_length: Vec<usize> = (0..lengths.len()).collect();
     by_length.sort_by_key(|text| lengths[*text]);
@@ -108,8 +108,8 @@ pub(super) fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
     shares
 }
 
-/// The text with a newline after every `longest` characters of a line, and whether it had
-/// such lines.
+/// Returns the text with a newline after every `longest` characters of a line, and true if it
+/// has such lines.
 pub(super) fn broken(text: String, longest: usize) -> (String, bool) {
     let mut broken = String::new();
     let mut start = 0;
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn counts_are_exact() {
         let passage = Passage::new("ab\ncd\nef\ngh\nij\n".to_owned());
-        let (shown, told) = passage.cut(6, 1);
+        let (shown, description) = passage.cut(6, 1);
         assert_eq!(shown, "ab\nc\n[... 9 characters left out, from line 2 to line 5 ...]\nj\n");
         assert_eq!(
-            told.as_deref(),
+            description.as_deref(),
             Some(
                 "has 15 characters in 5 lines; its first 4 and its last 2 characters are shown, \
                  9 are left out."
@@ -184,8 +184,8 @@ mod tests {
         #[test]
         fn head_and_tail_are_of_the_text(text in "[a-zä\n]{0,60}", room in 0usize..70) {
             let passage = Passage::new(text.clone());
-            let (shown, told) = passage.cut(room, 1);
-            match told {
+            let (shown, description) = passage.cut(room, 1);
+            match description {
                 None => prop_assert_eq!(shown, text),
                 Some(_) => {
                     let (head, tail) = shown.split_once("\n[... ").expect("a mark");

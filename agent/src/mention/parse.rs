@@ -1,8 +1,8 @@
-//! Where a prompt mentions files and assets. Reads the text and nothing else.
+//! The mentions of files and assets in a prompt. Reads the text and nothing else.
 
 use std::ops::Range;
 
-/// What kind of thing is mentioned.
+/// The kind of thing that is mentioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `@path`
@@ -14,7 +14,7 @@ pub enum Kind {
 /// A piece of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// What stays as it is.
+    /// A text that stays as it is.
     Plain(&'a str),
     /// A mention.
     Mention(Mention<'a>),
@@ -23,23 +23,22 @@ pub enum Piece<'a> {
 /// A mention of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
-    /// Of what.
+    /// The kind of thing.
     pub kind: Kind,
-    /// As it is written, with its signs.
+    /// The mention as it is written, with its signs.
     pub written: &'a str,
     /// The name.
     pub name: &'a str,
-    /// How much of the end of `name` may be the sentence's punctuation: so many bytes. None
-    /// of a quoted name.
+    /// The number of bytes at the end of `name` that may be the sentence's punctuation; 0 for a
+    /// quoted name.
     pub punctuation: usize,
 }
 
-/// The pieces of a prompt in their order; together they are all of it, but for the backslash
-/// of `\@`.
+/// Splits a prompt into its pieces; together they are all of it, but for the backslash of `\@`.
 ///
 /// A mention stands at the start of a word: at the start of the text, after white space or
 /// after an opening bracket. Its name goes on to the next white space, or stands between
-/// quotation marks. A lone `@` is one.
+/// quotation marks. A lone `@` is plain text.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
@@ -49,7 +48,7 @@ pub fn parse(text: &str) -> Vec<Piece<'_>> {
         let sign = at + found;
         at = sign + 1;
         if text[..sign].ends_with('\\') && is_start(text, sign - 1) {
-            // The backslash goes, and neither of `\@@x` is a sign.
+            // The backslash is removed, and neither `@` of `\@@x` is a sign.
             push_plain(&mut pieces, &text[plain_from..sign - 1]);
             plain_from = sign;
             at = word_end(text, sign);
@@ -113,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// The mentions of a text, each as `kind name punctuation`.
+    /// Returns the mentions of a text, each as `kind name punctuation`.
     fn found(text: &str) -> Vec<String> {
         let mention = |piece| match piece {
             Piece::Plain(_) => None,

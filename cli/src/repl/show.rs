@@ -4,11 +4,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ikigai_terminal::{Busy, Ended, Screen, one_line};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
-use ikigai_agent::{Called, Calling, Event};
+use ikigai_agent::{CallError, Called, Calling, Event};
 
 /// What is on the screen of one turn.
 #[derive(Clone)]
@@ -116,27 +115,21 @@ impl State {
 
     fn called(&mut self, called: &Called) -> io::Result<()> {
         let Called { id, name, duration, characters, .. } = called;
-        let error = called.error.as_ref().map(|_| in_short(called));
+        let error = called.error.as_ref().map(|error| in_short(called, error));
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
-        let ended = Ended { duration: *duration, size, error: error.as_deref() };
+        let ended = Ended { duration: *duration, size, error };
         self.screen.end_call(id, name, ended)?;
-        if let Some(words) = called.error.as_ref().filter(|_| !called.is_cancelled) {
-            self.screen.line(&format!("  {}", beginning(words)))?;
+        if let Some(error) = called.error.as_ref().filter(|_| !called.is_cancelled) {
+            self.screen.line(&format!("  {}", beginning(&error.message)))?;
         }
         self.running = self.running.saturating_sub(1);
         if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
     }
 }
 
-/// What went wrong, in a word: the words themselves follow.
-fn in_short(called: &Called) -> String {
-    if called.is_cancelled {
-        return "cancelled".to_owned();
-    }
-    let envelope: Value = serde_json::from_str(&called.content).unwrap_or_default();
-    let code =
-        envelope["error_code"].as_str().or_else(|| envelope["result"]["error_code"].as_str());
-    code.unwrap_or("failed").to_owned()
+/// Returns the error in a word. Its message is on the line after it.
+fn in_short<'a>(called: &Called, error: &'a CallError) -> &'a str {
+    if called.is_cancelled { "cancelled" } else { &error.code }
 }
 
 /// As much of an error as a person reads between two calls, on one line.

@@ -1,5 +1,5 @@
-//! Where in a text of JSON the members and elements of a value are, and what to cut so that some
-//! of the members are gone and JSON is left.
+//! The members and elements in a JSON text, and the ranges to cut so that members are removed and
+//! valid JSON remains.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// A member of an object.
 pub(super) struct Member<'a> {
-    /// As it is meant, without the escapes that it may have been written with.
+    /// The name, without the escapes that it may have been written with.
     pub(super) name: String,
     pub(super) value: &'a RawValue,
     written: &'a RawValue,
@@ -27,7 +27,7 @@ impl Member<'_> {
     }
 }
 
-/// The type of a value; a number is one whatever it is.
+/// Returns the type of a value; every number is a `number`.
 pub(super) fn kind(value: &RawValue) -> &'static str {
     match value.get().as_bytes().first() {
         Some(b'{') => "object",
@@ -39,7 +39,7 @@ pub(super) fn kind(value: &RawValue) -> &'static str {
     }
 }
 
-/// The members of an object, in their order; of a value that is none, nothing.
+/// Returns the members of an object in their order, or nothing for another value.
 pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
     struct Object;
     impl<'de> Visitor<'de> for Object {
@@ -52,7 +52,7 @@ pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut members = Vec::new();
             while let Some((written, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-                // Half of a surrogate pair is no text, and no property is called so.
+                // Half of a surrogate pair is not text, and no property has such a name.
                 let name = serde_json::from_str(written.get());
                 let name = name.unwrap_or_else(|_| written.get().to_owned());
                 members.push(Member { name, value, written });
@@ -63,18 +63,18 @@ pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
     serde_json::Deserializer::from_str(object.get()).deserialize_map(Object).unwrap_or_default()
 }
 
-/// The elements of an array, in their order; of a value that is none, nothing.
+/// Returns the elements of an array in their order, or nothing for another value.
 pub(super) fn elements(array: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(array.get()).unwrap_or_default()
 }
 
-/// Where a piece of a text begins in it.
+/// Returns the offset of a piece in its text.
 fn offset(text: &str, piece: &str) -> usize {
     piece.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// What of the text goes with some members of an object in it, and with one comma for each: the
-/// one before it, or where no member before it stays, the one after it.
+/// Returns the ranges of the text to cut for some members of an object. Each includes one comma:
+/// the one before the member, or the one after it if no member before it is kept.
 pub(super) fn cuts(text: &str, members: &[Member<'_>], is_cut: &[bool]) -> Vec<Range<usize>> {
     let begin = |member: &Member<'_>| offset(text, member.written.get());
     let end = |member: &Member<'_>| offset(text, member.value.get()) + member.value.get().len();

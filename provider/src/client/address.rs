@@ -1,4 +1,4 @@
-//! Where a request goes, and what is written on it.
+//! The URL and the headers of a request.
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ use crate::{Failure, FailureKind, Key, Provider};
 /// The version of the Messages API: <https://docs.anthropic.com/en/api/versioning>.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// The shortest value of a query that is held to be a key: `api-version=2024-10-21` is none.
+/// The minimum length of a query value that is treated as a key, in bytes; `api-version=2024-10-21`
+/// is shorter.
 const MIN_SECRET: usize = 16;
 
 /// The base URL of an endpoint.
@@ -21,7 +22,7 @@ const MIN_SECRET: usize = 16;
 pub(super) struct Address {
     base: Url,
     is_own: bool,
-    /// Every form in which a value of the query may come back.
+    /// The values of the query, in every form in which a server may repeat them.
     secrets: Vec<String>,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// An address without what may be a secret in it: the user, the password and the query.
+/// Returns an address without user, password and query, which may be secret.
 pub(super) fn shown(address: &str) -> String {
     let Ok(mut url) = Url::parse(address.trim()) else { return "…".to_owned() };
     let (name, password) = (url.set_username(""), url.set_password(None));
@@ -45,7 +46,7 @@ pub(super) fn shown(address: &str) -> String {
 }
 
 impl Address {
-    /// That of an endpoint.
+    /// Parses the address of an endpoint.
     pub(super) fn of(endpoint: &Endpoint) -> Result<Self, Failure> {
         let own = endpoint.provider.own_base_url();
         let given = endpoint.base_url.as_deref().unwrap_or(own).trim();
@@ -56,7 +57,7 @@ impl Address {
         };
         let base = match Url::parse(given) {
             Ok(base) => base,
-            // What no one can read may hold a password or a key all the same.
+            // Text that is no URL may contain a password or a key all the same.
             Err(error) if given.contains(['@', '?']) => return failed(&error.to_string()),
             Err(error) => return failed(&format!("`{given}`: {error}")),
         };
@@ -64,31 +65,30 @@ impl Address {
             return failed(&format!("`{}` is neither http nor https", base.scheme()));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return failed("a user and a password have no place in it; set the key instead");
+            return failed("an address cannot contain a user and a password; set the key instead");
         }
         let is_own = base.as_str().trim_end_matches('/') == own;
         let secrets = secrets(given, &base);
         Ok(Self { base, is_own, secrets })
     }
 
-    /// Whether it is the provider's own and not that of another server.
+    /// Returns whether it is the provider's own address.
     pub(super) fn is_own(&self) -> bool {
         self.is_own
     }
 
-    /// The address itself.
+    /// Returns the base URL.
     pub(super) fn base(&self) -> &Url {
         &self.base
     }
 
-    /// What must be in no message: keys that some gateways want in the query. None is within
-    /// one that comes after it.
+    /// Returns the keys in the query, which some gateways require and no message may contain.
+    /// Longer ones come first, so that none is part of a later one.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(String::as_str)
     }
 
-    /// The version at the end of the address of a provider whose addresses have none: a request
-    /// adds it once more.
+    /// Returns the version at the end of the address, for a provider whose requests add one.
     pub(super) fn needless_version(&self, provider: Provider) -> Option<&str> {
         let wants_none = matches!(provider, Provider::Anthropic | Provider::Google);
         let last = self.base.path_segments()?.rfind(|segment| !segment.is_empty())?;
@@ -98,7 +98,7 @@ impl Address {
         Some(last).filter(|_| wants_none && is_version)
     }
 
-    /// Its host and port, as they are shown.
+    /// Returns the host and port, as messages show them.
     pub(super) fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         match self.base.port() {
@@ -107,7 +107,8 @@ impl Address {
         }
     }
 
-    /// Where a request goes. What the base has for a query stays; some gateways want one.
+    /// Returns the URL of a request. The query of the base URL is kept, because some gateways
+    /// require it.
     pub(super) fn join(&self, outgoing: &Outgoing) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -124,8 +125,8 @@ impl Address {
     }
 }
 
-/// The values of a query that may be keys: as they were written, as they are sent, as they are
-/// meant, and as a server may write them that encodes them anew. The longest come first.
+/// Returns the query values that may be keys: as written, as sent, decoded, and encoded again as a
+/// server may do it. The longest come first.
 fn secrets(given: &str, base: &Url) -> Vec<String> {
     let values = |query: &str| -> Vec<String> {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -135,7 +136,7 @@ fn secrets(given: &str, base: &Url) -> Vec<String> {
     let written = written.split_once('#').map_or(written, |(query, _)| query);
     let mut secrets = values(written);
     secrets.extend(values(base.query().unwrap_or_default()));
-    // A plus sign stands for a space in a form, and for itself elsewhere.
+    // A plus sign means a space in a form, and itself elsewhere.
     let literal = written.replace('+', "%2B");
     for query in [written, &literal] {
         for (_, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -151,7 +152,7 @@ fn secrets(given: &str, base: &Url) -> Vec<String> {
     secrets
 }
 
-/// With small letters in what is percent-encoded.
+/// Returns the text with its percent-encodings in lower case.
 fn in_lower_case(encoded: &str) -> String {
     let mut pieces = encoded.split('%');
     let mut lower = pieces.next().unwrap_or_default().to_owned();
@@ -162,7 +163,7 @@ fn in_lower_case(encoded: &str) -> String {
     lower
 }
 
-/// The headers of each request.
+/// Returns the headers of a request.
 pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),

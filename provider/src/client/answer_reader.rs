@@ -1,5 +1,5 @@
-//! An answer while its bytes arrive, whoever sends them: bounded, and checked for what is no
-//! stream of events at all.
+//! The bytes of an answer, read as they arrive: limits their size, and recognises responses that
+//! are no stream of events. Knows no network.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use crate::wire::refusal::ServerError;
 use crate::wire::{Flow, OnEvent, StreamReader};
 use crate::{Answer, Failure, FailureKind, Provider};
 
-/// The most bytes of a stream that are read. An answer of a hundred thousand tokens has less
-/// than one megabyte; what is larger than this is no answer.
+/// The maximum size of a stream, in bytes. An answer of a hundred thousand tokens has less than one
+/// megabyte.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// The bytes of one answer.
+/// The reader of one answer.
 pub(crate) struct AnswerReader {
     provider: Provider,
     parser: SseParser,
@@ -23,7 +23,7 @@ pub(crate) struct AnswerReader {
 }
 
 impl AnswerReader {
-    /// Nothing came yet.
+    /// Creates a reader that has read nothing.
     pub(crate) fn new(provider: Provider, stream_reader: Box<dyn StreamReader>) -> Self {
         Self {
             provider,
@@ -35,7 +35,7 @@ impl AnswerReader {
         }
     }
 
-    /// Takes in what came, in pieces of any size. What is no event is a sign of life.
+    /// Reads bytes, in pieces of any size. Bytes without an event count as a keep-alive.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -63,13 +63,13 @@ impl AnswerReader {
         Ok(flow)
     }
 
-    /// The answer, now that nothing more is read.
+    /// Returns the answer, once nothing more is read.
     pub(crate) fn finish(self) -> Result<Answer, Failure> {
         let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
         self.stream_reader.finish(ends_whole)
     }
 
-    /// Why there is no answer, where reading failed: what the server said of it, if it did.
+    /// Returns the reason why reading broke off: the server's error if it sent one, else `failure`.
     pub(super) fn broken_off(self, failure: Failure) -> Failure {
         match read_rest(self.provider, self.parser.finish(), self.has_events) {
             Err(reported) => reported,
@@ -82,8 +82,12 @@ impl AnswerReader {
     }
 }
 
-/// Whether a stream ended after an event with nothing left over, or what it says that is no
-/// stream. Gemini and some gateways write an error as it is, in the middle of a stream too.
+/// Returns whether the stream ended after an event with nothing left over.
+///
+/// # Errors
+///
+/// The rest is an error or a document. Gemini and some gateways send an error without an event,
+/// also in the middle of a stream.
 fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, Failure> {
     let malformed = |detail| Failure::new(provider, FailureKind::Malformed).with_detail(detail);
     let Rest { is_cut, strays } = rest;
@@ -98,17 +102,17 @@ fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, F
     }
 }
 
-/// The error that an event has which is called one. Some gateways leave out the members by which
-/// the events of a provider are told apart.
+/// Returns the error in an event named `error`. Some gateways omit the members that distinguish the
+/// events of a provider.
 fn error_event(event: &SseEvent) -> Option<ServerError> {
     let data = (event.name == "error").then_some(&event.data)?;
     ServerError::of(&serde_json::from_str(data).ok()?)
 }
 
-/// What is said of JSON that is no error: the answer of a server that streams none.
+/// The message for a JSON document that is no error: the server does not stream.
 pub(super) const DOCUMENT: &str = "a single document came instead of a stream";
 
-/// What is said of a page for people, which is what wrong addresses and captive networks send.
+/// The message for an HTML page, which wrong addresses and captive networks send.
 pub(super) const HTML: &str = "a page of HTML came instead of an answer";
 
 #[cfg(test)]

@@ -1,52 +1,52 @@
-//! How long the next bytes of an answer are waited for. Knows the time and what came; what
-//! becomes of an answer that is waited for no longer is decided by who reads it.
+//! The time limit for the next bytes of an answer, computed from what has arrived. The reader of
+//! the answer decides what a passed limit means.
 
 use std::time::{Duration, Instant};
 
 use crate::wire::Flow;
 
-/// For how many silences signs of life alone are listened to: 30 minutes with the default of 5.
-/// Models think for minutes, and their servers say meanwhile that they are there; a proxy says
-/// so of a server that is gone, for ever.
+/// The limit for an answer of which only keep-alives arrive, as a multiple of the silence timeout:
+/// 30 minutes with the default of 5. Models think for minutes, during which their servers send
+/// keep-alives; but a proxy sends them for a server that is gone, without end.
 const KEEP_ALIVE_FACTOR: u32 = 6;
 
-/// How long an answer that is whole is waited for to say what it cost, and that it is over.
-/// Both come at once as a rule; some servers write neither, and keep the connection.
+/// The time limit for what may follow a complete answer: its usage and the end of the stream. Both
+/// usually come at once; some servers send neither, and keep the connection.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is left of it.
+/// The time limit for the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// How long nothing may come from now on; at zero nothing is waited for.
+    /// The time that is left; at zero nothing more is read.
     pub(super) left: Duration,
-    /// How long nothing will have come by then.
+    /// The time without data that will have passed by then.
     pub(super) silence: Duration,
 }
 
 impl Wait {
-    /// As long as this.
+    /// Creates a limit of which nothing has passed.
     pub(super) fn of(silence: Duration) -> Self {
         Self { left: silence, silence }
     }
 }
 
-/// The patience with one answer.
+/// The read timeout of one answer.
 #[derive(Debug)]
 pub(super) struct ReadTimeout {
     silence: Duration,
-    /// When something came that was more than a sign of life.
+    /// The time of the last event that was more than a keep-alive.
     progressed: Instant,
-    /// When the answer was whole.
+    /// The time at which the answer was complete.
     whole: Option<Instant>,
 }
 
 impl ReadTimeout {
-    /// With an answer that begins now.
+    /// Creates the timeout of an answer that begins now.
     pub(super) fn new(silence: Duration, now: Instant) -> Self {
         Self { silence, progressed: now, whole: None }
     }
 
-    /// Takes in what came.
+    /// Records that data arrived.
     pub(super) fn received(&mut self, flow: Flow, now: Instant) {
         match flow {
             Flow::Idle => {}
@@ -57,12 +57,12 @@ impl ReadTimeout {
         }
     }
 
-    /// Whether there is an answer without all that may still come.
+    /// Returns whether the answer is complete, whatever may still follow.
     pub(super) fn has_answer(&self) -> bool {
         self.whole.is_some()
     }
 
-    /// How long the next bytes are waited for.
+    /// Returns the time limit for the next bytes.
     pub(super) fn wait(&self, now: Instant) -> Wait {
         let (since, longest) = match self.whole {
             Some(whole) => (whole, END_TIMEOUT),
@@ -112,7 +112,7 @@ mod tests {
             read_timeout.received(flow, now);
         }
         assert_eq!(read_timeout.wait(begin + END_TIMEOUT).left, Duration::ZERO);
-        // Who has less patience with silence has no more with this one.
+        // A shorter silence timeout applies here too.
         let mut read_timeout = ReadTimeout::new(Duration::from_secs(1), begin);
         read_timeout.received(Flow::Whole, begin);
         assert_eq!(read_timeout.wait(begin), Wait::of(Duration::from_secs(1)));

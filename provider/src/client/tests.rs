@@ -1,4 +1,4 @@
-//! What only a network does: proxies, handshakes, and servers that are none.
+//! Failures of the network: proxies, handshakes, and servers that do not speak HTTP.
 
 use std::net::SocketAddr;
 
@@ -10,8 +10,8 @@ use super::read_timeout::Wait;
 use super::*;
 use crate::{Message, Part, Remedy, Role};
 
-/// Quick enough for a test, long enough for a machine that is busy: what is waited for comes
-/// at once or never.
+/// A time limit that is short enough for a test and long enough for a busy machine: the tests wait
+/// only for what comes at once or never.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn endpoint(base: &str) -> Endpoint {
@@ -43,7 +43,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A server that reads the head of each request and writes these bytes.
+/// Starts a server that reads the head of each request and writes these bytes.
 async fn server(reply: Vec<u8>) -> SocketAddr {
     let (listener, address) = listener().await;
     tokio::spawn(async move {
@@ -58,7 +58,7 @@ async fn server(reply: Vec<u8>) -> SocketAddr {
                     break;
                 }
             }
-            // A client that is gone has seen enough.
+            // The client may already be gone.
             let _ = stream.write_all(&reply).await;
             let _ = stream.shutdown().await;
             let mut rest = Vec::new();
@@ -99,7 +99,7 @@ async fn a_port_where_nobody_listens() {
 
 #[tokio::test]
 async fn a_proxy_that_says_nothing() {
-    // Never accepted: the system takes the connection, and nobody answers.
+    // The connection is never accepted: the system establishes it, and no one answers.
     let (_listener, address) = listener().await;
     let proxies = Matcher::builder().https(format!("http://someone:hidden@{address}")).build();
     let endpoint = Endpoint { connect_timeout: SHORT, ..endpoint("https://api.test/v1") };
@@ -126,7 +126,7 @@ async fn a_proxy_that_wants_a_password() {
 
 #[tokio::test]
 async fn a_proxy_that_shows_the_password_it_was_given() {
-    // "someone:hidden", as the header has it.
+    // `someone:hidden` in base64, as in the header.
     let body = "denied: c29tZW9uZTpoaWRkZW4= is someone with hidden";
     let address = server(http("403 Forbidden", "", body)).await;
     let proxies = Matcher::builder().all(format!("http://someone:hidden@{address}")).build();
@@ -283,7 +283,7 @@ async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
     for (provider, sign) in [(Provider::OpenAi, ": still here\n\n"), (Provider::Anthropic, ping)] {
         let (listener, address) = listener().await;
         let gone = tokio::spawn(async move {
-            // Nothing was shown, so that there is one more attempt.
+            // Nothing was reported, so there is one more attempt.
             for _ in 0..2 {
                 let (mut stream, _) = listener.accept().await.expect("a client");
                 stream.read_u8().await.expect("a request");
@@ -299,7 +299,7 @@ async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
         let endpoint = Endpoint { silence_timeout: SHORT, provider, ..endpoint };
         let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, retries) = failure(&client).await;
-        // A machine that is busy may be silent for as long as that by itself.
+        // A busy machine may be silent for that long by itself.
         let FailureKind::SilenceTimeout(silence) = failure.kind else { panic!("{failure:?}") };
         assert!(silence == SHORT || silence == SHORT * 6, "{silence:?}");
         assert_eq!(retries, 1);
@@ -350,7 +350,7 @@ async fn a_connection_serves_the_next_request_although_its_response_ends_late() 
     let (listener, address) = listener().await;
     let (is_read, after_reading) = tokio::sync::oneshot::channel();
     let server = tokio::spawn(async move {
-        // One connection alone is accepted.
+        // Only one connection is accepted.
         let (mut stream, _) = listener.accept().await.expect("a connection");
         request(&mut stream).await;
         stream.write_all(HEAD).await.expect("a response");

@@ -1,5 +1,5 @@
-//! HTTP: connections, proxies, certificates and the bytes of responses. Knows no provider's
-//! format, only whether what came is a stream.
+//! HTTP: connections, proxies, certificates and the bytes of responses. Knows no provider's format,
+//! only whether a response is a stream.
 
 use std::error::Error;
 use std::io;
@@ -27,13 +27,13 @@ use super::{Endpoint, retry};
 use crate::wire::refusal::ServerError;
 use crate::{Failure, FailureKind, Key, Provider};
 
-/// The most of a document that is read to find out what it says.
+/// The maximum number of bytes that are read of a document to find its error.
 const MAX_DOCUMENT: usize = 64 << 10;
 
-/// How long the end of a response may come after the end of the answer in it.
+/// The time limit for the end of a response after the end of the answer in it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How requests get to one host.
+/// The HTTP connections to one host.
 #[derive(Debug)]
 pub(super) struct Transport {
     provider: Provider,
@@ -44,24 +44,24 @@ pub(super) struct Transport {
     silence_timeout: Duration,
 }
 
-/// The proxy on the way.
+/// The proxy to the host.
 #[derive(Debug)]
 struct Proxy {
-    /// Its address, without user and password.
+    /// The address, without user and password.
     shown: String,
-    /// What must be in no message: the password, and the header that carries it.
+    /// The password and the header that carries it, which no message may contain.
     secrets: Vec<Key>,
 }
 
-/// What came.
+/// A response.
 pub(super) enum Received {
-    /// The beginning of an answer.
+    /// A response whose body is a stream.
     Stream(Response),
-    /// Something else, which was read.
+    /// Any other response, with its body.
     Document(Document),
 }
 
-/// What came instead of an answer.
+/// A response that is no stream.
 pub(super) struct Document {
     status: StatusCode,
     is_html: bool,
@@ -72,7 +72,7 @@ pub(super) struct Document {
 }
 
 impl Transport {
-    /// To this address, through whichever of the proxies is for it.
+    /// Creates the transport to an address, through the first of the proxies that applies to it.
     pub(super) fn new(
         endpoint: &Endpoint,
         address: &Address,
@@ -89,9 +89,9 @@ impl Transport {
             tls().map_err(|error| failed(FailureKind::Tls { host: address.host() }, error))?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
-            // The key goes to nobody else.
+            // The key must not be sent to another host.
             .redirect(Policy::none())
-            // A proxy is chosen here and not by the library, so that a failure can name it.
+            // The proxy is chosen here and not by the library, so that a failure can name it.
             .no_proxy()
             .connect_timeout(endpoint.connect_timeout);
         let mut proxy = None;
@@ -116,12 +116,12 @@ impl Transport {
         })
     }
 
-    /// What must be in no message.
+    /// Returns the secrets of the proxy.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.proxy.iter().flat_map(|proxy| &proxy.secrets).map(Key::reveal)
     }
 
-    /// Sends a body and waits until an answer begins.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn post(
         &self,
         url: &Url,
@@ -144,14 +144,14 @@ impl Transport {
         self.document(response, kind.starts_with("text/html")).await.map(Received::Document)
     }
 
-    /// The next bytes of a response; none at its end.
+    /// Returns the next bytes of a response, or nothing at its end.
     pub(super) async fn next(
         &self,
         response: &mut Response,
         wait: Wait,
     ) -> Result<Option<Bytes>, Failure> {
         let silence = || self.failure(FailureKind::SilenceTimeout(wait.silence));
-        // What has come already would be taken however late it is.
+        // Bytes that have arrived already would be returned however late they are.
         if wait.left.is_zero() {
             return Err(silence());
         }
@@ -164,25 +164,25 @@ impl Transport {
         }
     }
 
-    /// Lets the connection of a whole answer serve the next request: the end of a response
-    /// comes a moment after its last event as a rule, and a connection that was left before
-    /// is closed, which would cost a handshake for each round.
+    /// Reads the end of a response in the background, so that its connection can serve the next
+    /// request. The end usually comes a moment after the last event; a response that is dropped
+    /// before closes the connection, which costs a handshake each round.
     pub(super) fn finish(&self, mut response: Response) -> JoinHandle<()> {
         tokio::spawn(async move {
             let end = async { while let Ok(Some(_)) = response.chunk().await {} };
-            // A server that says more, or nothing, loses its connection, and nobody waits.
+            // A server that sends more, or nothing, loses its connection; nothing waits for it.
             let _ = timeout(DRAIN_TIMEOUT, end).await;
         })
     }
 
     async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
         let mut text = Vec::new();
-        // Bounded as a whole: nobody waits for a refusal that comes one byte at a time.
+        // One limit for the whole document, in case it comes one byte at a time.
         let read = timeout(self.silence_timeout, self.read(&mut response, &mut text)).await;
         let read = read.unwrap_or_else(|_| {
             Err(self.failure(FailureKind::SilenceTimeout(self.silence_timeout)))
         });
-        // The status says enough of a failure, and nothing of a success.
+        // A failure can be reported from its status alone, a success cannot.
         if response.status().is_success() {
             read?;
         }
@@ -198,7 +198,7 @@ impl Transport {
         })
     }
 
-    /// Reads until there is enough of a document.
+    /// Reads a document up to its maximum size.
     async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
         while text.len() < MAX_DOCUMENT
             && let Some(bytes) = self.next(response, Wait::of(self.silence_timeout)).await?
@@ -208,7 +208,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Why a request did not get through.
+    /// Returns the failure of a request that could not be sent.
     fn send_failure(&self, error: &reqwest::Error) -> Failure {
         let host = self.host.clone();
         if let Some(detail) = tls_error(error) {
@@ -227,7 +227,7 @@ impl Transport {
             _ if error.is_timeout() => {
                 self.failure(FailureKind::ConnectTimeout(self.connect_timeout))
             }
-            // The message of the system would say the same once more.
+            // The system's message would repeat the kind.
             _ if is_refused(error) => self.failure(FailureKind::NoServer { host }),
             _ => self.failure(FailureKind::Network { host }).with_detail(root_cause(error)),
         }
@@ -239,7 +239,7 @@ impl Transport {
 }
 
 impl Document {
-    /// What it says.
+    /// Returns the failure that the document describes.
     pub(super) fn failure(self, provider: Provider, model: &str) -> Failure {
         let status = self.status.as_u16();
         let failure = |kind: FailureKind| Failure::new(provider, kind);
@@ -273,7 +273,7 @@ impl Proxy {
         if let Some((_, password)) = intercept.raw_auth() {
             secrets.push(Key::new(password));
         }
-        // A proxy that speaks HTTP gets both as one word in base64.
+        // An HTTP proxy gets both as one word in base64.
         let basic = intercept.basic_auth().and_then(|value| value.to_str().ok());
         if let Some(encoded) = basic.and_then(|value| value.strip_prefix("Basic ")) {
             secrets.push(Key::new(encoded));
@@ -297,8 +297,8 @@ fn reqwest_proxy(intercept: &Intercept) -> Result<reqwest::Proxy, reqwest::Error
     Ok(proxy)
 }
 
-/// TLS against the certificates that this machine trusts. A machine without any can still
-/// reach servers that need none.
+/// Returns TLS with the certificates that this machine trusts. A machine without any can still
+/// reach servers without TLS.
 fn tls() -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -311,7 +311,7 @@ fn tls() -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// Whether what came could not be read as HTTP.
+/// Returns whether the response could not be parsed as HTTP.
 fn is_no_http(error: &reqwest::Error) -> bool {
     let mut next = error.source();
     while let Some(error) = next {
@@ -323,7 +323,7 @@ fn is_no_http(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Whether the machine refused the connection, of whatever address was tried last.
+/// Returns whether the connection was refused, for the last address that was tried.
 fn is_refused(error: &reqwest::Error) -> bool {
     let mut next = error.source();
     while let Some(error) = next {
@@ -337,7 +337,7 @@ fn is_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// What went wrong with TLS, if it was that.
+/// Returns the message of a TLS error, if it is one.
 fn tls_error(error: &reqwest::Error) -> Option<String> {
     let mut next = error.source();
     while let Some(error) = next {
@@ -345,11 +345,11 @@ fn tls_error(error: &reqwest::Error) -> Option<String> {
             return Some(error.to_string());
         }
         next = match error.downcast_ref::<io::Error>() {
-            // `source` of such an error is that of the one within it, which would be skipped.
+            // The `source` of such an error is that of the error inside it, which would be skipped.
             Some(error) => error.get_ref().map(|within| within as &(dyn Error + 'static)),
             None => error.source(),
         };
-        // What tokio-rustls says of a peer that went away; it is of no type of its own.
+        // tokio-rustls has no type for the error of a peer that closes the connection.
         if next.is_none() && error.to_string() == "tls handshake eof" {
             return Some("the connection was closed during the handshake".to_owned());
         }
@@ -357,7 +357,7 @@ fn tls_error(error: &reqwest::Error) -> Option<String> {
     None
 }
 
-/// The innermost reason; those around it only say that there is one.
+/// Returns the message of the innermost error; those around it add nothing.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut root: &dyn Error = error;
     while let Some(source) = root.source() {

@@ -1,12 +1,12 @@
-//! What a person can do about a failure, as a type. The words, and with them the flags and
-//! commands of a program, belong to whoever shows it.
+//! Remedies: the actions that a person can take after a failure. The words, and with them the flags
+//! and commands of a program, belong to the caller.
 
 use std::time::Duration;
 
 use super::{Failure, FailureKind};
 use crate::Provider;
 
-/// What a person can do about a [`Failure`].
+/// An action that a person can take after a [`Failure`].
 ///
 /// The variables that a remedy speaks of are those of its provider:
 /// [`Provider::key_variable`] and [`Provider::base_url_variable`].

@@ -1,19 +1,19 @@
-//! What a model is told of a tool in words: its description, and what comes back of a call.
+//! The description of a tool, extended by the schema of its results.
 //!
-//! Two vendors have a member for the second, OpenAI's Responses (`output_schema`) and Google
-//! (`responseJsonSchema`). Other servers that speak as they do refuse a member that they do not
-//! know, and with it the request; so every model reads it in the description.
+//! Two vendors have a member for the latter, OpenAI's Responses (`output_schema`) and Google
+//! (`responseJsonSchema`). Other servers with the same interface refuse a request with a member
+//! that they do not know, so every model reads it in the description.
 
 use ikigai_protocol::ToolSchema;
 use serde_json::Value;
 
 use crate::loss::{Effect, Loss, Reason};
 
-/// What stands for the end of a description that was cut.
+/// The end of a description that was cut.
 const CUT: char = '…';
 
-/// The description as it is sent, at most `limit` characters long. What comes back is left
-/// out first; then the description itself is cut.
+/// Returns the description that is sent, at most `limit` characters long. The schema of the results
+/// is omitted first; then the description itself is cut.
 pub(super) fn description(
     schema: &ToolSchema,
     limit: Option<usize>,
@@ -43,7 +43,7 @@ pub(super) fn description(
     own.chars().take(limit.saturating_sub(1)).chain([CUT]).collect()
 }
 
-/// The envelope around the result is the host's, and the same for every tool.
+/// Adds the schema of the results, inside the envelope that the host puts around them.
 fn with_returns(own: &str, returns: &Value) -> String {
     let between = if own.trim().is_empty() { "" } else { "\n\n" };
     format!(

@@ -1,8 +1,8 @@
-//! JSON Schema 2020-12, as far as a provider checks it before it reads a request.
+//! The check of a schema against JSON Schema 2020-12, as far as providers check it.
 //!
-//! One malformed schema makes a provider refuse the request with all the tools in it, so a
-//! schema is looked at here first. The forms of older drafts that 2020-12 refuses are brought
-//! into its own. Whether a schema makes sense is not asked.
+//! A provider refuses a request with all its tools for one malformed schema, so schemas are checked
+//! here first. Forms of older drafts that 2020-12 refuses are rewritten. Whether a schema makes
+//! sense is not checked.
 
 use serde_json::{Map, Value};
 
@@ -15,11 +15,11 @@ pub(crate) struct Modern {
     pub(crate) losses: Vec<Loss>,
 }
 
-/// Checks `parameters` and rewrites what older drafts say in another way.
+/// Checks `parameters` and rewrites the forms of older drafts.
 pub(crate) fn modern(parameters: &Value) -> Result<Modern, Inexpressible> {
     let mut reader = Reader { root: parameters, losses: Vec::new() };
     let mut schema = reader.schema(parameters, "")?;
-    // The word names a dialect in which the rewritten forms mean nothing.
+    // `$schema` names a dialect in which the rewritten forms have no meaning.
     if !reader.losses.is_empty()
         && let Value::Object(members) = &mut schema
     {
@@ -51,9 +51,10 @@ const NAMED_SCHEMAS: &[&str] =
 /// Keywords whose value is a list of schemas.
 const LISTED_SCHEMAS: &[&str] = &["anyOf", "oneOf", "allOf", "prefixItems"];
 
-/// Gives every array of `schema` the `items` that it leaves out, which means the same.
+/// Adds the `items` that an array of `schema` omits, which does not change its meaning.
 ///
-/// OpenAI refuses an array without, even with `strict: false` ("array schema missing items").
+/// OpenAI refuses an array without `items`, even with `strict: false` ("array schema missing
+/// items").
 pub(crate) fn fill_items(schema: &mut Value) {
     let Value::Object(members) = schema else { return };
     let is_array = match members.get("type") {
@@ -155,7 +156,7 @@ impl Reader<'_> {
         Ok(Value::Object(read))
     }
 
-    /// Nothing outside the schema can be fetched by a provider, and nothing dangling found.
+    /// Checks that a reference has a target inside the schema, since a provider fetches nothing.
     fn reference(&self, value: &Value, at: &str) -> Result<Value, Inexpressible> {
         let leads_somewhere =
             value.as_str().and_then(|text| text.strip_prefix('#')).is_some_and(|pointer| {
@@ -168,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `items: [..]` with `additionalItems` became `prefixItems` with `items`.
+    /// Rewrites `items: [..]` with `additionalItems` as `prefixItems` with `items`.
     fn rewrite_tuple(&mut self, members: &mut Map<String, Value>, at: &str) {
         if !members.get("items").is_some_and(Value::is_array) {
             return;
@@ -182,7 +183,7 @@ impl Reader<'_> {
         self.rewritten(at, "items");
     }
 
-    /// Draft 4 has `minimum` with `exclusiveMinimum: true` for one number.
+    /// Rewrites draft 4's `minimum` with `exclusiveMinimum: true` as one number.
     fn rewrite_bounds(&mut self, members: &mut Map<String, Value>, at: &str) {
         for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")]
         {
@@ -202,8 +203,8 @@ impl Reader<'_> {
     }
 }
 
-/// Properties with `{}` for `true`, which means the same: whatever reads them one by one, such as
-/// the template of a local model, looks for members.
+/// Replaces `true` by `{}` in properties, which means the same: the templates of local models look
+/// for members.
 fn with_objects(mut properties: Value) -> Value {
     for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if *property == Value::Bool(true) {
@@ -213,7 +214,7 @@ fn with_objects(mut properties: Value) -> Value {
     properties
 }
 
-/// The keywords that hold no schema.
+/// Checks a keyword that holds no schema.
 fn check_plain(keyword: &str, value: &Value, at: &str) -> Result<(), Inexpressible> {
     let (holds, expected) = match keyword {
         "type" => (is_type(value), "one of the seven types, or a list of different ones"),
@@ -263,7 +264,7 @@ fn is_anchor(value: &Value) -> bool {
     })
 }
 
-/// A whole number may be written with a fraction of zero.
+/// Returns whether the value is a whole number, possibly written with a fraction of zero.
 fn is_count(value: &Value) -> bool {
     value.as_f64().is_some_and(|count| count >= 0.0 && count.fract() == 0.0)
 }

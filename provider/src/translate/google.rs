@@ -1,15 +1,15 @@
-//! Google's two forms of a schema: the subset of OpenAPI that `parameters` takes, and whole
-//! JSON Schema in `parametersJsonSchema`.
+//! Google's two forms of a schema: the subset of OpenAPI in `parameters`, and full JSON Schema in
+//! `parametersJsonSchema`.
 //!
-//! The subset is that of `Schema` in <https://ai.google.dev/api/caching#Schema> (2026): a word
-//! that is not a field of it makes the API refuse the request.
+//! The subset is that of `Schema` in <https://ai.google.dev/api/caching#Schema> (2026); for any
+//! other field the API refuses the request.
 
 use serde_json::{Map, Value, json};
 
 use super::reference::{allows_null, required, step};
 use crate::loss::{Effect, Loss, Reason};
 
-/// Fields that are named and meant as in JSON Schema and hold no schema.
+/// Fields that have the name and meaning of JSON Schema and hold no schema.
 const SAME: &[&str] = &[
     "title",
     "description",
@@ -25,10 +25,10 @@ const SAME: &[&str] = &[
     "maxProperties",
 ];
 
-/// Words that change nothing about the values of an object without properties.
+/// Keywords that change nothing about the values of an object without properties.
 const SAYS_NOTHING: &[&str] = &["type", "$schema", "$comment", "title", "$defs", "definitions"];
 
-/// The members of the function declaration that say what the tool takes.
+/// Returns the members of the function declaration that describe the parameters.
 pub(crate) fn parameters(schema: &Value) -> (Map<String, Value>, Vec<Loss>) {
     let mut members = Map::new();
     if takes_nothing(schema) {
@@ -45,7 +45,8 @@ pub(crate) fn parameters(schema: &Value) -> (Map<String, Value>, Vec<Loss>) {
     }
 }
 
-/// The API refuses an object without properties, and wants no schema there at all.
+/// Returns whether the tool has no parameters. The API refuses an object without properties and
+/// expects no schema then.
 fn takes_nothing(schema: &Value) -> bool {
     schema.as_object().is_some_and(|members| {
         members.iter().all(|(keyword, value)| match keyword.as_str() {
@@ -110,14 +111,14 @@ impl Writer {
         if of == Some("object") && named.is_none_or(Map::is_empty) {
             self.obstacle(at, Reason::FreeForm);
         }
-        // Without a reference to follow, a schema is its own root.
+        // There are no references here, so a schema is its own root.
         if allows_null(schema, schema) {
             written.insert("nullable".into(), Value::Bool(true));
         }
         Value::Object(written)
     }
 
-    /// A place has one type, and may be nullable besides.
+    /// Returns the one type of a schema, which may be nullable besides.
     fn single_type<'a>(&mut self, members: &'a Map<String, Value>, at: &str) -> Option<&'a str> {
         let types: Vec<&str> = match members.get("type") {
             Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
@@ -151,7 +152,8 @@ impl Writer {
         Value::Object(written)
     }
 
-    /// The API refuses names that are no properties, and an empty list says nothing.
+    /// Writes `required`. The API refuses names that are not properties; an empty list has no
+    /// meaning.
     fn required(
         &mut self,
         members: &Map<String, Value>,
@@ -170,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// Null is no alternative there but a mark on the whole, which the caller sets.
+    /// Writes alternatives. Null is not among them but a mark on the whole, which the caller sets.
     fn alternatives(&mut self, value: &Value, at: &str) -> Value {
         let all = value.as_array().into_iter().flatten().enumerate();
         let others: Vec<_> = all.filter(|(_, one)| *one != &json!({ "type": "null" })).collect();
@@ -180,7 +182,7 @@ impl Writer {
         others.into_iter().map(|(index, one)| self.schema(one, &format!("{at}/{index}"))).collect()
     }
 
-    /// Strings only, and no empty one.
+    /// Writes an enumeration, which may only hold strings that are not empty.
     fn enumeration(&mut self, value: &Value, at: &str, written: &mut Map<String, Value>) {
         let all = value.as_array().into_iter().flatten();
         let values: Vec<&Value> = all.filter(|value| !value.is_null()).collect();
@@ -221,7 +223,7 @@ impl Writer {
     }
 }
 
-/// The names that the reference allows for parameters: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
+/// Returns whether the reference allows this name of a parameter: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
 fn is_parameter_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')

@@ -1,4 +1,4 @@
-//! The documented sizes of a schema in OpenAI's strict mode, and how a schema measures.
+//! The documented limits on a schema in OpenAI's strict mode, and how a schema is measured.
 //!
 //! Every number is from the section on supported schemas of
 //! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas> (2026).
@@ -10,23 +10,24 @@ use serde_json::{Map, Value};
 use super::reference::{leaves, listed};
 use crate::loss::{Effect, Loss, Reason};
 
-/// Properties of all objects of one schema together.
+/// The maximum number of properties of all objects of a schema together.
 pub const MAX_PROPERTIES: usize = 5_000;
 
-/// Objects and arrays within each other, the outermost counted. The page speaks of "levels of
-/// nesting" and does not say whether arrays are some; they are counted here.
+/// The maximum depth of objects and arrays, the outermost counted. The page speaks of "levels of
+/// nesting" and does not say whether arrays count; here they do.
 pub const MAX_LEVELS: usize = 10;
 
-/// Values of all enumerations of one schema together.
+/// The maximum number of values of all enumerations of a schema together.
 pub const MAX_ENUM_VALUES: usize = 1_000;
 
-/// Characters of all names of properties and definitions and of all listed values together.
+/// The maximum number of characters of all names of properties and definitions and of all listed
+/// values together.
 pub const MAX_NAME_CHARACTERS: usize = 120_000;
 
-/// An enumeration of more values than this has a limit on its characters of its own.
+/// The number of values above which an enumeration has a limit on its characters.
 pub const LARGE_ENUM_VALUES: usize = 250;
 
-/// Characters of the values of one enumeration of strings over [`LARGE_ENUM_VALUES`].
+/// The maximum number of characters of an enumeration of more than [`LARGE_ENUM_VALUES`] strings.
 pub const MAX_LARGE_ENUM_CHARACTERS: usize = 15_000;
 
 #[derive(Default)]
@@ -37,7 +38,7 @@ struct Size {
     large_enum: usize,
 }
 
-/// The limits that `schema`, in its strict form, is over.
+/// Returns the limits that `schema`, in its strict form, exceeds.
 pub(crate) fn exceeded(schema: &Value) -> Vec<Loss> {
     let mut size = Size::default();
     measure(schema, &mut size);
@@ -95,14 +96,15 @@ fn named<'a>(
     members.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// How deep values of `schema` nest; a recursive definition counts once.
+/// Returns the depth of the values of `schema`; a recursive definition counts once.
 fn levels(schema: &Value) -> usize {
     Depth { root: schema, known: HashMap::new() }.of(schema)
 }
 
 struct Depth<'a> {
     root: &'a Value,
-    /// Places measured, or being measured with zero so far, so that recursion ends.
+    /// The depths of the schemas measured so far; zero while one is being measured, so that
+    /// recursion ends.
     known: HashMap<*const Map<String, Value>, usize>,
 }
 

@@ -1,21 +1,22 @@
-//! Following references inside one schema, and what a place in it accepts in the end.
+//! References inside a schema, and the values that a schema accepts once they are followed.
 //!
-//! Shared by strict mode, which must know what is nullable, and by the repair of arguments,
-//! which must make the same decisions. Knows nothing of any provider.
+//! Used by strict mode, which must know what is nullable, and by the repair of arguments, which
+//! must decide the same. Knows nothing of any provider.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// What a place accepts once its references and alternatives are followed.
+/// The schemas that a schema consists of once its references and alternatives are followed.
 pub(crate) struct Leaves<'a> {
-    /// Schemas without `$ref` and without `anyOf`, in their order.
+    /// The schemas without `$ref` and without `anyOf`, in their order.
     pub(crate) schemas: Vec<&'a Map<String, Value>>,
     /// A reference that leads back to itself before it leads to a schema.
     pub(crate) endless: Option<&'a str>,
 }
 
-/// Where a reference leads: the root, or a definition at the root. Others are not followed.
+/// Returns the target of a reference: the root, or a definition at the root. Others are not
+/// followed.
 pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     if reference == "#" {
         return Some(root);
@@ -28,7 +29,7 @@ pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value>
     root.pointer(&reference[1..])
 }
 
-/// Everything that `schema` comes down to.
+/// Follows the references and alternatives of `schema`.
 pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
     let mut walk =
         Walk { root, path: Vec::new(), seen: HashSet::new(), endless: None, found: vec![] };
@@ -39,8 +40,8 @@ pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
 struct Walk<'a> {
     root: &'a Value,
     path: Vec<&'a str>,
-    /// A definition that was expanded once adds nothing a second time; without this, nested
-    /// alternatives grow exponentially.
+    /// The definitions that were expanded. A second time would add nothing, and nested alternatives
+    /// would grow exponentially.
     seen: HashSet<&'a str>,
     endless: Option<&'a str>,
     found: Vec<&'a Map<String, Value>>,
@@ -70,7 +71,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether null is a value of `schema`.
+/// Returns whether `schema` accepts null.
 pub(crate) fn allows_null(root: &Value, schema: &Value) -> bool {
     leaves(root, schema).schemas.into_iter().any(leaf_allows_null)
 }
@@ -89,12 +90,13 @@ fn leaf_allows_null(leaf: &Map<String, Value>) -> bool {
             .is_none_or(|values| values.contains(&Value::Null))
 }
 
-/// The names in `required`.
+/// Returns the names in `required`.
 pub(crate) fn required(leaf: &Map<String, Value>) -> impl Iterator<Item = &str> {
     leaf.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The properties of `leaf` that strict mode makes nullable: optional, and not null before.
+/// Returns whether strict mode makes a property of `leaf` nullable: it is optional and did not
+/// accept null.
 pub(crate) fn is_widened(
     root: &Value,
     leaf: &Map<String, Value>,
@@ -109,7 +111,7 @@ fn widens_within<'a>(root: &'a Value, schema: &'a Value, seen: &mut HashSet<*con
         && leaves(root, schema).schemas.into_iter().any(|leaf| leaf_widens(root, leaf, seen))
 }
 
-/// Whether strict mode makes anything nullable in what `leaf` describes, at any depth.
+/// Returns whether strict mode makes any property in `leaf` nullable, at any depth.
 pub(crate) fn widens(root: &Value, leaf: &Map<String, Value>) -> bool {
     leaf_widens(root, leaf, &mut HashSet::new())
 }
@@ -128,8 +130,8 @@ fn leaf_widens<'a>(
     leaf.get("items").is_some_and(|items| widens_within(root, items, seen))
 }
 
-/// Whether `leaf` accepts values of the JSON type `name`, as far as `type` says it. A schema
-/// without `type` is known by its listed values, and an integer is a number too.
+/// Returns whether `leaf` accepts values of the JSON type `name`, as far as `type` says so. Without
+/// `type` the listed values decide; an integer is a number too.
 pub(crate) fn accepts_type(leaf: &Map<String, Value>, name: &str) -> bool {
     let is = |value: &Value| value == name || (value == "number" && name == "integer");
     match leaf.get("type") {
@@ -139,7 +141,7 @@ pub(crate) fn accepts_type(leaf: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// The values that `enum` or `const` list.
+/// Returns the values in `enum` or `const`.
 pub(crate) fn listed(leaf: &Map<String, Value>) -> Option<Vec<&Value>> {
     match (leaf.get("const"), leaf.get("enum")) {
         (Some(value), _) => Some(vec![value]),
@@ -148,7 +150,8 @@ pub(crate) fn listed(leaf: &Map<String, Value>) -> Option<Vec<&Value>> {
     }
 }
 
-/// The values of a property that has nothing but listed values: what tells objects apart.
+/// Returns the listed values of a property that has nothing else, by which objects are
+/// distinguished.
 pub(crate) fn listed_alone<'a>(root: &'a Value, schema: &'a Value) -> Option<Vec<&'a Value>> {
     match leaves(root, schema).schemas.as_slice() {
         [leaf] => listed(leaf),
@@ -156,7 +159,7 @@ pub(crate) fn listed_alone<'a>(root: &'a Value, schema: &'a Value) -> Option<Vec
     }
 }
 
-/// The JSON type of `value`; a number without a fraction is an `integer`.
+/// Returns the JSON type of `value`; a number without a fraction is an `integer`.
 pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -171,7 +174,7 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// `at` and one more step, escaped as RFC 6901 says.
+/// Appends a segment to a JSON pointer, escaped as in RFC 6901.
 pub(crate) fn step(at: &str, name: &str) -> String {
     format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

@@ -1,9 +1,9 @@
 //! OpenAI's strict mode: a subset of JSON Schema in which every property is required.
 //!
-//! The whole schema fits or it does not; there is no strict half. What does not fit is
-//! collected, so that an author sees every place at once. The subset is the one of
-//! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas>, as of 2026;
-//! a keyword that the page does not name is taken for one that is refused.
+//! A schema is in the subset as a whole or not at all. All obstacles are collected, so that an
+//! author sees every one of them at once. The subset is the one of
+//! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas>, as of 2026; a
+//! keyword that the page does not name counts as refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ use crate::loss::{Effect, Loss, Reason};
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Words that describe and do not restrict, which the page does not list. Dropping them
-/// changes no value that is accepted.
+/// Keywords that describe and do not restrict, which the page does not list. Without them the same
+/// values are accepted.
 const ANNOTATIONS: &[&str] = &["examples", "deprecated", "readOnly", "writeOnly"];
 
-/// The strict form of `parameters` and what it says in other words, or every obstacle.
+/// Returns the strict form of `parameters` with its losses, or every obstacle.
 pub(crate) fn strict(parameters: &Value) -> Result<(Value, Vec<Loss>), Vec<Loss>> {
-    // The strict form is never smaller, and nothing this large is worth walking.
+    // The strict form is never smaller, and a schema this large is not worth walking.
     let oversized = limits::exceeded(parameters);
     if !oversized.is_empty() {
         return Err(oversized);
@@ -60,7 +60,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The API refuses keywords beside `$ref`, descriptions too, so those go around it.
+    /// Writes a reference. The API refuses keywords beside `$ref`, descriptions too, so those go
+    /// around it.
     fn reference(&mut self, members: &Map<String, Value>, at: &str) -> Value {
         let mut around = Map::new();
         for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != "$ref") {
@@ -135,7 +136,8 @@ impl Writer<'_> {
         Value::Object(written)
     }
 
-    /// The API wants a `type` at every place, and listed values that are of it.
+    /// Writes the `type`, which the API requires everywhere, and checks that listed values are of
+    /// it.
     fn types(&mut self, members: &Map<String, Value>, at: &str, written: &mut Map<String, Value>) {
         let values = listed(members);
         if let Some(types) = members.get("type") {
@@ -175,7 +177,7 @@ impl Writer<'_> {
         let properties = members.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let is_closed = match members.get("additionalProperties") {
             Some(Value::Bool(false)) => true,
-            // A tool without parameters takes none; any other object without names takes any.
+            // A tool without parameters accepts none; any other object without names accepts any.
             None => !properties.is_empty() || at.is_empty(),
             Some(_) => false,
         };
@@ -212,8 +214,8 @@ impl Writer<'_> {
             if let Some(reference) = leaves(self.root, definition).endless {
                 self.obstacle(&place, Reason::Endless(reference.to_owned()));
             }
-            // One that may be anything is an obstacle only where something refers to it, but a
-            // schema with such a definition is refused too.
+            // A definition that accepts anything is an obstacle only where it is referred to; but a
+            // schema with one is refused too.
             written.insert(name.clone(), self.schema(definition, &place));
         }
         Value::Object(written)
@@ -246,8 +248,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether `keyword` only describes. A default goes into the description: the model should
-    /// know it, and it is the tool that applies it.
+    /// Writes `keyword` if it only describes, and returns whether it does. A default goes into the
+    /// description, so that the model knows it; the tool applies it.
     fn annotation(
         &mut self,
         keyword: &str,
@@ -273,7 +275,7 @@ impl Writer<'_> {
                 written.insert("description".into(), joined.into());
                 self.loss(&here(), Effect::Described, Reason::Keyword(keyword.to_owned()));
             }
-            // Neither says anything about values: the dialect is the provider's anyway.
+            // Neither restricts values, and the dialect is the provider's anyway.
             "$schema" | "$comment" => {}
             _ if ANNOTATIONS.contains(&keyword) => {
                 self.loss(&here(), Effect::Removed, Reason::Keyword(keyword.to_owned()));
@@ -283,8 +285,8 @@ impl Writer<'_> {
         true
     }
 
-    /// Whether the nulls of two alternatives could be taken for each other: both are arrays, or
-    /// both are objects with the same names and nothing that tells them apart.
+    /// Returns whether the nulls of two alternatives could be confused: both are arrays, or both
+    /// are objects with the same names and nothing that distinguishes them.
     fn are_ambiguous(&self, found: &[&Map<String, Value>]) -> bool {
         let mut arrays = Vec::new();
         let mut objects: BTreeMap<BTreeSet<&str>, Vec<&Map<String, Value>>> = BTreeMap::new();
@@ -310,7 +312,8 @@ impl Writer<'_> {
             })
     }
 
-    /// Whether two objects with the same names have a required one whose values differ.
+    /// Returns whether two objects with the same names have a required property whose values
+    /// differ.
     fn are_told_apart(&self, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
         let values = |leaf: &'_ Map<String, Value>, name: &str| -> Option<Vec<Value>> {
             let property = leaf.get("properties")?.get(name)?;
@@ -338,7 +341,7 @@ fn join(text: &str, note: &str) -> String {
     if text.is_empty() { note.to_owned() } else { format!("{text} ({note})") }
 }
 
-/// `schema` with null among its values. A constant stays one, and becomes an alternative.
+/// Adds null to the values of `schema`. A constant is kept, as an alternative.
 fn nullable(schema: Value) -> Value {
     let Value::Object(mut members) = schema else { return schema };
     if let Some(Value::Array(alternatives)) = members.get_mut("anyOf") {
@@ -366,7 +369,7 @@ fn nullable(schema: Value) -> Value {
     Value::Object(members)
 }
 
-/// Whether a pattern stays within regular languages, as grammars of constrained sampling do.
+/// Returns whether a pattern is a regular language, as constrained sampling requires.
 fn is_regular(pattern: &str) -> bool {
     let mut rest = pattern.chars().peekable();
     while let Some(here) = rest.next() {

@@ -1,5 +1,5 @@
-//! Anthropic's Messages API: <https://docs.anthropic.com/en/api/messages>, streamed as
-//! <https://docs.anthropic.com/en/docs/build-with-claude/streaming> describes.
+//! Anthropic's Messages API: <https://docs.anthropic.com/en/api/messages>, streamed as in
+//! <https://docs.anthropic.com/en/docs/build-with-claude/streaming>.
 
 mod request;
 mod stream;

@@ -1,22 +1,22 @@
-//! The arguments of a call on their way back to a provider that wants an object where the
-//! model may have written anything.
+//! The arguments of a call as a JSON object, which some providers require although the model may
+//! have written anything.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// The member under which text is sent that is no object. The model reads what it wrote.
+/// The member that holds text which is not an object, so that the model can read what it wrote.
 const UNREADABLE: &str = "unreadable_arguments";
 
-/// A JSON object, as it was written wherever that is possible: numbers keep their digits, and
-/// members their order. Its strings are text: an escape of half a character, which the grammar of
-/// JSON allows and every vendor refuses, is U+FFFD.
+/// A JSON object, unchanged as far as possible: numbers keep their digits, and members their order.
+/// An escape of half a surrogate pair, which the grammar of JSON allows and every vendor refuses,
+/// becomes U+FFFD.
 #[derive(Debug)]
 pub(super) struct Object(Box<RawValue>);
 
 impl Object {
-    /// Text as an object: itself if it is one, else an object with the text as its one member.
+    /// Returns the text itself if it is an object, else an object with the text as its only member.
     pub(super) fn of(text: &str, member: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -35,12 +35,12 @@ impl Object {
         Self(raw.expect("an object of one text is JSON"))
     }
 
-    /// The arguments of a call.
+    /// Returns the arguments of a call as an object.
     pub(super) fn of_arguments(text: &str) -> Self {
         Self::of(text, UNREADABLE)
     }
 
-    /// As text.
+    /// Returns the JSON text.
     pub(super) fn get(&self) -> &str {
         self.0.get()
     }
@@ -48,14 +48,14 @@ impl Object {
 
 const AS_VALID: &str = "one escape in place of another leaves JSON valid";
 
-/// Valid JSON with `\\ufffd` for each escape of a surrogate without its pair.
+/// Replaces each escape of an unpaired surrogate in valid JSON by `\\ufffd`.
 ///
-/// `RFC 8259` calls a string with one unpredictable (section 8.2). Anthropic answers it with 400 ("The
-/// request body is not valid JSON: no low surrogate in string",
+/// RFC 8259 calls the meaning of such a string unpredictable (section 8.2). Anthropic refuses it
+/// with 400 ("The request body is not valid JSON: no low surrogate in string",
 /// <https://github.com/anthropics/claude-code/issues/2108>), and Google's strings are UTF-8, which
-/// has no code for one.
+/// cannot encode it.
 fn well_formed(json: &str) -> Cow<'_, str> {
-    // In valid JSON a backslash stands in strings only and begins an escape.
+    // In valid JSON a backslash is always in a string and begins an escape.
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -72,7 +72,7 @@ fn well_formed(json: &str) -> Cow<'_, str> {
                 at += 6;
                 copied = at;
             }
-            // Two characters of every escape are ASCII.
+            // Every escape has at least two characters, both ASCII.
             _ => at += 2,
         }
     }

@@ -1,5 +1,5 @@
 //! Google's Gemini API, `v1beta`: <https://ai.google.dev/api/generate-content>, streamed as
-//! server-sent events, each a whole response with the next parts.
+//! server-sent events, each a response with the next parts.
 
 mod request;
 mod stream;
@@ -7,12 +7,11 @@ mod stream;
 pub(super) use request::outgoing;
 pub(super) use stream::Stream;
 
-/// What goes back beside a call: the members of its part and the id of its provider. Written by
-/// the stream, read by the request.
+/// The members of a [`Blob`](crate::Blob). The stream writes them, the request reads them.
 mod blob {
-    /// On the part of a text, a thought or a call.
+    /// The signature of a text, a thought or a call.
     pub(super) const SIGNATURE: &str = "thoughtSignature";
-    /// Within the call and its result. The id of this crate stays here: where Google sends
-    /// none, it wants none.
+    /// Google's id of a call, also for its result. Where Google sends none, it accepts none; the id
+    /// of this crate is never sent.
     pub(super) const ID: &str = "id";
 }

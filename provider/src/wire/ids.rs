@@ -1,24 +1,24 @@
-//! The ids of calls: unique in their conversation, and in a form that every provider takes.
+//! The ids of calls: unique in their conversation, and in a form that every provider accepts.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::{Message, Part};
 
-/// The longest id. OpenAI takes 64 characters for `call_id`; Anthropic names the characters
-/// (`^[a-zA-Z0-9_-]+$`) and no length.
+/// The maximum length of an id. OpenAI accepts 64 characters for `call_id`; Anthropic names the
+/// characters (`^[a-zA-Z0-9_-]+$`) and no length.
 const MAX_BYTES: usize = 64;
 
-/// The ids that a conversation has used.
+/// The ids that a conversation uses.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     taken: HashSet<String>,
-    /// The last number that was added to each id; the next search begins there, so that many
-    /// calls with one id cost no more than many with different ones.
+    /// The last number that was added to each id. The next search begins there, so that many calls
+    /// with one id cost no more than many with different ones.
     suffixes: HashMap<String, usize>,
 }
 
 impl Ids {
-    /// Those of the calls in these messages.
+    /// Collects the ids of the calls in these messages.
     pub(super) fn of(messages: &[Message]) -> Self {
         let mut ids = Self::default();
         for call in calls(messages) {
@@ -28,7 +28,7 @@ impl Ids {
         ids
     }
 
-    /// An id for a new call: the one that came if it fits and is free, else one like it.
+    /// Returns an id for a new call: the received one if it is valid and free, else one like it.
     pub(super) fn take(&mut self, came: &str) -> String {
         let base = fitting(if came.is_empty() { "call" } else { came });
         if !came.is_empty() && self.taken.insert(base.clone()) {
@@ -38,7 +38,7 @@ impl Ids {
         loop {
             number += 1;
             let suffix = format!("_{number}");
-            // All of it is ASCII.
+            // The id is ASCII.
             let kept = base.len().min(MAX_BYTES - suffix.len());
             let id = format!("{}{suffix}", &base[..kept]);
             if self.taken.insert(id.clone()) {
@@ -49,13 +49,13 @@ impl Ids {
     }
 }
 
-/// For each id in a conversation, the id that is sent in its place. Ids that this crate gave
-/// are sent as they are; others may come from a conversation that was kept elsewhere.
+/// The ids that are sent, by the ids in the conversation. Those made by this crate are sent
+/// unchanged; others may come from a conversation that was stored elsewhere.
 #[derive(Debug)]
 pub(super) struct SentIds<'a>(HashMap<&'a str, String>);
 
 impl<'a> SentIds<'a> {
-    /// Of these messages.
+    /// Assigns an id to each call in these messages.
     pub(super) fn of(messages: &'a [Message]) -> Self {
         let mut sent = HashMap::new();
         let mut ids = Ids::default();
@@ -65,8 +65,8 @@ impl<'a> SentIds<'a> {
         Self(sent)
     }
 
-    /// What is sent for this one. An id without a call gets its form; the provider will refuse
-    /// the result, and say so.
+    /// Returns the id to send for this one. An id without a call is only made valid; the provider
+    /// refuses its result with a reason.
     pub(super) fn get(&self, id: &str) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| fitting(id))
     }

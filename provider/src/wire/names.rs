@@ -1,14 +1,14 @@
-//! The names of calls on their way back: a model may ask for a tool that is none, under a name
-//! that no tool can have, and a provider that is sent such a name refuses the whole conversation
-//! ("string does not match pattern"), then and ever after.
+//! The names of calls that are sent back. A model may call a tool that does not exist, by a name
+//! that no tool can have; a provider would refuse the whole conversation for it ("string does not
+//! match pattern"), in every further request.
 
 use std::borrow::Cow;
 
 use crate::Provider;
 use crate::translate::{MAX_NAME_BYTES, is_name};
 
-/// A name in a form that the provider takes: itself wherever a tool could be called so. The
-/// others belong to no tool, so that it does not matter if two of them become one.
+/// Returns a name in a form that the provider accepts: unchanged if a tool can have it. Other names
+/// belong to no tool, so that two of them may become equal.
 pub(super) fn sent(provider: Provider, name: &str) -> Cow<'_, str> {
     if is_name(provider, name) {
         return name.into();

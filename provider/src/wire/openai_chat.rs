@@ -1,6 +1,6 @@
-//! OpenAI's Chat Completions: <https://platform.openai.com/docs/api-reference/chat>, streamed
-//! as <https://platform.openai.com/docs/api-reference/chat-streaming> describes, and as Ollama,
-//! vLLM, llama.cpp and others speak it.
+//! OpenAI's Chat Completions: <https://platform.openai.com/docs/api-reference/chat>, streamed as in
+//! <https://platform.openai.com/docs/api-reference/chat-streaming>, and as Ollama, vLLM, llama.cpp
+//! and others implement it.
 
 mod calls;
 mod request;

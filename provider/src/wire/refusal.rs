@@ -1,9 +1,9 @@
-//! What a server says instead of an answer, and what kind of failure that is.
+//! The errors of servers, and the kinds of failures that they mean.
 //!
 //! The statuses and codes are those of <https://platform.openai.com/docs/guides/error-codes>,
 //! <https://docs.anthropic.com/en/api/errors> and
-//! <https://ai.google.dev/gemini-api/docs/troubleshooting>; the sentences are those that the
-//! providers and the common local servers write where they have no code.
+//! <https://ai.google.dev/gemini-api/docs/troubleshooting>; the messages are those of the providers
+//! and the common local servers where there is no code.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use serde_json::Value;
 
 use crate::{Failure, FailureKind, Provider};
 
-/// An error as a server told it, whichever of the usual forms it took.
+/// An error that a server reported, in any of the usual forms.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ServerError {
-    /// For people.
+    /// The message for people.
     message: String,
-    /// For programs: the `type`, `code`, `status` and `reason` there are.
+    /// The values of `type`, `code`, `status` and `reason`.
     codes: Vec<String>,
-    /// A status in the text of the error, which is all there is within a stream.
+    /// The status in the error's own text; within a stream there is no other.
     status: Option<u16>,
-    /// How long to wait, where the body says it.
+    /// The wait that the body asks for.
     retry_after: Option<Duration>,
 }
 
 impl ServerError {
-    /// Reads JSON that is an error, or has one as its `error`. An answer has a `type` or a
-    /// `status` as well; what is an error by itself says so, or says what is wrong.
+    /// Reads JSON that is an error or has one as its member `error`. An answer may have a `type` or
+    /// `status` as well; an error without that member is recognised by its type or its message.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         // Google wraps the error of a stream in an array.
         let value = if let Value::Array(values) = value { values.first()? } else { value };
@@ -61,7 +61,7 @@ impl ServerError {
         Some(found)
     }
 
-    /// An error of which the code and the message are known.
+    /// Creates an error from a code and a message.
     pub(crate) fn new(code: Option<String>, message: Option<String>) -> Self {
         Self {
             message: message.unwrap_or_default(),
@@ -70,7 +70,7 @@ impl ServerError {
         }
     }
 
-    /// Google's details: why, for how long, and which quota.
+    /// Reads one of Google's details: the reason, the wait or the quota.
     fn read_detail(&mut self, detail: &Value) {
         let text = |value: &Value, name: &str| value.get(name)?.as_str().map(str::to_owned);
         self.codes.extend(text(detail, "reason"));
@@ -84,7 +84,7 @@ impl ServerError {
         }
     }
 
-    /// What failed, told with this status. 200 is that of a stream that had begun.
+    /// Returns the failure for an error with this status; 200 is that of a stream that had begun.
     pub(crate) fn failure(self, provider: Provider, model: &str, status: u16) -> Failure {
         let kind = self.kind(model, status);
         let detail = if self.message.is_empty() { self.codes.join(" ") } else { self.message };
@@ -99,7 +99,7 @@ impl ServerError {
         let message = self.message.to_ascii_lowercase();
         let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let status = if http == 200 { self.status_within() } else { http };
-        // Some of these come with 400 or 429, so they are asked for before the status is.
+        // Some of these come with 400 or 429, so they are checked before the status.
         if has(TOO_LONG) || mentions(TOO_LONG_MESSAGES) {
             return FailureKind::TooLong;
         }
@@ -118,14 +118,14 @@ impl ServerError {
             413 => FailureKind::TooLong,
             429 => FailureKind::RateLimited,
             503 | 529 => FailureKind::Overloaded,
-            // An error in the stream that says nothing else is the server's.
+            // An error in the stream without a known code is the server's.
             200 | 408 | 500.. => FailureKind::Server { status: http },
             _ if has(&["model_not_found"]) => FailureKind::UnknownModel { model: model.to_owned() },
             _ => FailureKind::Refused { status },
         }
     }
 
-    /// The status that an error within a stream would have had.
+    /// Returns the status that an error within a stream would have had.
     fn status_within(&self) -> u16 {
         let of_code = |code: &String| {
             STATUSES.iter().find(|(known, _)| known == code).map(|(_, status)| *status)
@@ -134,15 +134,16 @@ impl ServerError {
     }
 }
 
-/// What an object calls itself that is an error. It says nothing about which.
+/// The type of an object that is an error, which does not say which one.
 const ERROR: &str = "error";
 
-/// The conversation does not fit: OpenAI, llama.cpp, Anthropic.
+/// Codes for a conversation that is too long: OpenAI, llama.cpp, Anthropic.
 const TOO_LONG: &[&str] =
     &["context_length_exceeded", "exceed_context_size_error", "request_too_large"];
 
-/// The same in words: Anthropic (twice), OpenAI and vLLM, Google, Ollama; and OpenAI where a
-/// request alone is more than the account may send in a minute, which no wait helps.
+/// Messages for a conversation that is too long: Anthropic (twice), OpenAI and vLLM, Google,
+/// Ollama; and OpenAI for a request that is larger than the account may send in a minute, which no
+/// wait helps.
 const TOO_LONG_MESSAGES: &[&str] = &[
     "prompt is too long",
     "exceed context limit",
@@ -154,14 +155,14 @@ const TOO_LONG_MESSAGES: &[&str] = &[
     "tokens must be reduced in order to run",
 ];
 
-/// Waiting does not help: OpenAI, Anthropic.
+/// Codes for a quota that is used up: OpenAI, Anthropic.
 const NO_QUOTA: &[&str] =
     &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"];
 
-/// The same in words: Anthropic, which sends it with 400.
+/// Messages for a quota that is used up: Anthropic, which sends it with 400.
 const NO_QUOTA_MESSAGES: &[&str] = &["credit balance is too low"];
 
-/// What the codes would have had for a status: Anthropic, OpenAI, Google.
+/// The statuses of the codes: Anthropic, OpenAI, Google.
 const STATUSES: &[(&str, u16)] = &[
     ("invalid_request_error", 400),
     ("authentication_error", 401),

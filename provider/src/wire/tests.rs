@@ -8,7 +8,7 @@ use crate::{
     Blob, Bounds, Call, CallResult, Message, Part, Provider, Request, Role, translate_all,
 };
 
-/// The model that is asked, and that wrote what is in the conversations.
+/// The model of the requests and of the conversations.
 const MODEL: &str = "the-model";
 
 fn message(role: Role, parts: Vec<Part>) -> Message {
@@ -34,7 +34,7 @@ fn tools(provider: Provider) -> Value {
     translate_all(provider, Bounds::of(provider), &[schema("read"), schema("list")]).value
 }
 
-/// The path, the query and the body of a request.
+/// Returns the path, the query and the body of a request.
 fn shown(provider: Provider, request: &Request<'_>) -> String {
     let outgoing = outgoing(provider, request, true);
     let body: Value = serde_json::from_slice(&outgoing.body).expect("JSON");
@@ -69,7 +69,7 @@ fn with_tools() {
     snapshot("tools", &[], &[message(Role::User, vec![Part::text("read a.txt")])], true);
 }
 
-/// What every provider would have left in a conversation of its own.
+/// Returns the blobs that every provider would have left in a conversation of its own.
 fn own_blobs(provider: Provider) -> (Vec<Part>, Option<Blob>, Option<Blob>) {
     let blob = |value| Blob { provider, model: MODEL.into(), value };
     let alone = |value| vec![Part::Blob(blob(value))];
@@ -184,7 +184,8 @@ fn what_another_model_left_is_left_out() {
             let left = ["gAAA", "commentary", "\"hm\"", "Eq==", "google-1", "EjQ="];
             left.into_iter().filter(|left| body.contains(left)).count()
         };
-        // What the person adds to the results begins a turn, in which a chat sends no thoughts.
+        // A text of the person beside the results begins a turn, for which a chat sends no
+        // thoughts.
         assert_eq!(found(&own) > 0, provider != Provider::OpenAiChat, "{provider}: {own}");
         assert_eq!(found(&other), 0, "{provider}: {other}");
         let bypass = other.matches("skip_thought_signature_validator").count();

@@ -1,9 +1,8 @@
-//! What each vendor refuses. A module has the rules of one interface; here is what they
-//! share: where a fault is, members that nobody knows, and calls that meet their results.
+//! The requests that each vendor refuses. Each module has the rules of one interface; this one has
+//! what they share: positions of faults, unknown members, and calls with their results.
 //!
-//! The messages are those that the vendors' servers answer with, as people quote them
-//! where they ask for help; a client must not depend on them, and a test that fails is
-//! easier understood by them.
+//! The messages are those of the vendors' servers, as people quote them when they ask for help.
+//! They make a failed test easier to understand; a client must not depend on them.
 
 mod anthropic;
 mod google;
@@ -17,7 +16,7 @@ use crate::issued::Issued;
 use crate::refusal::Refusal;
 use crate::{Received, Vendor};
 
-/// Why a vendor would not answer this request, if so.
+/// Checks a request as the vendor would.
 pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Result<(), Refusal> {
     if request.method != "POST" {
         return Err(Refusal::new(405, format!("not allowed: {}", request.method)));
@@ -32,7 +31,7 @@ pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Resu
         return Err(Refusal::invalid("We could not parse the JSON body of your request."));
     }
     if !vendor.is_streamed(request) {
-        // The vendors would answer; this server has streams only.
+        // The vendors would answer; this server only has streams.
         return Err(Refusal::invalid("this server streams: `stream` has to be true"));
     }
     match vendor {
@@ -43,7 +42,7 @@ pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Resu
     }
 }
 
-/// The members of an object that are not among those that are known.
+/// Returns a member of an object that is not among the known ones.
 fn unknown<'a>(value: &'a Value, known: &[&str]) -> Option<&'a str> {
     value.as_object()?.keys().map(String::as_str).find(|name| !known.contains(name))
 }
@@ -56,13 +55,13 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether a name is made of letters, digits, `_` and `-` only, and not too long.
+/// Returns whether a name has only letters, digits, `_` and `-`, and is not too long.
 fn is_plain(name: &str, longest: usize) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !name.is_empty() && name.len() <= longest && name.bytes().all(is_allowed)
 }
 
-/// The first that comes a second time.
+/// Returns the first value that is repeated.
 fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = Vec::new();
     names.into_iter().find(|name| {

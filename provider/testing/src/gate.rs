@@ -1,10 +1,10 @@
-//! A point at which an answer stops until the test lets it go on.
+//! A gate at which an answer waits until the test opens it.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Where an answer waits. Clones are the same gate.
+/// A point in an answer that waits to be opened. Clones are the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<watch::Sender<State>>);
 
@@ -15,23 +15,23 @@ struct State {
 }
 
 impl Gate {
-    /// A gate that nothing passes yet.
+    /// Creates a closed gate.
     #[must_use]
     pub fn closed() -> Self {
         Self(Arc::new(watch::Sender::new(State::default())))
     }
 
-    /// Lets everything pass, now and later.
+    /// Opens the gate for good.
     pub fn open(&self) {
         self.0.send_modify(|state| state.is_open = true);
     }
 
-    /// Waits until an answer has come this far: everything before the gate is sent.
+    /// Waits until an answer reaches the gate. Everything before the gate has been sent then.
     pub async fn reached(&self) {
         self.reached_by(1).await;
     }
 
-    /// Waits until so many answers have come this far.
+    /// Waits until this many answers have reached the gate.
     pub async fn reached_by(&self, answers: usize) {
         self.wait(|state| state.arrived >= answers).await;
     }
@@ -43,7 +43,7 @@ impl Gate {
 
     async fn wait(&self, is_so: impl Fn(&State) -> bool) {
         let mut states = self.0.subscribe();
-        // The sender lives in `self`, so that it cannot be gone.
+        // The sender is in `self`, so that it cannot be closed.
         let _ = states.wait_for(is_so).await;
     }
 }

@@ -1,33 +1,33 @@
-//! As much of HTTP/1.1 as the exchange needs: requests with a length, responses with a
-//! length or in chunks.
+//! The part of HTTP/1.1 that the servers need: requests with a length, responses with a length or
+//! in chunks.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
 use std::io;
 
-/// A request as it came.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// In capitals.
+    /// The method, in capitals.
     pub method: String,
-    /// With its query.
+    /// The path, with its query.
     pub path: String,
-    /// In their order; names in lower case.
+    /// The headers in their order; names in lower case.
     pub headers: Vec<(String, String)>,
-    /// As JSON; null where it is none.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
 }
 
 impl Received {
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Reads a request; none if the connection ended before it.
+/// Reads a request, or nothing if the connection ended before it.
 pub(crate) async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Received>> {
     let Some(first) = line(reader).await? else { return Ok(None) };
     let mut words = first.split(' ');
@@ -57,13 +57,13 @@ async fn line(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Str
     Ok(Some(line.trim_end().to_owned()))
 }
 
-/// How a body is delimited.
+/// The end of a body.
 pub(crate) enum Body {
     Length(usize),
     Chunked,
 }
 
-/// The head of a response.
+/// Returns the head of a response.
 pub(crate) fn head(
     status: u16,
     content_type: &str,
@@ -82,7 +82,7 @@ pub(crate) fn head(
     head.into_bytes()
 }
 
-/// A chunk of a body; an empty one is its end.
+/// Returns a chunk of a body; an empty one ends it.
 pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
     chunk.extend_from_slice(bytes);

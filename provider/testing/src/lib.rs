@@ -1,9 +1,8 @@
-//! Servers that answer as the vendors of models do, for tests: they speak each vendor's
-//! stream as the vendor documents it, refuse what the vendor refuses, and fail on request
-//! in every way in which a network and a vendor can.
+//! Servers for tests that answer as the vendors of models do: they stream each vendor's documented
+//! format, refuse what the vendor refuses, and fail on request as a network and a vendor can.
 //!
-//! Depends on nothing of ikigai: what is written here comes from the vendors'
-//! documentation alone, so that a misreading in the client meets another reader.
+//! Depends on nothing of ikigai: the servers are written from the vendors' documentation alone, so
+//! that a misreading in the client is noticed.
 
 #![warn(missing_docs)]
 

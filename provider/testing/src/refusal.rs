@@ -1,4 +1,4 @@
-//! What a vendor says in place of an answer, in its own JSON.
+//! The errors of a vendor, in its own JSON.
 //!
 //! Sources: <https://platform.openai.com/docs/guides/error-codes>,
 //! <https://docs.anthropic.com/en/api/errors>,
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::Vendor;
 
-/// A request turned down, or a failure.
+/// An error instead of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
-    /// Of HTTP.
+    /// The HTTP status.
     pub(crate) status: u16,
-    /// For people.
+    /// The message for people.
     pub(crate) message: String,
-    /// Which member is at fault; OpenAI only.
+    /// The member at fault; OpenAI only.
     pub(crate) param: Option<String>,
-    /// For programs; OpenAI only.
+    /// The code for programs; OpenAI only.
     pub(crate) code: Option<&'static str>,
-    /// The kind, where the status does not say it.
+    /// The kind, where the status does not determine it.
     pub(crate) kind: Option<&'static str>,
-    /// More of the same; Google only.
+    /// The details; Google only.
     pub(crate) details: Option<Box<Value>>,
 }
 
@@ -31,7 +31,7 @@ impl Refusal {
         Self { status, message, param: None, code: None, kind: None, details: None }
     }
 
-    /// A request that is at fault.
+    /// Creates an error for an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, message)
     }
@@ -56,7 +56,7 @@ impl Refusal {
         self
     }
 
-    /// The body of the response.
+    /// Returns the body of the response.
     pub(crate) fn body(&self, vendor: Vendor) -> Value {
         match vendor {
             Vendor::OpenAi | Vendor::OpenAiChat => json!({ "error": self.openai() }),
@@ -79,7 +79,7 @@ impl Refusal {
         }
     }
 
-    /// OpenAI's object of an error.
+    /// Returns OpenAI's error object.
     pub(crate) fn openai(&self) -> Value {
         let kind = self.kind.unwrap_or(match self.status {
             500.. => "server_error",
@@ -89,7 +89,7 @@ impl Refusal {
         json!({ "message": self.message, "type": kind, "param": self.param, "code": self.code })
     }
 
-    /// Anthropic's word for the kind.
+    /// Returns Anthropic's name of the kind.
     pub(crate) fn anthropic_kind(&self) -> &'static str {
         self.kind.unwrap_or(match self.status {
             401 => "authentication_error",

@@ -1,4 +1,4 @@
-//! What a server is to reply: an answer in its pieces, a failure, or neither.
+//! The replies of a server: answers in pieces, errors, and failures of the connection.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use crate::issued::Issued;
 use crate::stream::{self, Asked, Step};
 use crate::{Gate, Received, Trouble, Vendor};
 
-/// One reply. An answer is built piece by piece, in the order in which it is sent;
-/// everything else is made by a function of its own.
+/// A reply. An answer is built piece by piece, in the order in which it is sent; every other reply
+/// is made by one function.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub(crate) kind: Kind,
@@ -25,12 +25,12 @@ pub(crate) enum Kind {
     HangUp,
 }
 
-/// How a body travels.
+/// The transfer of a body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delivery {
-    /// How many bytes are sent before the end that is not in the script.
+    /// The number of bytes that are sent before the transfer ends early, and how it ends.
     pub(crate) end: Option<(usize, End)>,
-    /// How many bytes are written at once; an event as a rule.
+    /// The number of bytes that are written at once; by default one event.
     pub(crate) portion: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Delivery {
 pub(crate) enum End {
     /// The connection is closed.
     Cut,
-    /// The body ends as if it were whole.
+    /// The body ends as if it were complete.
     Clean,
 }
 
@@ -50,10 +50,10 @@ pub(crate) struct Answer {
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) cached: u64,
-    /// How many characters of the arguments of a call are sent at once.
+    /// The number of characters of a call's arguments that are sent at once.
     pub(crate) fragment: usize,
     pub(crate) content_type: String,
-    /// Whether each of Google's responses says that the answer has ended.
+    /// True if each of Google's responses has the reason why the answer ended.
     pub(crate) always_ends: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Piece {
     Stall(Gate),
 }
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Finished,
@@ -83,7 +83,7 @@ pub(crate) enum Ending {
 }
 
 impl Reply {
-    /// An answer, empty so far: 200, a stream, finished in order.
+    /// Creates an empty answer: status 200, a stream, with its proper end.
     #[must_use]
     pub fn answer() -> Self {
         Self::of(Kind::Answer(Answer {
@@ -98,25 +98,25 @@ impl Reply {
         }))
     }
 
-    /// A failure, with the status and in the words of the vendor.
+    /// Creates an error with the vendor's status and message.
     #[must_use]
     pub fn trouble(trouble: Trouble) -> Self {
         Self::of(Kind::Trouble { trouble, message: None })
     }
 
-    /// Any status, with an error in the vendor's JSON.
+    /// Creates a reply of any status, with an error in the vendor's JSON.
     #[must_use]
     pub fn status(status: u16, message: &str) -> Self {
         Self::of(Kind::Status { status, message: message.to_owned() })
     }
 
-    /// Any body of any type.
+    /// Creates a reply with any body of any type.
     #[must_use]
     pub fn raw(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::of(Kind::Raw { status, content_type: content_type.to_owned(), body: body.into() })
     }
 
-    /// A page for people, as proxies send it.
+    /// Creates an HTML page, as proxies send it.
     #[must_use]
     pub fn html(status: u16) -> Self {
         let body = format!(
@@ -126,24 +126,25 @@ impl Reply {
         Self::raw(status, "text/html", body)
     }
 
-    /// Nothing, not even headers, until the gate opens; then the connection is closed.
+    /// Creates a reply that sends nothing, not even headers, until the gate opens; then the
+    /// connection is closed.
     #[must_use]
     pub fn silence(gate: &Gate) -> Self {
         Self::of(Kind::Silence(gate.clone()))
     }
 
-    /// The connection is closed as soon as the request was read.
+    /// Creates a reply that closes the connection as soon as the request was read.
     #[must_use]
     pub fn hang_up() -> Self {
         Self::of(Kind::HangUp)
     }
 
-    /// The body of an answer to this request, whole; its length is that of every answer of
-    /// the same pieces, whatever ids a server makes up.
+    /// Returns the whole body of an answer to this request. Its length is the same for every answer
+    /// of the same pieces, whatever ids a server issues.
     ///
     /// # Panics
     ///
-    /// On a reply that is no answer.
+    /// If the reply is not an answer.
     #[must_use]
     pub fn body(&self, vendor: Vendor, request: &Received) -> Vec<u8> {
         let Kind::Answer(answer) = &self.kind else {
@@ -163,14 +164,14 @@ impl Reply {
         Self { kind, headers: Vec::new(), delivery: Delivery::default() }
     }
 
-    /// A further header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The words of a failure, in place of the vendor's.
+    /// Sets the message of an error, in place of the vendor's.
     #[must_use]
     pub fn message(mut self, message: &str) -> Self {
         match &mut self.kind {
@@ -180,22 +181,22 @@ impl Reply {
         self
     }
 
-    /// The connection is closed after so many bytes of the body, without the end that
-    /// chunked transfer has.
+    /// Closes the connection after this many bytes of the body, without the end of the chunked
+    /// transfer.
     #[must_use]
     pub fn cut_after(mut self, bytes: usize) -> Self {
         self.delivery.end = Some((bytes, End::Cut));
         self
     }
 
-    /// The body ends after so many bytes, and HTTP sees nothing wrong with it.
+    /// Ends the body after this many bytes, with a proper end of the transfer.
     #[must_use]
     pub fn end_after(mut self, bytes: usize) -> Self {
         self.delivery.end = Some((bytes, End::Clean));
         self
     }
 
-    /// The body is written so many bytes at a time, each a chunk of its own.
+    /// Writes the body in chunks of this many bytes.
     #[must_use]
     pub fn in_portions(mut self, bytes: usize) -> Self {
         assert!(bytes > 0, "a portion has a byte at least");
@@ -204,7 +205,7 @@ impl Reply {
     }
 }
 
-/// The pieces of an answer; each panics on a reply that is none.
+/// The pieces of an answer. Each function panics if the reply is not an answer.
 impl Reply {
     fn answering(&mut self) -> &mut Answer {
         match &mut self.kind {
@@ -218,103 +219,102 @@ impl Reply {
         self
     }
 
-    /// A fragment of text. Fragments with no other content between them are one block.
+    /// Adds a fragment of text. Adjacent fragments are one block.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         self.push(Piece::Text(text.to_owned()))
     }
 
-    /// A fragment of a thought that is shown. On Chat Completions it is sent as vLLM and
-    /// llama.cpp do.
+    /// Adds a fragment of a visible thought. On Chat Completions it is sent as vLLM and llama.cpp
+    /// do.
     #[must_use]
     pub fn thinking(self, text: &str) -> Self {
         self.push(Piece::Thinking(text.to_owned()))
     }
 
-    /// A thought of which only what comes back is sent.
+    /// Adds a thought of which only the data to be sent back is visible.
     #[must_use]
     pub fn hidden_thinking(self) -> Self {
         self.push(Piece::HiddenThinking)
     }
 
-    /// A call, with an id of the server's making.
+    /// Adds a call, with an id of the server's.
     #[must_use]
     pub fn call(self, name: &str, arguments: &Value) -> Self {
         self.call_raw(name, &arguments.to_string())
     }
 
-    /// A call whose arguments may be anything. Google's format has no room for anything
-    /// but an object; there, the answer ends with `MALFORMED_FUNCTION_CALL` instead.
+    /// Adds a call with any text as arguments. Google's format only allows an object; there, the
+    /// answer ends with `MALFORMED_FUNCTION_CALL` instead.
     #[must_use]
     pub fn call_raw(self, name: &str, arguments: &str) -> Self {
         let (name, arguments) = (name.to_owned(), arguments.to_owned());
         self.push(Piece::Call { id: None, name, arguments })
     }
 
-    /// A call with an id of the test's choice, which may be one that was used before;
-    /// empty for none, as Google's older models have it.
+    /// Adds a call with an id of the test's choice, which may be a repeated one, or empty for none,
+    /// as with Google's older models.
     #[must_use]
     pub fn call_as(self, id: &str, name: &str, arguments: &Value) -> Self {
         let (id, name) = (Some(id.to_owned()), name.to_owned());
         self.push(Piece::Call { id, name, arguments: arguments.to_string() })
     }
 
-    /// A sign of life without content: Anthropic's event, or a comment of the format.
+    /// Adds a keep-alive: Anthropic's event, or a comment.
     #[must_use]
     pub fn ping(self) -> Self {
         self.push(Piece::Ping)
     }
 
-    /// An event that no documentation has, which a client is to pass over.
+    /// Adds an undocumented event, which a client must ignore.
     #[must_use]
     pub fn unknown_event(self) -> Self {
         self.push(Piece::UnknownEvent)
     }
 
-    /// Any JSON as an event.
+    /// Adds any JSON as an event.
     #[must_use]
     pub fn event(self, event: Value) -> Self {
         self.push(Piece::Event(event))
     }
 
-    /// A failure in the stream, in the form that the vendor documents.
+    /// Adds an error in the stream, in the form that the vendor documents.
     #[must_use]
     pub fn error(self, trouble: Trouble) -> Self {
         self.failing(trouble, false)
     }
 
-    /// The same in the vendor's other form, where it has one: OpenAI's `response.failed`,
-    /// and Google's error that is no event.
+    /// Adds an error in the vendor's other form, if it has one: OpenAI's `response.failed`, and
+    /// Google's error without an event.
     #[must_use]
     pub fn error_in_other_form(self, trouble: Trouble) -> Self {
         self.failing(trouble, true)
     }
 
-    /// What follows a failure is what the test adds, and no end of the stream's own.
+    /// After an error only the test adds to the stream, which gets no end of its own.
     fn failing(self, trouble: Trouble, is_other_form: bool) -> Self {
         self.push(Piece::Error { trouble, is_other_form }).ending(Ending::Missing)
     }
 
-    /// Bytes as they are.
+    /// Adds raw bytes.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         self.push(Piece::Bytes(bytes.to_vec()))
     }
 
-    /// A fragment of text with bytes that are no UTF-8.
+    /// Adds a fragment of text with bytes that are not UTF-8.
     #[must_use]
     pub fn invalid_utf8(self) -> Self {
         self.push(Piece::InvalidUtf8)
     }
 
-    /// Nothing further until the gate opens.
+    /// Sends nothing more until the gate opens.
     #[must_use]
     pub fn stall(self, gate: &Gate) -> Self {
         self.push(Piece::Stall(gate.clone()))
     }
 
-    /// What the answer cost, in tokens: of the request, and of the answer, thoughts
-    /// included.
+    /// Sets the tokens of the request, and of the answer with its thoughts.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64) -> Self {
         let answer = self.answering();
@@ -322,14 +322,14 @@ impl Reply {
         self
     }
 
-    /// How much of the request was read from a cache.
+    /// Sets the tokens of the request that were read from a cache.
     #[must_use]
     pub fn cached(mut self, tokens: u64) -> Self {
         self.answering().cached = tokens;
         self
     }
 
-    /// How many characters of the arguments of a call are sent at once; 5 as a rule.
+    /// Sets the number of characters of a call's arguments that are sent at once; the default is 5.
     #[must_use]
     pub fn fragments_of(mut self, characters: usize) -> Self {
         assert!(characters > 0, "a fragment has a character at least");
@@ -337,40 +337,40 @@ impl Reply {
         self
     }
 
-    /// Another type than that of a stream.
+    /// Sets another content type than that of a stream.
     #[must_use]
     pub fn content_type(mut self, content_type: &str) -> Self {
         self.answering().content_type = content_type.to_owned();
         self
     }
 
-    /// The answer ends because of the limit on its length.
+    /// Ends the answer because of the limit on its length.
     #[must_use]
     pub fn cut_by_length(self) -> Self {
         self.ending(Ending::Length)
     }
 
-    /// The model or the vendor refuses, for this reason.
+    /// Ends the answer with a refusal for this reason.
     #[must_use]
     pub fn refused(self, why: &str) -> Self {
         self.ending(Ending::Refused(why.to_owned()))
     }
 
-    /// Each response says that the answer has ended, as some of Google's models do: the last
-    /// one is told by the end of the stream alone. The other vendors have no such models.
+    /// Sends the reason why the answer ended in each response, as some of Google's models do: only
+    /// the end of the stream marks the last one. It has no effect for other vendors.
     #[must_use]
     pub fn ending_in_each_response(mut self) -> Self {
         self.answering().always_ends = true;
         self
     }
 
-    /// Another word for why the answer ended, as newer models may have it.
+    /// Ends the answer with another reason, as newer models may.
     #[must_use]
     pub fn ending_with(self, word: &str) -> Self {
         self.ending(Ending::Word(word.to_owned()))
     }
 
-    /// The stream ends in order without the event that says that the answer is whole.
+    /// Ends the stream properly, but without the event that completes the answer.
     #[must_use]
     pub fn without_end(self) -> Self {
         self.ending(Ending::Missing)

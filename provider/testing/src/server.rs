@@ -1,5 +1,4 @@
-//! The server: takes connections on a port that the system picks, replies what the test
-//! wants replied, and keeps what it was asked.
+//! A server that listens on a free port, sends the replies of the test, and records the requests.
 
 mod connection;
 
@@ -21,7 +20,7 @@ use crate::reply::{Delivery, Kind, Reply};
 use crate::stream::{self, Asked, Step};
 use crate::{Received, Vendor};
 
-/// A server, with a thread of its own. Dropped, it closes its port and every connection.
+/// A server with a thread of its own. Dropping it closes its port and every connection.
 pub struct FakeServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -30,17 +29,17 @@ pub struct FakeServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A server that is not started yet.
+/// The settings of a server that has not started.
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     vendor: Vendor,
     wants_key: bool,
 }
 
-/// What replies to a request that the vendor would accept; nothing where no reply is left.
+/// The function that returns the reply to a valid request, or nothing if no reply is left.
 type Handler = Box<dyn FnMut(&Received) -> Option<Reply> + Send>;
 
-/// What the connections have in common.
+/// The state that the connections share.
 struct Shared {
     builder: Builder,
     handler: Mutex<Handler>,
@@ -61,7 +60,7 @@ struct Counts {
     hang_ups: usize,
 }
 
-/// A reply, ready to be sent.
+/// A reply that is ready to be sent.
 enum Plan {
     Response {
         status: u16,
@@ -75,30 +74,30 @@ enum Plan {
 }
 
 impl Builder {
-    /// A server that wants no key, as local ones do.
+    /// Makes the server accept requests without a key, as local servers do.
     #[must_use]
     pub fn without_key(mut self) -> Self {
         self.wants_key = false;
         self
     }
 
-    /// Starts it with replies, which it gives in their order. A request that comes after
-    /// the last is a violation.
+    /// Starts the server with replies, which it sends in their order. A request after the last is a
+    /// violation.
     ///
     /// # Panics
     ///
-    /// Without a port or a thread to have.
+    /// If there is no free port or no thread.
     #[must_use]
     pub fn start(self, replies: impl IntoIterator<Item = Reply>) -> FakeServer {
         let mut replies: VecDeque<Reply> = replies.into_iter().collect();
         self.run(move |_| replies.pop_front())
     }
 
-    /// Starts it with what makes a reply of every request that the vendor would accept.
+    /// Starts the server with a function that returns the reply to each valid request.
     ///
     /// # Panics
     ///
-    /// Without a port or a thread to have.
+    /// If there is no free port or no thread.
     #[must_use]
     pub fn start_with(
         self,
@@ -119,28 +118,27 @@ impl Builder {
 }
 
 impl FakeServer {
-    /// A server to be started.
+    /// Returns the settings of a server of this vendor.
     #[must_use]
     pub fn of(vendor: Vendor) -> Builder {
         Builder { vendor, wants_key: true }
     }
 
-    /// Starts a server with replies, which it gives in their order.
+    /// Starts a server with replies, which it sends in their order.
     ///
     /// # Panics
     ///
-    /// Without a port or a thread to have.
+    /// If there is no free port or no thread.
     #[must_use]
     pub fn start(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::of(vendor).start(replies)
     }
 
-    /// Starts a server with what makes a reply of every request that the vendor would
-    /// accept.
+    /// Starts a server with a function that returns the reply to each valid request.
     ///
     /// # Panics
     ///
-    /// Without a port or a thread to have.
+    /// If there is no free port or no thread.
     #[must_use]
     pub fn with(vendor: Vendor, handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
         Self::of(vendor).start_with(handler)
@@ -160,7 +158,7 @@ impl FakeServer {
                     .expect("a listener that does not block");
                 tokio::select! {
                     () = connection::accept(listener, connections) => {}
-                    // Dropped or sent: either way it is over.
+                    // Either a message or a dropped sender ends the server.
                     _ = stopped => {}
                 }
             });
@@ -168,62 +166,62 @@ impl FakeServer {
         Ok(Self { address, shared, handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Whose interface it has.
+    /// Returns the vendor whose interface the server has.
     #[must_use]
     pub fn vendor(&self) -> Vendor {
         self.shared.builder.vendor
     }
 
-    /// The address as a client is configured with it: it ends in `/v1` for OpenAI's two
-    /// interfaces, and has no version for the others.
+    /// Returns the base URL for a client: it ends in `/v1` for OpenAI's two interfaces, and has no
+    /// version for the others.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}{}", self.address, self.vendor().prefix())
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Every request so far, refused ones included, in the order in which they were read.
+    /// Returns every request so far, refused ones included, in the order in which they were read.
     #[must_use]
     pub fn requests(&self) -> Vec<Received> {
         self.shared.state().requests.clone()
     }
 
-    /// What was wrong with the requests so far: those that the vendor would have refused,
-    /// and those for which no reply was left.
+    /// Returns the faults of the requests so far: those that the vendor would have refused, and
+    /// those for which no reply was left.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.shared.state().violations.clone()
     }
 
-    /// How many times a client closed the connection before the reply was whole.
+    /// Returns how many times a client closed the connection before the reply was complete.
     #[must_use]
     pub fn hang_ups(&self) -> usize {
         self.shared.counts.borrow().hang_ups
     }
 
-    /// Waits until so many requests have been read.
+    /// Waits until this many requests have been read.
     pub async fn requests_reach(&self, requests: usize) {
         self.wait(|counts| counts.requests >= requests).await;
     }
 
-    /// Waits until clients have closed so many connections before the reply was whole.
+    /// Waits until clients have closed this many connections before the reply was complete.
     pub async fn hang_ups_reach(&self, hang_ups: usize) {
         self.wait(|counts| counts.hang_ups >= hang_ups).await;
     }
 
-    /// Waits for something in a test without a runtime, on the server's own.
+    /// Waits on the server's runtime, for tests without a runtime of their own.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
 
     async fn wait(&self, is_so: impl Fn(&Counts) -> bool) {
         let mut counts = self.shared.counts.subscribe();
-        // The sender lives in `self`, so that it cannot be gone.
+        // The sender is in `self`, so that it cannot be closed.
         let _ = counts.wait_for(is_so).await;
     }
 }
@@ -255,7 +253,7 @@ impl Shared {
         self.state.lock().expect("no connection panicked")
     }
 
-    /// What is to be sent for a request.
+    /// Returns what is sent for a request.
     fn plan(&self, request: Received) -> Plan {
         let reply = self.check(&request).and_then(|()| self.reply(&request));
         let vendor = self.builder.vendor;
@@ -322,7 +320,7 @@ fn plan(vendor: Vendor, reply: Reply, request: &Received, issued: &mut Issued) -
     }
 }
 
-/// A failure in the vendor's JSON.
+/// Returns an error in the vendor's JSON.
 fn respond(
     vendor: Vendor,
     refusal: &Refusal,

@@ -1,5 +1,5 @@
-//! An answer as the bytes that a vendor streams. Each vendor's format is a module of its
-//! own; here is what they share: server-sent events, and what a request asked to be told.
+//! Answers as the bytes that a vendor streams. Each vendor's format is a module of its own; this
+//! one has what they share.
 
 mod anthropic;
 mod google;
@@ -12,23 +12,23 @@ use crate::issued::Issued;
 use crate::reply::Answer;
 use crate::{Gate, Received, Vendor};
 
-/// A part of what is sent.
+/// A step of sending an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// These bytes, as one event.
+    /// Send these bytes, as one event.
     Bytes(Vec<u8>),
-    /// Nothing further until the gate opens.
+    /// Send nothing more until the gate opens.
     Stall(Gate),
 }
 
-/// What a stream depends on besides the answer.
+/// The context of an answer: the request and the issued data.
 pub(crate) struct Asked<'a> {
     pub(crate) model: String,
     pub(crate) request: &'a Received,
     pub(crate) issued: &'a mut Issued,
 }
 
-/// Everything that is sent for an answer, in its order.
+/// Returns the steps of sending an answer, in their order.
 pub(crate) fn render(vendor: Vendor, answer: &Answer, asked: &mut Asked<'_>) -> Vec<Step> {
     match vendor {
         Vendor::OpenAi => openai::render(answer, asked),
@@ -50,13 +50,13 @@ impl Events {
         Self { steps: Vec::new(), end_of_line }
     }
 
-    /// An event without a name.
+    /// Adds an event without a name.
     fn data(&mut self, data: &str) {
         let end = self.end_of_line;
         self.bytes(format!("data: {data}{end}{end}").into_bytes());
     }
 
-    /// An event that has its name from the member `type` of its data.
+    /// Adds an event that is named by the member `type` of its data.
     fn typed(&mut self, data: &Value) {
         let (name, end) = (data["type"].as_str().unwrap_or("message"), self.end_of_line);
         self.bytes(format!("event: {name}{end}data: {data}{end}{end}").into_bytes());
@@ -75,7 +75,7 @@ impl Events {
         self.steps.push(Step::Stall(gate.clone()));
     }
 
-    /// Puts bytes that are no UTF-8 where the last event has [`MARK`].
+    /// Replaces [`MARK`] in the last event by bytes that are not UTF-8.
     fn spoil(&mut self) {
         let Some(Step::Bytes(bytes)) = self.steps.last_mut() else { return };
         let mark = MARK.as_bytes();
@@ -85,13 +85,13 @@ impl Events {
     }
 }
 
-/// What [`Events::spoil`] replaces.
+/// The text that [`Events::spoil`] replaces.
 const MARK: &str = "BROKEN-UTF-8";
 
-/// When every answer was made: 2026-01-01.
+/// The creation time of every answer: 2026-01-01.
 const CREATED: u64 = 1_767_225_600;
 
-/// A text in fragments of so many characters; one empty fragment for an empty text.
+/// Splits a text into fragments of this many characters; an empty text is one empty fragment.
 fn fragments(text: &str, characters: usize) -> Vec<String> {
     let text: Vec<char> = text.chars().collect();
     if text.is_empty() {
@@ -100,8 +100,8 @@ fn fragments(text: &str, characters: usize) -> Vec<String> {
     text.chunks(characters).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// What the providers of OpenAI's formats put beside each delta, against listeners who
-/// count bytes.
+/// Returns the padding that providers of OpenAI's formats add to each delta, against eavesdroppers
+/// who count bytes.
 fn obfuscation() -> Value {
     json!("aBcDeFgH")
 }

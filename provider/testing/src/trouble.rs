@@ -1,33 +1,33 @@
-//! The failures that every vendor has, each in every vendor's own words and status.
+//! The errors that every vendor has, each with every vendor's own message and status.
 
 use serde_json::json;
 
 use crate::Vendor;
 use crate::refusal::Refusal;
 
-/// What a vendor can say in place of an answer.
+/// An error that a vendor can return instead of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The key is not known.
+    /// The key is unknown.
     Key,
-    /// The key is known and does not open this.
+    /// The key does not permit the request.
     Forbidden,
-    /// Nothing is left of what was paid for, which waiting does not help.
+    /// The quota is used up; waiting does not help.
     Quota,
-    /// There is no such model.
+    /// The model does not exist.
     UnknownModel,
-    /// The conversation does not fit into the model.
+    /// The conversation is too long for the model.
     TooLong,
-    /// Too many requests for now.
+    /// The account sent too many requests.
     RateLimited,
-    /// Too many requests of everybody's.
+    /// The vendor is overloaded.
     Overloaded,
-    /// A failure on the vendor's side.
+    /// The vendor failed.
     Server,
 }
 
 impl Trouble {
-    /// Every one of them.
+    /// Every error.
     pub const ALL: [Self; 8] = [
         Self::Key,
         Self::Forbidden,
@@ -98,7 +98,7 @@ impl Trouble {
             Self::Forbidden => {
                 Refusal::new(403, "Your API key does not have permission to use the resource.")
             }
-            // Anthropic says this with a 400.
+            // Anthropic returns 400 for this.
             Self::Quota => Refusal::invalid(
                 "Your credit balance is too low to access the Anthropic API. Please go to Plans \
                  & Billing to upgrade or purchase credits.",
@@ -117,7 +117,7 @@ impl Trouble {
 
     fn google(self) -> Refusal {
         match self {
-            // Google says this with a 400; only the details tell it from a faulty request.
+            // Google returns 400 for this; only the details distinguish it from an invalid request.
             Self::Key => Refusal::invalid("API key not valid. Please pass a valid API key.")
                 .details(json!([{
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",

@@ -1,4 +1,4 @@
-//! The four interfaces, and where each is found.
+//! The four interfaces, with their paths and headers.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// Every one of them.
+    /// Every interface.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiChat, Self::Anthropic, Self::Google];
 
-    /// The name by which ikigai's configuration calls it.
+    /// Returns the name in ikigai's configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Vendor {
         }
     }
 
-    /// What a base URL has after the host.
+    /// Returns the part of a base URL after the host.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiChat => "/v1",
@@ -42,7 +42,7 @@ impl Vendor {
         }
     }
 
-    /// The model that a request is for, if its path is that of a streamed answer.
+    /// Returns the model of a request, if its path is that of a streamed answer.
     pub(crate) fn model(self, request: &Received) -> Option<String> {
         let named = || Some(request.body["model"].as_str().unwrap_or_default().to_owned());
         match self {
@@ -57,7 +57,7 @@ impl Vendor {
         }
     }
 
-    /// The key that a request brings.
+    /// Returns the key of a request.
     pub(crate) fn key(self, request: &Received) -> Option<&str> {
         match self {
             Self::OpenAi | Self::OpenAiChat => {
@@ -68,9 +68,9 @@ impl Vendor {
         }
     }
 
-    /// Whether a stream is asked for.
+    /// Returns whether the request asks for a stream.
     pub(crate) fn is_streamed(self, request: &Received) -> bool {
-        // Google's path says it.
+        // Google's path determines it.
         self == Self::Google || request.body["stream"] == Value::Bool(true)
     }
 }

@@ -1,5 +1,5 @@
-//! The servers over plain TCP, with requests written by hand: what they stream, what they
-//! refuse, and how they fail. No client of ikigai's is in it.
+//! The servers over plain TCP, with requests written by hand: their streams, refusals and failures.
+//! No client of ikigai's is used.
 
 #[path = "servers/exchange.rs"]
 mod exchange;

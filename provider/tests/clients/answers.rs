@@ -1,5 +1,5 @@
-//! Answers without calls: their texts, their ends, what they cost, and what a stream may
-//! have between its events.
+//! Answers without calls: their texts, ends and usage, and what a stream may have between its
+//! events.
 
 use ikigai_provider::{Event, Part, Request, Stop, Usage};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Vendor};
@@ -40,8 +40,8 @@ async fn a_text_is_told_as_soon_as_it_comes() {
             max_output: None,
         };
         let mut text_seen = String::new();
-        // The gate opens when the first piece is told of; if that waited for the rest,
-        // nothing would ever come.
+        // The gate opens when the first piece is reported; if that waited for the rest, nothing
+        // would ever arrive.
         let answer = client
             .send(&request, &mut |event| {
                 if let Event::Text(text) = event {
@@ -162,7 +162,7 @@ async fn a_conversation_is_one_request_and_the_next_uses_its_connection() {
     }
 }
 
-/// Some local servers have other words for it.
+/// Some local servers have other finish reasons.
 #[tokio::test]
 async fn a_stream_is_one_by_what_is_in_it() {
     for vendor in Vendor::ALL {
@@ -173,7 +173,7 @@ async fn a_stream_is_one_by_what_is_in_it() {
     }
 }
 
-/// Some servers keep the connection open after the last event, and write no `[DONE]`.
+/// Some servers keep the connection open after the last event, and send no `[DONE]`.
 #[tokio::test]
 async fn a_chat_that_says_why_it_ended_is_not_waited_for() {
     let gate = Gate::closed();

@@ -1,4 +1,4 @@
-//! A client of a fake server, questions to ask it, and what came of each.
+//! A client of a fake server, requests to it, and their outcomes.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use ikigai_provider::{
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
-/// The key of every test. It occurs nowhere else, so that a leak is seen.
+/// The key of every test. It occurs nowhere else, so that a leak is noticed.
 pub(crate) const KEY: &str = "sk-the-key-of-this-test";
 
-/// The interface of a vendor, by the name that both have for it.
+/// Returns the provider whose name is that of the vendor.
 pub(crate) fn provider(vendor: Vendor) -> Provider {
     vendor.as_str().parse().expect("the same name")
 }
 
-/// Where a server is. There is patience enough for everything, and no wait of the
-/// client's own.
+/// Returns the endpoint of a server, with long timeouts and no wait between attempts.
 pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     Endpoint {
         provider: provider(server.vendor()),
@@ -31,16 +30,16 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     }
 }
 
-/// A client of a server.
+/// Returns a client of a server.
 pub(crate) fn client(server: &FakeServer) -> Client {
     Client::new(endpoint(server)).expect("an address")
 }
 
-/// What came of a question.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) outcome: Result<Answer, Failure>,
-    /// What was told of while it came, a line each.
+    /// The events that were reported, a line each.
     pub(crate) events: Vec<String>,
 }
 
@@ -60,24 +59,24 @@ impl Asked {
         &self.failure().kind
     }
 
-    /// The text of the answer.
+    /// Returns the text of the answer.
     #[track_caller]
     pub(crate) fn text(&self) -> String {
         text(&self.answer().parts)
     }
 
-    /// The calls of the answer.
+    /// Returns the calls of the answer.
     #[track_caller]
     pub(crate) fn calls(&self) -> Vec<&Call> {
         calls(&self.answer().parts)
     }
 
-    /// The text that was told of.
+    /// Returns the text that was reported.
     pub(crate) fn told_text(&self) -> String {
         self.events.iter().filter_map(|line| line.strip_prefix("text ")).collect()
     }
 
-    /// How often an attempt was told to have failed.
+    /// Returns the number of failed attempts that were reported.
     pub(crate) fn retries(&self) -> usize {
         self.events.iter().filter(|line| line.starts_with("retry ")).count()
     }
@@ -99,7 +98,7 @@ pub(crate) fn calls(parts: &[Part]) -> Vec<&Call> {
     calls.collect()
 }
 
-/// Starts a server with replies and asks it once.
+/// Starts a server with replies and sends it one request.
 pub(crate) async fn ask(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Asked {
     let server = FakeServer::start(vendor, replies);
     let asked = send(&client(&server), &question()).await;
@@ -137,17 +136,17 @@ pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Aske
     Asked { outcome, events }
 }
 
-/// A question.
+/// Returns a question.
 pub(crate) fn question() -> Vec<Message> {
     vec![says("what is in the file?")]
 }
 
-/// Something that the person says.
+/// Returns a message of the person.
 pub(crate) fn says(text: &str) -> Message {
     Message { role: Role::User, parts: vec![Part::text(text)] }
 }
 
-/// The conversation after an answer and the results of its calls.
+/// Extends the conversation by an answer and the results of its calls.
 pub(crate) fn answered(mut conversation: Vec<Message>, answer: &Answer) -> Vec<Message> {
     let results = calls(&answer.parts).into_iter().map(result).collect();
     conversation.push(Message { role: Role::Model, parts: answer.parts.clone() });
@@ -155,7 +154,7 @@ pub(crate) fn answered(mut conversation: Vec<Message>, answer: &Answer) -> Vec<M
     conversation
 }
 
-/// A result that names its call.
+/// Returns a result that names its call.
 pub(crate) fn result(call: &Call) -> Part {
     Part::Result(CallResult {
         id: call.id.clone(),
@@ -165,14 +164,14 @@ pub(crate) fn result(call: &Call) -> Part {
     })
 }
 
-/// Two tools, as they are sent.
+/// Returns two tools in the provider's form.
 pub(crate) fn tools(provider: Provider) -> Value {
     let tools = tools_called(provider, &["file_read", "bash"]);
     assert_eq!(tools.left_out, [], "{provider}");
     tools.value
 }
 
-/// Tools of these names.
+/// Returns tools of these names.
 pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> Tools {
     let schema = |name: &&str| {
         let schema = json!({

@@ -1,5 +1,4 @@
-//! Calls and their results: what a model asks for, and that the vendor takes what it is
-//! told of it.
+//! Calls and their results: what a model requests, and that the vendor accepts what is sent back.
 
 use std::collections::BTreeSet;
 
@@ -151,7 +150,7 @@ async fn arguments_that_are_no_json_are_given_and_go_back() {
             let asked = send(&client, &question()).await;
             assert_eq!(asked.calls().len(), 1, "{vendor} {arguments:?}");
             let given = &asked.calls()[0].arguments;
-            // Nothing at all stands for no arguments.
+            // An empty text stands for no arguments.
             let is_same = given == arguments || (arguments.is_empty() && given == "{}");
             assert!(is_same, "{vendor}: {given:?} for {arguments:?}");
             let conversation = answered(question(), asked.answer());
@@ -165,7 +164,7 @@ async fn arguments_that_are_no_json_are_given_and_go_back() {
 async fn a_call_that_google_could_not_write_is_no_call() {
     let reply = Reply::answer().text("so").call_raw("bash", "ls -l");
     let asked = ask(Vendor::Google, [reply]).await;
-    // Whether that is an answer or a failure, nothing of it runs.
+    // It may be an answer or a failure, but none of it runs.
     if let Ok(answer) = &asked.outcome {
         assert_eq!(calls(&answer.parts).len(), 0, "{answer:?}");
         assert_ne!(answer.stop, Stop::Finished, "{answer:?}");
@@ -240,8 +239,8 @@ async fn results_may_be_errors_empty_or_no_json() {
     }
 }
 
-/// JSON allows the escape of half a character, and no vendor takes it. In a text it is escaped
-/// once more, so that it harms nothing there.
+/// JSON allows the escape of half a surrogate pair, and no vendor accepts it. In a text it is
+/// escaped once more, which is harmless.
 #[tokio::test]
 async fn half_a_character_does_not_spoil_the_conversation() {
     let arguments = r#"{"path":"\ud83d","limit":1}"#;
@@ -288,7 +287,7 @@ async fn more_tools_than_a_vendor_takes_do_not_spoil_a_request() {
     }
 }
 
-/// As OpenAI's own library reads a stream: under one number texts are put together.
+/// OpenAI's own library joins texts under one number.
 #[tokio::test]
 async fn a_name_in_pieces_is_one_call() {
     let piece = |function: Value| {

@@ -1,4 +1,4 @@
-//! What a provider wants back, and conversations that began with another.
+//! Data that a provider expects back, and conversations that began with another provider.
 
 use ikigai_provider::{Blob, Call, Message, Part, Request, Role};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
@@ -8,7 +8,7 @@ use crate::asking::{
     answered, client, provider, question, result, says, send, send_request, tools,
 };
 
-/// Everything of a kind that has to come back.
+/// An answer with every kind of data that has to be sent back.
 fn with_thoughts() -> Reply {
     Reply::answer()
         .thinking("let me ")
@@ -18,7 +18,7 @@ fn with_thoughts() -> Reply {
         .call("bash", &json!({ "path": "b" }))
 }
 
-/// Whether what a vendor signed is in a request.
+/// Returns whether the vendor's signed data is in a request.
 fn has_signed(vendor: Vendor, body: &Value) -> bool {
     let text = body.to_string();
     match vendor {
@@ -130,7 +130,7 @@ async fn a_conversation_goes_on_with_another_model_of_its_provider() {
     }
 }
 
-/// Servers of open models name a call after its tool and its number.
+/// Servers of open models make the id of a call from its tool and its number.
 #[tokio::test]
 async fn ids_of_any_form_are_sent_in_one_that_the_vendor_takes() {
     for vendor in Vendor::ALL {

@@ -1,4 +1,4 @@
-//! Streams that end before they are whole, at every place: none of them is an answer.
+//! Streams that are cut at every position: none of them is an answer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn whole() -> Reply {
         .call_as("call_2", "file_read", &json!({}))
 }
 
-/// The number of bytes without which the stream has not said that it is whole.
+/// Returns the number of bytes that a stream must have to be complete.
 fn needed(vendor: Vendor, body: &[u8]) -> usize {
     let body = std::str::from_utf8(body).expect("UTF-8");
     let mark = match vendor {
@@ -29,12 +29,12 @@ fn needed(vendor: Vendor, body: &[u8]) -> usize {
         Vendor::Google => r#""finishReason":"STOP""#,
     };
     let begin = body.find(mark).expect("the terminal event");
-    // To the end of its data; whether the blank line has to follow is the reader's.
+    // Up to the end of the data; the reader decides about the blank line.
     begin + body[begin..].find(['\r', '\n']).expect("a line").max(mark.len())
 }
 
-/// A server that cuts the stream where the name of the model says, and refuses a second
-/// attempt, so that nothing is waited for.
+/// Starts a server that cuts the stream where the name of the model says, and refuses a second
+/// attempt, so that nothing waits.
 fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
     let mut seen = HashSet::new();
     FakeServer::with(vendor, move |request| {
@@ -53,7 +53,7 @@ fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
 }
 
 async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
-    // As long in every request: it is in some events.
+    // It is in some events, so it has the same length in every request.
     let model = format!("cut-{at:07}");
     let offered = tools(client.provider());
     let messages = question();
@@ -70,12 +70,12 @@ async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
 async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
     let server = server(vendor, is_clean, whole);
     let client = Arc::new(client(&server));
-    // More bytes than there are: nothing is cut.
+    // More bytes than the body has, so that nothing is cut.
     let asked = ask_cut(client.clone(), 1_000_000).await;
     assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2), "{vendor}");
     let body = whole().body(vendor, &server.requests()[0]);
     let needed = needed(vendor, &body);
-    // Every place where the end is near, every third elsewhere.
+    // Every position near the end, every third elsewhere.
     let places = (1..needed).filter(|at| at % 3 == 0 || at + 120 > needed);
     no_cut_there_is_an_answer(vendor, client, places).await;
 }
@@ -96,13 +96,13 @@ async fn no_cut_there_is_an_answer(
             panic!("{vendor}: {at} bytes make an answer: {asked:?}")
         };
         let is_shown = asked.events.iter().any(|event| {
-            // A thought is told of, and shows nothing that would have to be taken back.
+            // A thought is reported, but contains nothing that would have to be taken back.
             event.starts_with("text ") || event.starts_with("call ")
         });
         let expected = if is_shown {
             FailureKind::Cut
         } else {
-            // The second attempt, as nothing had been shown of the first.
+            // The second attempt was made because the first had reported nothing.
             FailureKind::Refused { status: 400 }
         };
         assert_eq!(failure.kind, expected, "{vendor}: {at} bytes: {asked:?}");
@@ -134,8 +134,8 @@ async fn no_part_of_a_gemini_stream_is_an_answer() {
     no_cut_is_an_answer(Vendor::Google, true).await;
 }
 
-/// Nothing but the end of the stream says which response is the last, so that one that is
-/// begun says that it is not over.
+/// Only the end of the stream marks the last response, so one that has begun shows that the answer
+/// is not complete.
 #[tokio::test]
 async fn no_stream_that_ends_within_a_response_is_an_answer() {
     let always_ended = || whole().ending_in_each_response();
@@ -145,7 +145,7 @@ async fn no_stream_that_ends_within_a_response_is_an_answer() {
         let asked = ask_cut(client.clone(), 1_000_000).await;
         assert_eq!((asked.text().as_str(), asked.calls().len()), ("It is so.", 2));
         let body = always_ended().body(Vendor::Google, &server.requests()[0]);
-        // A response has ended with the first character of the blank line after it.
+        // A response ends with the first character of the blank line after it.
         let has_ended =
             |at: usize| body[..at].ends_with(b"\r\n\r\n") || body[..at].ends_with(b"\r\n\r");
         let last = body.len() - 4;
@@ -155,7 +155,7 @@ async fn no_stream_that_ends_within_a_response_is_an_answer() {
     }
 }
 
-/// Everything of a chat came before the reason why it ended.
+/// In a chat everything comes before the finish reason.
 #[tokio::test]
 async fn a_chat_that_is_cut_after_its_reason_is_an_answer() {
     for is_clean in [false, true] {
@@ -163,7 +163,7 @@ async fn a_chat_that_is_cut_after_its_reason_is_an_answer() {
         let client = Arc::new(client(&server));
         ask_cut(client.clone(), 1_000_000).await;
         let body = whole().body(Vendor::OpenAiChat, &server.requests()[0]);
-        // The blank line is there that ends the event with the reason.
+        // The blank line after the event with the reason is there.
         let needed = needed(Vendor::OpenAiChat, &body) + 2;
         for at in [needed, needed + 1, body.len() - 20, body.len() - 1] {
             let asked = ask_cut(client.clone(), at).await;

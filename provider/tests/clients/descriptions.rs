@@ -1,4 +1,4 @@
-//! Whole conversations against what the vendors publish of their own requests: OpenAI's
+//! Whole conversations against the vendors' published descriptions of their requests: OpenAI's
 //! description of its API, and the types of the SDKs of Anthropic and Google, as JSON Schema
 //! (`tests/data/README.md` says how they were made).
 
@@ -13,7 +13,7 @@ const OPENAI: &str = include_str!("../data/vendors/openai.json");
 const ANTHROPIC: &str = include_str!("../data/vendors/anthropic.json");
 const GOOGLE: &str = include_str!("../data/vendors/google.json");
 
-/// One definition of a published file.
+/// Returns a validator of one definition in a published file.
 fn definition(text: &str, name: &str) -> Validator {
     let mut schema: Value = serde_json::from_str(text).expect("a published file is JSON");
     assert!(schema["$defs"][name].is_object(), "`{name}` is defined");
@@ -21,7 +21,7 @@ fn definition(text: &str, name: &str) -> Validator {
     jsonschema::validator_for(&schema).expect("a schema")
 }
 
-/// The members of a request that are lists, each with the definition of its elements.
+/// Returns the members of a request that are lists, each with the definition of its elements.
 fn lists(vendor: Vendor) -> Vec<(&'static str, Validator)> {
     let of = |text, all: [(&'static str, &str); 2]| {
         all.map(|(member, name)| (member, definition(text, name))).into()
@@ -37,7 +37,7 @@ fn lists(vendor: Vendor) -> Vec<(&'static str, Validator)> {
     }
 }
 
-/// What is wrong with a request by the vendor's own word.
+/// Returns the faults of a request by the vendor's description.
 fn problems(vendor: Vendor, request: &Received) -> Vec<String> {
     let mut found = Vec::new();
     for (member, validator) in lists(vendor) {
@@ -78,7 +78,7 @@ async fn every_request_is_what_its_vendor_publishes() {
     }
 }
 
-/// The files refuse what the vendors refuse: a list of `output_text` alone is no item.
+/// The files refuse what the vendors refuse: a list of `output_text` alone is not an item.
 #[test]
 fn what_the_vendor_does_not_publish_is_found() {
     let item = definition(OPENAI, "InputItem");
@@ -92,7 +92,7 @@ fn what_the_vendor_does_not_publish_is_found() {
     assert!(!tool.is_valid(&json!({ "functionDeclarations": [{ "schema": {} }] })));
 }
 
-/// Each reason that the SDK knows has its end, and one that it will know drops no call.
+/// Each reason that the SDK knows has its end, and an unknown one drops no call.
 #[tokio::test]
 async fn every_reason_of_google_to_end_is_known() {
     let google: Value = serde_json::from_str(GOOGLE).expect("a published file is JSON");

@@ -1,11 +1,11 @@
-//! Every way in which an answer does not come, and the kind of failure that is made of it.
+//! Every way in which an answer can fail, and the kind of the failure.
 
 use ikigai_provider::FailureKind;
 use ikigai_provider_testing::{Reply, Trouble, Vendor};
 
 use crate::asking::ask;
 
-/// The same reply as often as the client asks, at once.
+/// Returns the same reply for every attempt of a client, without a wait between them.
 fn always(reply: &Reply) -> Vec<Reply> {
     vec![reply.clone().header("retry-after", "0"); 5]
 }
@@ -49,7 +49,7 @@ async fn troubles_in_a_stream_are_known_by_their_kind() {
                 };
                 let asked = ask(vendor, [reply]).await;
                 let expected = match (vendor, trouble) {
-                    // OpenAI has no word for it within a stream.
+                    // OpenAI has no code for it within a stream.
                     (Vendor::OpenAi | Vendor::OpenAiChat, _) | (_, Trouble::Server) => &server,
                     _ => &FailureKind::Overloaded,
                 };
@@ -61,8 +61,7 @@ async fn troubles_in_a_stream_are_known_by_their_kind() {
     }
 }
 
-/// Google may say that the answer has ended well, and then, outside of any event, that it
-/// has failed.
+/// Google may report a proper end of the answer, and then, outside of any event, an error.
 #[tokio::test]
 async fn an_error_that_is_no_event_is_no_answer() {
     for trouble in [Trouble::Overloaded, Trouble::RateLimited, Trouble::Key] {
@@ -85,7 +84,7 @@ async fn pages_for_people_are_known_by_their_status() {
             (524, FailureKind::Server { status: 524 }),
         ] {
             let asked = ask(vendor, always(&Reply::html(status))).await;
-            // A page says nothing in the vendor's JSON: too large is too long as well.
+            // A page has no error in the vendor's JSON, so its status decides.
             let is_too_long = status == 413 && asked.kind() == &FailureKind::TooLong;
             assert!(asked.kind() == &expected || is_too_long, "{vendor}: {:?}", asked.failure());
             assert!(!asked.failure().detail.contains('<'), "{vendor}: {:?}", asked.failure());
@@ -106,7 +105,7 @@ async fn what_is_no_stream_is_no_answer() {
             Reply::answer().bytes(b"data: {]\n\n"),
         ];
         for (number, reply) in replies.into_iter().enumerate() {
-            // Where it is tried again, it is the same again.
+            // A further attempt fails the same way.
             let asked = ask(vendor, always(&reply)).await;
             let kind = asked.kind();
             let is_expected = matches!(kind, FailureKind::Malformed | FailureKind::Cut);

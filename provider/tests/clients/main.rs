@@ -1,8 +1,6 @@
-//! The client of each provider against a server that speaks, refuses and fails as the
-//! vendor does, written by another hand from the same documentation. The servers check
-//! each request as the vendor would, so that a conversation without violations is one that
-//! the vendor takes; and what comes of every answer and of every failure is what the crate
-//! promises.
+//! The client of each provider against a server that behaves as the vendor does, written
+//! independently from the same documentation. The servers check each request as the vendor would,
+//! so a conversation without violations is one that the vendor accepts.
 
 mod answers;
 mod asking;

@@ -1,5 +1,4 @@
-//! What is tried again, how often, and what is not; and that a request that nobody waits
-//! for is over.
+//! Retries: which failures are tried again and how often, and that a dropped request ends.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ async fn what_passes_is_tried_again_until_it_goes() {
             "{vendor}: {:?}",
             asked.events
         );
-        // A server that asks for no wait is waited for all the same.
+        // A server that asks for no wait gets the client's own wait.
         let waits = asked.events.iter().filter(|event| event.contains(" after 0ns: "));
         assert_eq!(waits.count(), 0, "{vendor}: {:?}", asked.events);
         assert!(asked.events[3].starts_with("retry 4 "), "{vendor}: {:?}", asked.events);
@@ -128,10 +127,10 @@ async fn silence_is_left_and_told_of() {
         all.spawn(async move {
             let gate = Gate::closed();
             let silence = Duration::from_secs(1);
-            // Before anything, and after something was shown.
+            // Before anything, and after a text was reported.
             let shown = Reply::answer().text("a").stall(&gate).text("b");
             let server = FakeServer::start(vendor, [Reply::silence(&gate), shown]);
-            // Before an answer begins, the time for the connection is part of the wait.
+            // Before an answer begins, the connect timeout is part of the limit.
             let connect_timeout = Duration::from_secs(2);
             let endpoint =
                 Endpoint { silence_timeout: silence, connect_timeout, ..endpoint(&server) };
@@ -161,7 +160,7 @@ async fn signs_of_life_are_no_silence() {
             let server = FakeServer::start(vendor, [reply.text("at last")]);
             let endpoint = Endpoint { silence_timeout: silence, ..endpoint(&server) };
             let client = Client::new(endpoint).expect("an address");
-            // Longer in all than the longest silence, and never silent for that long.
+            // Longer in all than the silence timeout, but never silent for that long.
             let opened = async {
                 for gate in &gates {
                     gate.reached().await;
@@ -208,7 +207,7 @@ async fn two_hundred_requests_at_once() {
             let client = client.clone();
             asking.spawn(async move { send(&client, &question()).await });
         }
-        // All of them are under way at the same time.
+        // All of them are in progress at the same time.
         gate.reached_by(200).await;
         gate.open();
         let asked = asking.join_all().await;
@@ -228,7 +227,7 @@ async fn a_port_where_nobody_listens_is_told_of_soon() {
     let asked = send(&client, &question()).await;
     let FailureKind::NoServer { host } = asked.kind() else { panic!("{asked:?}") };
     assert!(host.contains("127.0.0.1"), "{host}");
-    // A moment for a server that is started anew, and no more: nobody waits for nothing.
+    // A short wait for a server that is being restarted.
     assert_eq!(asked.retries(), 1, "{:?}", asked.events);
 }
 

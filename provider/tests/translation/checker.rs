@@ -1,10 +1,10 @@
-//! The providers' rules, written down a second time from their references: what the server at
-//! the other end would refuse. Shares nothing with the translation but the providers' names.
+//! The providers' rules, written a second time from their references: what the server would refuse.
+//! Shares nothing with the translation but the providers' names.
 
 use ikigai_provider::Provider;
 use serde_json::{Map, Value};
 
-/// What is wrong with the `tools` of a request.
+/// Returns the faults of the `tools` of a request.
 pub(crate) fn tools(provider: Provider, tools: &Value) -> Vec<String> {
     let entries = entries(provider, tools);
     let mut problems: Vec<String> = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn entries(provider: Provider, tools: &Value) -> Vec<Value> {
     list[0]["functionDeclarations"].as_array().expect("a list of declarations").clone()
 }
 
-/// What is wrong with one entry.
+/// Returns the faults of one entry.
 pub(crate) fn entry(provider: Provider, entry: &Value) -> Vec<String> {
     let mut check = Check { problems: Vec::new() };
     match provider {
@@ -84,7 +84,8 @@ impl Check {
         self.must(value["description"].is_string(), || "description".into());
     }
 
-    /// A JSON Schema of 2020-12 for an object, whose references lead somewhere.
+    /// Checks that the schema is JSON Schema 2020-12 for an object, and that its references have
+    /// targets.
     fn json_schema(&mut self, schema: &Value) {
         self.must(jsonschema::draft202012::meta::is_valid(schema), || "metaschema".into());
         self.must(schema["type"] == "object", || "type of the root".into());
@@ -142,7 +143,7 @@ impl Check {
         }
     }
 
-    /// "array schema missing items", wherever a schema stands.
+    /// Checks for "array schema missing items" in every schema.
     fn items(&mut self, schema: &Value) {
         let Some(members) = schema.as_object() else { return };
         let is_array =
@@ -333,7 +334,7 @@ impl Check {
     }
 }
 
-/// Objects within each other, without following references.
+/// Returns the depth of objects, without following references.
 fn measure(schema: &Value, properties: &mut usize, values: &mut usize) -> usize {
     let Some(members) = schema.as_object() else { return 0 };
     *values += members.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
@@ -352,7 +353,7 @@ fn measure(schema: &Value, properties: &mut usize, values: &mut usize) -> usize 
     deepest + usize::from(own.is_some())
 }
 
-/// The strings of a string or of a list of strings.
+/// Returns a string, or the strings of a list, as a list.
 fn names(value: &Value) -> Vec<String> {
     match value {
         Value::String(name) => vec![name.clone()],

@@ -1,9 +1,10 @@
-//! Schemas as tools may print them: what strict mode can say, and everything else.
+//! Generators of schemas as tools may print them: those that strict mode can express, and all
+//! others.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Parameters that strict mode can express, mostly: the rest of them is ambiguous or too deep.
+/// Generates parameters that strict mode can mostly express; the rest is ambiguous or too deep.
 pub(crate) fn plain_parameters() -> impl Strategy<Value = Value> {
     (object(plain(), Just(None).boxed()), plain()).prop_map(|(mut parameters, definition)| {
         parameters["$defs"] = json!({ "D": definition, "L": recursive() });
@@ -11,7 +12,7 @@ pub(crate) fn plain_parameters() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Parameters with anything in them that JSON Schema knows, some of it in older drafts' words.
+/// Generates parameters with anything that JSON Schema has, some in the form of older drafts.
 pub(crate) fn any_parameters() -> impl Strategy<Value = Value> {
     let at_root = prop_oneof![
         6 => Just(json!({})),
@@ -81,7 +82,7 @@ fn plain() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Objects that differ in little, as alternatives: some have a constant that tells them apart.
+/// Generates alternatives of similar objects, some with a constant that distinguishes them.
 fn alike(inner: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let kind = prop::option::of(prop::sample::select(vec!["x", "y", "z"]));
     (inner, kind, any::<bool>())
@@ -102,7 +103,7 @@ fn alike(inner: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Some of what strict mode, or a provider, or 2020-12 does not have.
+/// Generates keywords that strict mode, a provider, or 2020-12 does not have.
 fn odd() -> impl Strategy<Value = Value> + Clone {
     prop_oneof![
         Just(json!({ "type": "array" })),

@@ -1,5 +1,5 @@
-//! Translation of tools' schemas, seen from outside: the rules one by one, any schema at all
-//! against the providers' own rules, and the schemas of real tools.
+//! Tests of the translation of schemas from outside: the rules one by one, any schema against the
+//! providers' own rules, and the schemas of real tools.
 
 mod checker;
 mod generator;
@@ -13,13 +13,13 @@ use ikigai_provider::{Bounds, Provider, translate, translate_all};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A tool with these parameters, as discovery takes it.
+/// Returns a tool with these parameters, as discovery accepts it.
 fn tool(name: &str, parameters: &Value) -> ToolSchema {
     let text = json!({ "name": name, "description": "Does it", "parameters": parameters });
     ToolSchema::parse(text.to_string().as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Discovery takes what parses and compiles.
+/// Returns whether discovery accepts the schema: it parses and compiles.
 fn is_discovered(parameters: &Value) -> bool {
     let text = json!({ "name": "t", "description": "", "parameters": parameters });
     ToolSchema::parse(text.to_string().as_bytes())
@@ -48,7 +48,7 @@ proptest! {
         let mut schemas = vec![good];
         for (parameters, name) in all.iter().filter(|(parameters, _)| is_discovered(parameters)) {
             let mut schema = tool("t", parameters);
-            // The field is public: a name may come from elsewhere than discovery.
+            // The field is public, so a name may come from elsewhere than discovery.
             schema.name.clone_from(name);
             schemas.push(schema);
         }

@@ -1,5 +1,5 @@
-//! What is offered where a provider takes fewer tools or shorter descriptions than there are, and
-//! what a model is told beside the description.
+//! The tools that are offered where a provider accepts fewer tools or shorter descriptions than
+//! there are, and what is added to a description.
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{
@@ -32,7 +32,7 @@ fn the_first_are_offered_where_not_all_fit() {
         assert_eq!(tools.left_out.len(), 600 - room, "{provider}");
         let is_crowded = |left: &LeftOut| left.reason == Inexpressible::TooMany { limit: room };
         assert!(tools.left_out.iter().all(is_crowded), "{provider}");
-        // A tool that is not offered takes no place.
+        // A tool that is not offered does not count.
         let bounds = Bounds { tools: Some(2), ..Bounds::of(provider) };
         let mut schemas = many(3);
         schemas[0].name = "no name".into();
@@ -41,7 +41,7 @@ fn the_first_are_offered_where_not_all_fit() {
     }
 }
 
-/// The description that a provider is sent.
+/// Returns the description that a provider is sent.
 fn described(provider: Provider, bounds: Bounds, schema: &ToolSchema) -> (String, Vec<Loss>) {
     let translation = translate(provider, bounds, schema).expect("translates");
     let entry = match provider {

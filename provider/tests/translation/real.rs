@@ -1,4 +1,4 @@
-//! Tools that exist: the standard ones, and those of public MCP servers.
+//! Existing tools: the standard ones, and those of public MCP servers.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Arguments through strict mode and back: what the tool sees is what it would have been given
-//! under its own schema.
+//! Arguments through strict mode and back: the tool receives what it would have received under its
+//! own schema.
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{Bounds, Provider, strip_nulls, translate};
@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 use crate::{generator, tool};
 
-/// The arguments without the nulls of strict mode.
+/// Returns the arguments without the nulls of strict mode.
 fn repaired(schema: &ToolSchema, sent: &Value) -> Value {
     let text = sent.to_string();
     let repaired = strip_nulls(schema, &text).unwrap_or(text);
     serde_json::from_str(&repaired).unwrap_or_else(|error| panic!("{error}: {repaired}"))
 }
 
-/// Arguments that fit a schema, and the same as strict mode makes a model say them.
+/// A generator of arguments that match a schema, and of the same arguments in strict mode.
 struct Sampler<'a> {
     root: &'a Value,
     state: u64,
@@ -31,13 +31,13 @@ impl Sampler<'_> {
         usize::try_from(self.state % 1_000_003).expect("small") % sides
     }
 
-    /// Whether the schema's own meaning has null as a value, asked of a validator.
+    /// Returns whether the schema itself accepts null, according to a validator.
     fn is_nullable(&self, schema: &Value) -> bool {
         let alone = json!({ "$defs": self.root["$defs"], "allOf": [schema] });
         jsonschema::validator_for(&alone).expect("compiles").is_valid(&Value::Null)
     }
 
-    /// The value under the tool's own schema, and under the strict one.
+    /// Returns a value under the tool's own schema, and the same under the strict one.
     fn sample(&mut self, schema: &Value, depth: usize) -> Option<(Value, Value)> {
         if depth > 12 {
             return None;
@@ -97,8 +97,8 @@ impl Sampler<'_> {
                 }
                 None if is_required => return None,
                 None => {
-                    // A null that the tool accepts anyway cannot be told from an absence, and
-                    // stays; the translation says so.
+                    // A null that the tool accepts anyway cannot be distinguished from an absent
+                    // argument, and is kept; the translation reports that.
                     if self.is_nullable(property) {
                         own.insert(name.clone(), Value::Null);
                     }
@@ -133,7 +133,7 @@ proptest! {
             Some(strict) => {
                 prop_assert!(valid(&strict, &sent), "{sent} under\n{strict:#}");
                 prop_assert_eq!(repaired(&schema, &sent), own.clone(), "{}\n{:#}", sent, parameters);
-                // What has no such nulls is not touched.
+                // Arguments without such nulls are not changed.
                 prop_assert_eq!(strip_nulls(&schema, &own.to_string()), None);
             }
             None => prop_assert_eq!(strip_nulls(&schema, &sent.to_string()), None),
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// The property above says little where few schemas are strict.
+/// Checks that enough of the schemas are strict for the property above.
 #[test]
 fn enough_generated_schemas_are_strict() {
     let mut runner = TestRunner::deterministic();
@@ -187,7 +187,7 @@ fn nulls_are_removed_wherever_strict_mode_put_them_and_nowhere_else() {
             json!({ "either": { "t": "x", "v": null } }),
         ),
         (json!({ "either": { "t": "y", "v": null } }), json!({ "either": { "t": "y" } })),
-        // What fits no schema is the tool's to refuse.
+        // Arguments that match no schema are refused by the tool.
         (
             json!({ "unknown": null, "plain": 1, "list": [null] }),
             json!({ "unknown": null, "plain": 1, "list": [null] }),
@@ -209,7 +209,7 @@ fn nothing_is_removed_where_strict_mode_was_off() {
     assert_eq!(strip_nulls(&schema, r#"{"a":null}"#), None);
 }
 
-/// A tool with some optional properties, one of which nests.
+/// Returns a tool with some optional properties, one of which nests.
 fn nesting() -> ToolSchema {
     let schema = tool(
         "t",
@@ -231,9 +231,9 @@ fn what_stays_is_as_it_was_written() {
         (r#"{ "a" : null , "b":null,"n" : -0 , "next": null }"#, r#"{ "n" : -0 }"#),
         (r#"{ "a":null , "b":null }"#, "{  }"),
         (r#" {"n":1,"a":"\u00e9\/","b":null} "#, r#" {"n":1,"a":"\u00e9\/"} "#),
-        // A name is what it means, and not how it is written.
+        // A name counts without its escapes.
         (r#"{"\u0061":null,"\ud800":null,"n":1}"#, r#"{"\ud800":null,"n":1}"#),
-        // Of two members with one name each is what it is.
+        // Two members with one name are treated separately.
         (r#"{"a":null,"n":1,"a":"x","n":2,"a":null}"#, r#"{"n":1,"a":"x","n":2}"#),
         (
             r#"{"list":[{"n":1,"a":null},{"n":2},{"b":null,"n":3}],"n":0,"next":{"a":null,"n":9}}"#,
@@ -262,6 +262,6 @@ fn nulls_are_removed_at_depths_that_no_tree_has() {
         let repaired = strip_nulls(&nesting(), &nested(depth, sent));
         assert_eq!(repaired, Some(nested(depth, expected)), "{depth}");
     }
-    // Ended by the bound, and not by the stack.
+    // The depth limit ends it, and not the stack.
     assert_eq!(strip_nulls(&nesting(), &nested(10_000, sent)), None);
 }

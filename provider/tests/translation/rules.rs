@@ -1,4 +1,4 @@
-//! Each rule of the translation by itself.
+//! The rules of the translation, one by one.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ fn sent(provider: Provider, parameters: &Value) -> (Value, Vec<Loss>) {
     (translation.value, translation.losses)
 }
 
-/// The strict form of one property of an object that does not require it.
+/// Returns the strict form of one optional property of an object.
 fn optional(property: Value) -> Value {
     let (value, _) = sent(
         Provider::OpenAi,
@@ -196,7 +196,7 @@ fn what_strict_mode_cannot_say_goes_out_unchanged_and_says_why() {
             "look-around",
         ),
         (property(json!({ "type": "array", "items": {} })), "`/properties/p/items`", "any value"),
-        (property(json!({ "$ref": "#/properties/p" })), "`/properties/p`", "no definition"),
+        (property(json!({ "$ref": "#/properties/p" })), "`/properties/p`", "not a definition"),
         (object("required", json!(["b"])), "`/required`", "`b`"),
     ];
     for (parameters, at, why) in cases {
@@ -324,7 +324,7 @@ fn older_drafts_are_brought_to_the_newest() {
     assert_eq!(places, ["/properties/t/items", "/properties/n/exclusiveMinimum"]);
 }
 
-/// Generators leave `$schema` out as a rule.
+/// Generators usually omit `$schema`.
 #[test]
 fn an_older_draft_is_known_without_its_name() {
     let parameters = json!({ "type": "object", "properties": {

@@ -178,8 +178,8 @@ fn what_cannot_be_shown_stays_as_it_is_written() {
     assert_eq!(sent, prompt, "{ran}");
     for (name, why) in [
         ("@missing", "no file `missing` in the workspace"),
-        ("@binary", "it is no text"),
-        ("@latin", "it is no text"),
+        ("@binary", "it is not text"),
+        ("@latin", "it is not text"),
         ("@large", "it has 262145 bytes"),
         ("@../outside.txt", "it is outside the workspace"),
         ("@link", "it is outside the workspace"),

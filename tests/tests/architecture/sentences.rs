@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// The folders of sources that are checked, from the root of the repository.
 pub(crate) const CHECKED: &[&str] = &[
+    "agent/src",
     "bench/calls",
     "bench/guest/src",
     "protocol/src",

@@ -33,7 +33,6 @@ fn offered(host: &Host, line: &[&str]) -> Vec<String> {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn completions_are_scripts_of_their_shell() {
     let host = Host::without_system_tools();
     for (shell, mark) in
@@ -46,7 +45,9 @@ fn completions_are_scripts_of_their_shell() {
         // What is not on this machine cannot read it; the mark was there.
         match Command::new(shell).arg("-n").arg(&file).output() {
             Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
-            Err(error) => eprintln!("{shell} is not on this machine: {error}"),
+            Err(error) => {
+                ikigai_tests::impossible_here(&format!("the completions of {shell}: {error}"));
+            }
         }
     }
     host.run(["completions", "cobol"]).expect_code(2);
@@ -145,7 +146,6 @@ fn a_store_that_does_not_answer_is_not_waited_for() {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn every_command_has_a_manual_page() {
     let host = Host::without_system_tools();
     let dir = host.scratch().join("man");
@@ -166,7 +166,11 @@ fn every_command_has_a_manual_page() {
         let mut groff = Command::new("groff");
         match groff.args(["-man", "-Tutf8", "-ww", "-z"]).arg(dir.join(name)).output() {
             Ok(read) => assert!(read.status.success() && read.stderr.is_empty(), "{read:?}"),
-            Err(error) => return eprintln!("groff is not on this machine: {error}"),
+            Err(error) => {
+                return ikigai_tests::impossible_here(&format!(
+                    "manual pages, read by groff: {error}"
+                ));
+            }
         }
     }
 }

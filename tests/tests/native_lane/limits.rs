@@ -190,7 +190,6 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
 
 /// What a file system keeps behind a directory that is being read is charged to nobody.
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn directories_that_are_being_read_count_into_the_memory() {
     // EXT4_SUPER_MAGIC, linux/magic.h: in memory there is nothing behind them.
     const EXT4: i64 = 0xef53;
@@ -198,7 +197,7 @@ fn directories_that_are_being_read_count_into_the_memory() {
     let _guard = Guard::new();
     each_user(Sandbox::Prefer, |rig| {
         if rustix::fs::statfs(rig.workspace()).expect("told").f_type != EXT4 {
-            eprintln!("left out: directories of another file system than ext4");
+            ikigai_tests::impossible_here("directories of another file system than ext4");
             return;
         }
         let outcome = attack(rig, "directories 6", 200, 64);
@@ -357,10 +356,9 @@ fn shared(at: &Path) -> Mounted {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
     if !rig::started_as_root() {
-        eprintln!("left out: only root can mount");
+        ikigai_tests::impossible_here("only root can mount");
         return;
     }
     for (name, layers) in ladder().into_iter().filter(|(_, layers)| !layers.namespaces) {
@@ -393,10 +391,9 @@ fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
     if !rig::started_as_root() {
-        eprintln!("left out: only root can mount");
+        ikigai_tests::impossible_here("only root can mount");
         return;
     }
     let _guard = Guard::new();
@@ -438,10 +435,9 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
 /// A directory that is renamed all the time is found by its mount, not by its name: the
 /// cover of one call was missed in one of five.
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
     if !rig::started_as_root() {
-        eprintln!("left out: only root can mount");
+        ikigai_tests::impossible_here("only root can mount");
         return;
     }
     let _guard = Guard::new();
@@ -476,10 +472,9 @@ fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_ru
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that leaves something out says so")]
 fn root_is_nobody_outside_and_its_files_stay_its_own() {
     if !rig::started_as_root() {
-        eprintln!("left out: only root can be mapped away");
+        ikigai_tests::impossible_here("only root can be mapped away");
         return;
     }
     each_user(Sandbox::Require, |rig| {

@@ -57,7 +57,7 @@ impl MemoryAssets {
     ) -> Result<(), AssetError> {
         let old = assets.get(path);
         if old.is_some_and(|old| old.read_only) {
-            let message = format!("Document is read-only: ikigai:///{path}");
+            let message = format!("Asset is read-only: ikigai:///{path}");
             return Err(AssetError::new(ToolCode::ReadOnly, message));
         }
         let all: u64 = assets.values().map(|asset| tokens(&asset.content)).sum();
@@ -128,7 +128,7 @@ fn missing(uri: &str) -> AssetError {
 /// Returns the path in a URI: `ikigai://` with or without a third slash.
 fn path(uri: &str) -> Result<&str, AssetError> {
     let Some(rest) = uri.strip_prefix("ikigai://") else {
-        let message = format!("`{uri}` is not named as a document is: ikigai:///PATH");
+        let message = format!("`{uri}` is not named as an asset is: ikigai:///PATH");
         return Err(AssetError::new(ToolCode::InvalidArg, message));
     };
     let path = rest.strip_prefix('/').unwrap_or(rest);
@@ -139,7 +139,7 @@ fn path(uri: &str) -> Result<&str, AssetError> {
             format!("`{segment}` cannot be a segment of an asset's path")
         }
         None if path.len() <= MAX_PATH => return Ok(path),
-        _ => format!("`{}` names no document", path.escape_debug()),
+        _ => format!("`{}` names no asset", path.escape_debug()),
     };
     Err(AssetError::new(ToolCode::InvalidArg, message))
 }

@@ -20,6 +20,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("command".into(), command_line(layout, rounds(60))?);
     figures.insert("discovery".into(), discovery(layout, rounds(20))?);
+    figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
     if run::works("rg", &["--version"]) {
         for (name, pattern) in PATTERNS {
             let samples = ripgrep(layout, pattern, rounds(12))?;
@@ -76,6 +77,33 @@ fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::S
                 (0..super::DISCOVERED)
                     .try_for_each(|_| finish(Command::new(&guest).arg("--schema"), b"").map(drop))
             }),
+        ],
+    )
+}
+
+/// Measures the start of the supervisor, which finds no plan on its stdin and ends, and of a program
+/// that does nothing.
+fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+    /// The exit code of a supervisor that refuses to start anything.
+    const REFUSED: i32 = 2;
+    /// Starts in one sample: one alone is lost in what the machine does besides.
+    const STARTS: u32 = 20;
+
+    let start = |program: &Path, expected: i32| {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        for _ in 0..STARTS {
+            let status = command.status()?;
+            ensure!(status.code() == Some(expected), "`{}`: {status}", program.display());
+        }
+        Ok(())
+    };
+    let supervisor = layout.at("prefix/libexec/ikigai-supervisor");
+    in_turn(
+        rounds,
+        &mut [
+            ("supervisor", &mut || start(&supervisor, REFUSED)),
+            ("true", &mut || start(Path::new("/bin/true"), 0)),
         ],
     )
 }

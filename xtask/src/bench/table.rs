@@ -193,6 +193,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(0.8)),
         ),
         (
+            "the start of the supervisor, against `/bin/true`",
+            "supervisor_start",
+            Ratio("supervisor", "true"),
+            Times,
+            None,
+        ),
+        (
             "`echo hi` in the shell that is a component, warm",
             "shell",
             Alone("component"),
@@ -208,8 +215,8 @@ fn lines() -> Vec<Line> {
         ),
         (
             "`file_read` of an asset of 10 KiB, against a file of the same text",
-            "document",
-            Ratio("document", "file"),
+            "asset",
+            Ratio("asset", "file"),
             Times,
             Some(AtMost(2.0)),
         ),

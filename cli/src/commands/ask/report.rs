@@ -92,7 +92,7 @@ fn line(called: &Called) -> String {
     let seconds = called.duration.as_secs_f32();
     let (mark, error) = match error {
         None => ("✓", String::new()),
-        Some(error) => ("✗", format!(": {}", short(error))),
+        Some(error) => ("✗", format!(": {}", short(&error.message))),
     };
     format!("{mark} {} ({seconds:.1} s, {characters} characters){error}\n", short(name))
 }

@@ -16,7 +16,7 @@ use crate::complete;
 use crate::error::CliError;
 use crate::output::{eprint, print_json};
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::assets::told;
+use ikigai_agent::assets::display;
 
 pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
     ikigai asset put blocks/decisions.md notes.md\n  \
@@ -79,7 +79,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        eprint(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+        eprint(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }

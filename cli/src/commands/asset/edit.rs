@@ -16,7 +16,7 @@ use super::named;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::output::{eprint, print_json};
-use ikigai_agent::assets::told;
+use ikigai_agent::assets::display;
 
 /// What every system has.
 const EDITOR: &str = "vi";
@@ -77,7 +77,10 @@ pub(super) async fn run(
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
-            eprint(&format!("Wrote {uri}: version {version}, {}\n", told::tokens(written.tokens)));
+            eprint(&format!(
+                "Wrote {uri}: version {version}, {}\n",
+                display::tokens(written.tokens)
+            ));
         }
         Err(error) => return Err(kept(file, error.into())),
     }

@@ -11,7 +11,7 @@ use super::{as_json, named, stamp};
 use crate::complete;
 use crate::error::CliError;
 use crate::output::{print, print_json};
-use ikigai_agent::assets::told;
+use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Pin {
@@ -39,7 +39,7 @@ pub(super) async fn pin(
             "path": path.as_str(), "agent": agent.as_str(), "pinned": true, "changed": is_new,
         }))?;
     } else {
-        print(&format!("{}\n", told::pinned(&path, pinned)))?;
+        print(&format!("{}\n", display::pinned(&path, pinned)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,7 +66,7 @@ pub(super) async fn unpin(
             "path": path.as_str(), "agent": agent.as_str(), "pinned": false, "changed": was_pinned,
         }))?;
     } else {
-        print(&format!("{}\n", told::unpinned(&path, was_pinned)))?;
+        print(&format!("{}\n", display::unpinned(&path, was_pinned)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -85,7 +85,7 @@ async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliE
         }))?;
     } else {
         let lines: String = pins.into_iter().map(|(line, _)| line).collect();
-        print(&format!("{}\n{lines}", told::pins_heading(&usage)))?;
+        print(&format!("{}\n{lines}", display::pins_heading(&usage)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,7 +98,7 @@ async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliE
         .map(|pin| {
             let mut value = as_json(&pin.metadata);
             value["pinned_at"] = stamp(pin.pinned_at).into();
-            (told::listed(&pin.metadata) + "\n", value)
+            (display::listed(&pin.metadata) + "\n", value)
         })
         .collect())
 }
@@ -133,13 +133,14 @@ pub(super) async fn usage(
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = told::pins_heading(&usage) + "\n";
+    let mut text = display::pins_heading(&usage) + "\n";
     pins.into_iter().for_each(|(line, _)| text.push_str(&line));
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nAgent:     {agent}");
     let _ = writeln!(text, "Store:     {}", store.url());
-    let _ = writeln!(text, "Assets: {}, {}", usage.assets, told::tokens(usage.tokens));
-    let _ = writeln!(text, "Outputs:   {}, {}", usage.outputs, told::tokens(usage.output_tokens));
+    let _ = writeln!(text, "Assets:    {}, {}", usage.assets, display::tokens(usage.tokens));
+    let _ =
+        writeln!(text, "Outputs:   {}, {}", usage.outputs, display::tokens(usage.output_tokens));
     let _ = writeln!(text, "History:   {} older versions", usage.old_versions);
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! The streams of all providers, without a network: here the whole ones, and what the tests
-//! of the others are made with.
+//! The streams of all providers, without a network: complete ones here, and the functions that the
+//! other tests share.
 
 mod broken;
 mod endings;
@@ -27,7 +27,7 @@ fn answer_reader(provider: Provider) -> AnswerReader {
     AnswerReader::new(provider, stream_reader(provider, &request))
 }
 
-/// Reads pieces to their end, and gives what was told meanwhile.
+/// Reads pieces to their end, and returns the answer and the reported events.
 fn read<'a>(
     provider: Provider,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -188,7 +188,7 @@ fn ten_megabytes_of_arguments_in_small_pieces() {
         if provider == Provider::OpenAiChat {
             stream.push_str("data: [DONE]\n\n");
         }
-        // Were each piece to cost as much as all before it, this would take an hour.
+        // If each piece cost as much as all before it, this would take an hour.
         let (answer, _) = read(provider, stream.as_bytes().chunks(100));
         let parts = answer.expect("an answer").parts;
         let [Part::Call(call)] = parts.as_slice() else { panic!("one call") };

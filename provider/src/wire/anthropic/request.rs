@@ -10,23 +10,23 @@ use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Part, Provider, Request, Role};
 
-/// The API wants a bound on every answer. This is the largest that each model in service
-/// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of
-/// the maxima is that of Claude Opus 4.1); only what is written is paid for.
+/// The limit on an answer, which the API requires. This is the largest that each model in service
+/// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of the
+/// maxima is that of Claude Opus 4.1); only tokens that are written are paid for.
 const MAX_TOKENS: u32 = 32_000;
 
-/// The role of the person and of what the tools returned.
+/// The role of the person and of tool results.
 const USER: &str = "user";
 
-/// What marks how far a prompt is cached. At most 4 blocks of a request may have it:
+/// The mark for the end of a cached part of the prompt. At most 4 blocks of a request may have it:
 /// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>. One is on the last tool,
 /// one on the last block of the system prompt, and [`MARKED_TURNS`] are in the conversation.
 const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
 
-/// How many messages of the user have a mark, counted from the end. With the mark on the last
-/// one, each round of a turn pays in full only for what came since the round before. A mark
-/// finds what was cached up to 20 blocks before it, and a round with many parallel calls has
-/// more; so the message that was the last one in the round before keeps its mark.
+/// The number of user messages with a mark, counted from the end. With the mark on the last one,
+/// each round of a turn pays in full only for what was added since the round before. A mark finds
+/// what was cached up to 20 blocks before it, and a round with many parallel calls has more; so the
+/// last message of the round before keeps its mark.
 const MARKED_TURNS: usize = 2;
 
 #[derive(Serialize)]
@@ -113,8 +113,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     Outgoing { path: vec!["v1".into(), "messages".into()], query: None, body: to_json(&body) }
 }
 
-/// The messages that have something to say. Where one has not, its neighbours are of one side
-/// and become one.
+/// Returns the messages that are not empty. Messages of one side that become neighbours are merged.
 fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for message in request.messages {
@@ -129,7 +128,7 @@ fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
             Role::User => {
                 content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
             }
-            // Thoughts that led to nothing are refused at the end of a message.
+            // Thoughts at the end of a message are refused.
             Role::Model => {
                 while content.pop_if(|block| matches!(block, Block::Blob(_))).is_some() {}
             }
@@ -143,8 +142,8 @@ fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     turns
 }
 
-/// Everything up to this block is cached. What a user says has blocks of these kinds only, and
-/// thoughts take no mark.
+/// Marks everything up to this block as cached. A user message has blocks of these kinds only, and
+/// thoughts cannot have a mark.
 fn mark(block: &mut Block<'_>) {
     match block {
         Block::Text { cache_control, .. } | Block::ToolResult { cache_control, .. } => {

@@ -1,5 +1,5 @@
 //! The events of an answer of the Messages API: blocks that begin, grow and end, each with an
-//! index, then why the answer ended, then that it did.
+//! index, then the reason why the answer ended, then its end.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ enum Incoming {
         error: Value,
     },
     Ping,
-    /// What the documentation asks to expect: events that are added later.
+    /// Any event that is added later, as the documentation asks clients to expect.
     #[serde(other)]
     Other,
 }
@@ -113,14 +113,14 @@ struct Ending {
     stop_details: Option<Details>,
 }
 
-/// Why a model refused: <https://docs.anthropic.com/en/api/messages#response-stop-details>.
+/// The reason of a refusal: <https://docs.anthropic.com/en/api/messages#response-stop-details>.
 #[derive(Deserialize)]
 struct Details {
     category: Option<String>,
     explanation: Option<String>,
 }
 
-/// The start of a block once more, for input that is given at once: as it was written.
+/// The start of a block with its input as raw text, for input that is sent at once.
 #[derive(Deserialize)]
 struct Whole {
     content_block: WholeBlock,
@@ -131,7 +131,7 @@ struct WholeBlock {
     input: Box<RawValue>,
 }
 
-/// A block on its way.
+/// A block that is being received.
 struct Block {
     content: Content,
     is_open: bool,
@@ -145,7 +145,7 @@ enum Content {
     Other,
 }
 
-/// The answer so far.
+/// The reader of an answer.
 pub(in crate::wire) struct Stream {
     ids: Ids,
     model: String,
@@ -194,7 +194,7 @@ impl Stream {
             }
             Beginning::ToolUse { id, name, input } => {
                 on_event(Event::Call(&name));
-                // The empty object stands for input that follows.
+                // An empty object means that the input follows.
                 let is_given = |input: &Value| input.as_object().is_none_or(|map| !map.is_empty());
                 let given = match input.as_ref().is_some_and(is_given) {
                     true => Some(from_json::<Whole>(PROVIDER, data)?.content_block.input),
@@ -248,13 +248,13 @@ impl Stream {
                 let why = details.and_then(|details| details.explanation.or(details.category));
                 Stop::Refused(why.unwrap_or_default())
             }
-            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`, and what is added later.
+            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`, and any that is added later.
             _ => Stop::Finished,
         });
     }
 }
 
-/// Text goes to whoever reads along as soon as there is any.
+/// Reports text, unless it is empty.
 fn report_text(text: &str, on_event: OnEvent<'_>) {
     if !text.is_empty() {
         on_event(Event::Text(text));
@@ -311,7 +311,7 @@ fn part(content: Content, ids: &mut Ids, model: &str) -> Option<Part> {
     let blob = |value| Part::Blob(Blob { provider: PROVIDER, model: model.to_owned(), value });
     match content {
         Content::Text(text) => (!text.is_empty()).then(|| Part::text(text)),
-        // Without its signature a thought is refused when it is sent back.
+        // A thought without its signature is refused when it is sent back.
         Content::Thinking { signature, .. } if signature.is_empty() => None,
         Content::Thinking { thinking, signature } => {
             Some(blob(json!({ "type": "thinking", "thinking": thinking, "signature": signature })))
@@ -330,7 +330,7 @@ fn part(content: Content, ids: &mut Ids, model: &str) -> Option<Part> {
 }
 
 impl Tokens {
-    /// Later counts replace earlier ones; they are sums already.
+    /// Replaces earlier counts by later ones, which are already sums.
     fn update(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
@@ -340,7 +340,7 @@ impl Tokens {
             later.cache_read_input_tokens.or(self.cache_read_input_tokens);
     }
 
-    /// `input_tokens` counts neither what was read from the cache nor what was written to it.
+    /// Returns the totals. `input_tokens` excludes tokens read from the cache and written to it.
     fn total(&self) -> Usage {
         let cache = [self.cache_creation_input_tokens, self.cache_read_input_tokens];
         let input = self

@@ -11,14 +11,14 @@ use crate::wire::arguments::Object;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Message, Part, Provider, Request, Role};
 
-/// What stands for a signature where there is none, because another model made the call. Gemini
-/// 3 refuses a turn whose first call has none:
-/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. Every model gets it: aliases
-/// like `gemini-flash-latest` do not say which they are, and 2.5 has been seen to refuse the same,
-/// <https://github.com/Gitlawb/openclaude/issues/583>, although the page says that it does not.
+/// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has
+/// none: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
+/// model: aliases like `gemini-flash-latest` do not tell which model they are, and 2.5 has been
+/// seen to refuse the same, <https://github.com/Gitlawb/openclaude/issues/583>, although the page
+/// says that it does not.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The member under which a result is sent that is no object, and the one for an error:
+/// The members for a result that is not an object, and for an error:
 /// <https://ai.google.dev/api/caching#FunctionResponse>.
 const OUTPUT: &str = "output";
 const ERROR: &str = "error";
@@ -128,7 +128,7 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
         for part in &message.parts {
             parts.extend(own.sent(part, &mut is_signed));
         }
-        // The results of calls belong together and directly after them.
+        // The results of calls must be together and directly after them.
         parts.sort_by_key(|part| role == "user" && !matches!(part, Sent::Result { .. }));
         match contents.last_mut() {
             _ if parts.is_empty() => {}
@@ -139,10 +139,10 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
     contents
 }
 
-/// What the model left that is asked now, among what others did.
+/// The blobs of the requested model, among those of others.
 struct Own<'a> {
     model: &'a str,
-    /// Its calls, by the ids of this crate, with the ids that Google gave to them.
+    /// Google's ids of its calls, by the ids of this crate.
     calls: HashMap<&'a str, Option<&'a str>>,
 }
 
@@ -167,7 +167,8 @@ impl<'a> Own<'a> {
         text(self.blob(blob)?, blob::SIGNATURE)
     }
 
-    /// Whether a call of the message has its signature; the others of the same step need none.
+    /// Returns whether a call of the message has a signature; the others of the same step need
+    /// none.
     fn signs(&self, message: &Message) -> bool {
         message.parts.iter().any(|part| match part {
             Part::Call(call) => self.signature(call.blob.as_ref()).is_some(),
@@ -179,7 +180,7 @@ impl<'a> Own<'a> {
         match part {
             Part::Text { text, blob } => {
                 let thought_signature = self.signature(blob.as_ref());
-                // A signature may come alone, on a text without a letter.
+                // A signature may be on an empty text.
                 (!text.is_empty() || thought_signature.is_some())
                     .then_some(Sent::Text { text, thought_signature })
             }
@@ -209,7 +210,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The name of a call. What the model named it stays: its signature is that of the whole call.
+/// Returns the name of a call. The model's own calls keep theirs, because the signature covers the
+/// whole call.
 fn name(name: &str, is_own: bool) -> Cow<'_, str> {
     if is_own { name.into() } else { names::sent(Provider::Google, name) }
 }

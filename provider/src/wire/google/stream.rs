@@ -1,7 +1,7 @@
-//! The events of an answer of the Gemini API: each a response with the next parts. There is no
-//! terminal event; the last response says why the answer ended, and the stream ends with it.
-//! Some models say so in every response, so what counts is that it was said at all, and that
-//! the stream did not break off within a further response.
+//! The events of an answer of the Gemini API, each a response with the next parts. There is no
+//! terminal event; the last response has the reason why the answer ended, and the stream ends with
+//! it. Some models send the reason in every response, so an answer is complete if it was sent at
+//! all and the stream did not break off within a further response.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,7 +42,7 @@ struct Content {
     parts: Vec<Received>,
 }
 
-/// A part; the kinds that nobody asks for (images, code that was run) have none of these.
+/// A part; kinds that are never requested (images, code that was run) have none of these members.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Received {
@@ -76,7 +76,7 @@ struct Tokens {
     cached_content_token_count: Option<u64>,
 }
 
-/// The answer so far.
+/// The reader of an answer.
 pub(in crate::wire) struct Stream {
     ids: Ids,
     model: String,
@@ -110,7 +110,7 @@ impl Stream {
             on_event(Event::Text(&text));
         }
         match (self.parts.last_mut(), signature) {
-            // A part that is signed stays by itself: the signature is that of its own text.
+            // A signed part is kept separate, because the signature covers its text only.
             (_, Some(signature)) => {
                 let blob = self.own([(blob::SIGNATURE, Some(signature))]);
                 self.parts.push(Part::Text { text, blob });
@@ -121,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// What goes back to the model, if there is anything.
+    /// Returns the data that is sent back to the model, if there is any.
     fn own<const N: usize>(&self, members: [(&str, Option<String>); N]) -> Option<Blob> {
         let members = members.into_iter();
         let value: Map<String, Value> =
@@ -131,8 +131,8 @@ impl Stream {
     }
 }
 
-/// The reasons for which the model or the provider says no more, of
-/// <https://ai.google.dev/api/generate-content#FinishReason> and of `FinishReason` in
+/// The reasons for which the model or the provider refuses to continue, from
+/// <https://ai.google.dev/api/generate-content#FinishReason> and `FinishReason` in
 /// <https://github.com/googleapis/python-genai/blob/main/google/genai/types.py> (3.4.0).
 const REFUSALS: &[&str] = &[
     "SAFETY",
@@ -154,13 +154,13 @@ const REFUSALS: &[&str] = &[
     "MODEL_ARMOR",
 ];
 
-/// Why an answer ended. A word that nobody knows yet is a way to end and no refusal, as with the
-/// other providers: what the model asked for came whole.
+/// Returns the meaning of a finish reason. An unknown one is an ordinary end, as with the other
+/// providers: the calls are complete.
 fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
     Ok(match reason.as_str() {
-        // The second is a limit on one request, with more to come in the next.
+        // The second is a limit on one request; the next would continue.
         "MAX_TOKENS" | "CONTINUATION" => Stop::Length,
-        // The model wrote a call that its own provider could not read. Another try may do.
+        // The model wrote a call that its own provider could not parse. Another attempt may help.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
             let detail = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
             return Err(

@@ -9,14 +9,14 @@ use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Part, Provider, Request, Role};
 
-/// Without this the thoughts of an answer that is not stored cannot come back:
-/// <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
+/// The option that includes thoughts, which cannot be sent back without it because the answer is
+/// not stored: <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// How the names of models begin that do not reason; they refuse [`ENCRYPTED_REASONING`] with
-/// 400, "Encrypted content is not supported with this model":
-/// <https://github.com/pydantic/pydantic-ai/issues/3326>. All that came later reasons, the chat
-/// models after `gpt-5-chat` too, and without it would forget its thoughts between its calls.
+/// The prefixes of models that do not reason. They refuse [`ENCRYPTED_REASONING`] with 400,
+/// "Encrypted content is not supported with this model":
+/// <https://github.com/pydantic/pydantic-ai/issues/3326>. All later models reason, the chat models
+/// after `gpt-5-chat` too, and would forget their thoughts between calls without it.
 const NOT_REASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat"];
 
 #[derive(Serialize)]
@@ -40,14 +40,13 @@ struct Body<'a> {
 enum Item<'a> {
     Message {
         role: &'static str,
-        /// A text as it is, which both sides may send. The model's own form, a list of
-        /// `output_text`, belongs to items that have the `id` and `status` of an answer that
-        /// is stored; the description (`OutputMessage` in
-        /// <https://github.com/openai/openai-openapi>) and the SDK (`ResponseOutputMessageParam`)
-        /// require both, and `annotations` in each text. `EasyInputMessage` is the one form
-        /// without them, and takes `assistant` for its role.
+        /// The text, in a form that both sides may use. The model's own form, a list of
+        /// `output_text`, belongs to items with the `id` and `status` of a stored answer; the
+        /// description (`OutputMessage` in <https://github.com/openai/openai-openapi>) and the SDK
+        /// (`ResponseOutputMessageParam`) require both, and `annotations` in each text.
+        /// `EasyInputMessage` is the only form without them, and accepts the role `assistant`.
         content: &'a str,
-        /// Whether a text is on the way to an answer or the answer; newer models want it back.
+        /// The purpose of the text, a comment or the answer; newer models expect it back.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a Value>,
     },
@@ -69,12 +68,12 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let mut input = Vec::new();
     for message in request.messages {
         let mut parts: Vec<&Part> = message.parts.iter().collect();
-        // Results follow their calls directly; what the person adds comes after them.
+        // Results follow their calls directly; the person's text comes after them.
         parts.sort_by_key(|part| message.role == Role::User && !matches!(part, Part::Result(_)));
         input.extend(
             parts.into_iter().filter_map(|part| item(message.role, part, &ids, request.model)),
         );
-        // Thoughts that led to nothing: "provided without its required following item".
+        // Thoughts at the end: "provided without its required following item".
         if message.role == Role::Model {
             while input.pop_if(|item| matches!(item, Item::Blob(_))).is_some() {}
         }
@@ -93,7 +92,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
 }
 
 fn reasons(model: &str) -> bool {
-    // Gateways put the vendor before the name, and OpenAI the base of a model that was tuned.
+    // Gateways put the vendor before the name, and OpenAI `ft:` before the base of a tuned model.
     let own = model.rsplit_once('/').map_or(model, |(_, own)| own);
     let base = own.strip_prefix("ft:").unwrap_or(own);
     !NOT_REASONING.iter().any(|start| base.starts_with(start))

@@ -1,8 +1,8 @@
-//! The events of an answer of the Responses API: items that are added, grow and are done, each
-//! at an index of the output, then the response as a whole.
+//! The events of an answer of the Responses API: items that are added, grow and are done, each at
+//! an index of the output, then the whole response.
 //!
-//! What counts is each item as it is when it is done. The pieces before it are shown, and what
-//! was written of arguments must be what they are in the end.
+//! The answer consists of the items as they are when done. The pieces before are only reported, and
+//! the pieces of arguments must equal the final arguments.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ enum Incoming {
     Error {
         code: Option<String>,
         message: Option<String>,
-        /// Where the error is within another `error`, as some servers send it.
+        /// The error, if it is inside another `error`, as some servers send it.
         error: Option<Value>,
     },
     #[serde(other)]
@@ -110,7 +110,7 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
-/// What is known of one item of the output.
+/// The state of one item of the output.
 #[derive(Default)]
 struct Slot {
     is_added: bool,
@@ -119,7 +119,7 @@ struct Slot {
     done: Option<Item>,
 }
 
-/// The answer so far.
+/// The reader of an answer.
 pub(in crate::wire) struct Stream {
     ids: Ids,
     model: String,
@@ -141,7 +141,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The item, which was added and is not done.
+    /// Returns the state of an item that was added and is not done.
     fn open(&mut self, index: u64) -> Result<&mut Slot, Failure> {
         self.slots
             .get_mut(&index)
@@ -176,7 +176,7 @@ impl Stream {
 }
 
 impl Slot {
-    /// Whether the pieces of the arguments are the arguments.
+    /// Checks that the pieces of the arguments equal the whole.
     fn is_same(&self, index: u64, arguments: &str) -> Result<(), Failure> {
         if self.arguments.is_empty() || self.arguments == arguments {
             Ok(())
@@ -264,7 +264,7 @@ impl StreamReader for Stream {
     }
 }
 
-/// An item that is done, as parts of the answer.
+/// Adds an item that is done to the parts of the answer.
 fn take(item: Item, ids: &mut Ids, model: &str, parts: &mut Vec<Part>, stop: &mut Stop) {
     let blob = |value| Blob { provider: PROVIDER, model: model.to_owned(), value };
     match item {
@@ -287,7 +287,7 @@ fn take(item: Item, ids: &mut Ids, model: &str, parts: &mut Vec<Part>, stop: &mu
             arguments: if arguments.is_empty() { "{}".to_owned() } else { arguments },
             blob: None,
         })),
-        // Without its content the provider looks for the item among what it stored, and fails.
+        // For an item without its content, the provider searches those that it stored, and fails.
         Item::Reasoning { encrypted_content: None, .. } | Item::Other => {}
         Item::Reasoning { id, summary, content, encrypted_content } => {
             let mut value = json!({ "type": "reasoning" });

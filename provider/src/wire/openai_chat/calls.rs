@@ -1,9 +1,8 @@
-//! The calls of an answer of Chat Completions, put together from their fragments.
+//! The calls of an answer of Chat Completions, assembled from fragments.
 //!
-//! OpenAI numbers its calls, names each in its first fragment and only there, and gives ids to
-//! all. Others send a whole call at once, number all of them 0 (Ollama), number none, leave
-//! the ids out, or send a name in pieces, which OpenAI's own library puts together as it does any
-//! text (`accumulate_delta` in
+//! OpenAI numbers its calls, names each in its first fragment only, and gives ids to all. Other
+//! servers send a whole call at once, number all of them 0 (Ollama), number none, omit the ids, or
+//! send a name in pieces, which OpenAI's own library joins like any text (`accumulate_delta` in
 //! <https://github.com/openai/openai-python/blob/main/src/openai/lib/streaming/_deltas.py>). So a
 //! fragment begins a new call wherever it cannot belong to the one before.
 
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// A fragment as it came.
+/// A fragment as it was received.
 #[derive(Deserialize)]
 pub(super) struct Fragment {
     index: Option<u64>,
@@ -24,34 +23,34 @@ pub(super) struct Fragment {
 #[derive(Deserialize)]
 struct FunctionFragment {
     name: Option<String>,
-    /// A text, or with some servers the object itself.
+    /// A text, or from some servers the object itself.
     arguments: Option<Box<RawValue>>,
 }
 
-/// A call so far.
+/// A call that is being received.
 #[derive(Debug, Default)]
 pub(super) struct Started {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// Its name was told of.
+    /// True once its name was reported.
     is_reported: bool,
 }
 
-/// All of them, in the order in which they began.
+/// The calls of an answer, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Started>,
-    /// Which of them goes on under each number.
+    /// The position of the call that continues under each number.
     by_index: HashMap<u64, usize>,
 }
 
 impl Calls {
-    /// Takes in a fragment.
+    /// Adds a fragment.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fragment is malformed; the error says how.
     pub(super) fn add(&mut self, fragment: Fragment) -> Result<(), &'static str> {
         let Fragment { index, id, function } = fragment;
         let id = id.unwrap_or_default();
@@ -86,8 +85,8 @@ impl Calls {
         Ok(())
     }
 
-    /// The names that are whole and were not given before: once arguments or another call
-    /// follow, or `is_end`, no further piece of a name comes.
+    /// Returns the complete names that were not returned before. A name is complete once its
+    /// arguments or another call follow, or if `is_end`.
     pub(super) fn unreported(&mut self, is_end: bool) -> impl Iterator<Item = &str> {
         let last = self.all.len().saturating_sub(1);
         self.all.iter_mut().enumerate().filter_map(move |(place, call)| {
@@ -108,8 +107,8 @@ impl Calls {
 }
 
 impl Started {
-    /// What a fragment adds to the name of this call; nothing is said where it belongs to
-    /// another.
+    /// Returns the text that a fragment adds to the name of this call, or nothing if the fragment
+    /// belongs to another call.
     fn more<'a>(
         &self,
         index: Option<u64>,
@@ -124,11 +123,11 @@ impl Started {
             return Some(name);
         }
         if name != self.name {
-            // A piece more of the name comes before any argument. Without a number it is
-            // the next call.
+            // Further pieces of a name come before any argument. Without a number it is the next
+            // call.
             return (index.is_some() && self.arguments.is_empty()).then_some(name);
         }
-        // A name once more: of another call, or a repetition in each fragment of the same one.
+        // A repeated name is that of another call, or each fragment of one call repeats it.
         let is_whole = || serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok();
         let goes_on = id == self.id && !id.is_empty()
             || !(arguments.trim_start().starts_with('{')
@@ -197,7 +196,7 @@ mod tests {
         let arguments = json!({ "index": 0, "function": { "arguments": "{}" } });
         let pieces = [first.clone(), named("_"), named("read"), arguments.clone()];
         assert_eq!(calls(&pieces), [call("a", "file_read", "{}")]);
-        // The last piece with the arguments, and the id in every piece.
+        // The last piece of the name comes with the arguments, and the id in every piece.
         let last =
             json!({ "index": 0, "id": "a", "function": { "name": "_read", "arguments": "{}" } });
         assert_eq!(calls(&[first.clone(), last]), [call("a", "file_read", "{}")]);

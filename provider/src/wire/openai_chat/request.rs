@@ -1,5 +1,5 @@
-//! A request of Chat Completions, in the form that most servers take: one system message,
-//! and contents that are plain text.
+//! A request of Chat Completions, in the form that most servers accept: one system message, and
+//! contents that are plain text.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Message, Part, Provider, Request, Role};
 
-/// What stands between texts that become one.
+/// The separator of texts that are joined.
 const BETWEEN: &str = "\n\n";
 
 #[derive(Serialize)]
@@ -20,10 +20,10 @@ struct Body<'a> {
     messages: Vec<Sent<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
-    /// OpenAI's own name; its newer models refuse the other.
+    /// OpenAI's own name; its newer models refuse the other one.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
-    /// The name that every other server knows; Ollama knows no other.
+    /// The name that every other server knows; Ollama knows only this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     stream: bool,
@@ -48,7 +48,7 @@ enum Sent<'a> {
         content: Option<String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
-        /// What the model thought, under the name that its server gave it.
+        /// The thoughts of the model, under the name that its server used.
         #[serde(flatten)]
         thoughts: Map<String, Value>,
     },
@@ -69,7 +69,7 @@ struct ToolCall<'a> {
 #[derive(Serialize)]
 struct Function<'a> {
     name: Cow<'a, str>,
-    /// Text, but of an object: vLLM and llama.cpp parse it, and fail where it is none.
+    /// Text that holds an object: vLLM and llama.cpp parse it, and fail for anything else.
     #[serde(serialize_with = "as_text")]
     arguments: Object,
 }
@@ -84,8 +84,8 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
     if !request.system.is_empty() {
         messages.push(Sent::System { content: request.system.join(BETWEEN) });
     }
-    // Thoughts go back as long as the calls that they led to are going on, which DeepSeek asks
-    // for; older ones would only fill the context.
+    // Thoughts are sent back while the calls after them are being answered, which DeepSeek
+    // requires; older ones would only fill the context.
     let asked = |message: &Message| {
         let mut parts = message.parts.iter();
         message.role == Role::User && parts.any(|part| matches!(part, Part::Text { .. }))
@@ -110,7 +110,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
     Outgoing { path: vec!["chat".into(), "completions".into()], query: None, body: to_json(&body) }
 }
 
-/// Results first: they must follow the calls directly.
+/// Adds a user message. Results come first, because they must follow the calls directly.
 fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>>) {
     for part in &message.parts {
         if let Part::Result(result) = part {
@@ -123,7 +123,7 @@ fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>
     }
 }
 
-/// With the thoughts of `model`, where its turn is not over.
+/// Returns a message of the model, with the thoughts of `model` if its turn is not over.
 fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -> Option<Sent<'a>> {
     let is_own = |blob: &Blob| model.is_some_and(|model| blob.is_for(Provider::OpenAiChat, model));
     let mut tool_calls = Vec::new();
@@ -152,7 +152,7 @@ fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -
     })
 }
 
-/// The texts of a message as one.
+/// Joins the texts of a message.
 fn text(message: &Message) -> Option<String> {
     let texts: Vec<&str> = message
         .parts

@@ -1,9 +1,8 @@
-//! The events of an answer of Chat Completions: deltas of one message, why it ended, what it
-//! cost, and `[DONE]`.
+//! The events of an answer of Chat Completions: deltas of one message, the reason why it ended, its
+//! usage, and `[DONE]`.
 //!
-//! What says that the answer is whole is why it ended: everything of it came before that. Some
-//! servers end their streams there, without `[DONE]`; and `[DONE]` alone says nothing, as some
-//! write it after a failure too.
+//! The answer is complete once its reason was sent. Some servers end their streams there, without
+//! `[DONE]`; and `[DONE]` alone proves nothing, because some send it after a failure too.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Sto
 
 const PROVIDER: Provider = Provider::OpenAiChat;
 
-/// The data of the last event, which is no JSON.
+/// The data of the last event, which is not JSON.
 const DONE: &str = "[DONE]";
 
 #[derive(Deserialize)]
@@ -40,13 +39,13 @@ struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
     tool_calls: Option<Vec<Fragment>>,
-    /// DeepSeek, llama.cpp, older vLLM.
+    /// The name with DeepSeek, llama.cpp and older vLLM.
     reasoning_content: Option<String>,
-    /// vLLM, Ollama, OpenRouter.
+    /// The name with vLLM, Ollama and OpenRouter.
     reasoning: Option<String>,
 }
 
-/// A text, or the list that Mistral's reasoning models have for it:
+/// A text, or the list of chunks that Mistral's reasoning models send:
 /// <https://docs.mistral.ai/capabilities/reasoning>.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -61,7 +60,7 @@ enum Chunk {
     Text {
         text: String,
     },
-    /// What the model thinks, in chunks once more. Nothing asks for it back.
+    /// A thought, in chunks of its own. It is not sent back.
     Thinking,
     #[serde(other)]
     Other,
@@ -79,15 +78,15 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
-/// The answer so far.
+/// The reader of an answer.
 pub(in crate::wire) struct Stream {
     ids: Ids,
     model: String,
     text: String,
     refusal: String,
-    /// That the model thinks was told of.
+    /// True once it was reported that the model is thinking.
     is_thinking: bool,
-    /// What the model thought, and the name under which it came.
+    /// The thoughts of the model, and the name of their member.
     thoughts: Option<(&'static str, String)>,
     calls: Calls,
     stop: Option<Stop>,
@@ -142,7 +141,7 @@ impl Stream {
         }
     }
 
-    /// Where both names come they say the same; the first one counts.
+    /// Adds to the thoughts. If both names come they have the same text; only the first is used.
     fn think(&mut self, name: &'static str, thought: &str, on_event: OnEvent<'_>) {
         if thought.is_empty() {
             return;
@@ -156,7 +155,7 @@ impl Stream {
 }
 
 impl Content {
-    /// What is text of it, and whether there is a thought.
+    /// Returns the text, and whether there is a thought.
     fn into_text(self) -> (String, bool) {
         let chunks = match self {
             Self::Text(text) => return (text, false),
@@ -171,9 +170,9 @@ impl Content {
     }
 }
 
-/// Why an answer ended. Besides OpenAI's own reasons there are those of DeepSeek
+/// Returns the meaning of a finish reason. Besides OpenAI's own there are those of DeepSeek
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>), of Mistral
-/// (<https://docs.mistral.ai/api/endpoint/chat>), and of vLLM for a request that it gave up.
+/// (<https://docs.mistral.ai/api/endpoint/chat>), and of vLLM for a request that it aborted.
 fn stop(reason: String) -> Result<Stop, Failure> {
     let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).with_detail(reason));
     match reason.as_str() {
@@ -181,7 +180,7 @@ fn stop(reason: String) -> Result<Stop, Failure> {
         "content_filter" => Ok(Stop::Refused(reason)),
         "insufficient_system_resource" => failed(FailureKind::Overloaded, reason),
         "error" | "abort" => failed(FailureKind::Server { status: 200 }, reason),
-        // `stop`, `tool_calls`, `function_call`, and what servers name otherwise.
+        // `stop`, `tool_calls`, `function_call`, and any other.
         _ => Ok(Stop::Finished),
     }
 }
@@ -199,7 +198,7 @@ impl StreamReader for Stream {
             };
             return Err(reported.failure(PROVIDER, "", 200));
         }
-        // Older servers of vLLM have the members of the error in the event itself.
+        // Older versions of vLLM send the members of the error in the event itself.
         if incoming.choices.is_none()
             && let Some(reported) = ServerError::of(&from_json(PROVIDER, &event.data)?)
         {

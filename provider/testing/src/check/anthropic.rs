@@ -1,6 +1,6 @@
-//! The Messages API: <https://docs.anthropic.com/en/api/messages>, on calls
-//! <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>, and
-//! on thoughts <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+//! The Messages API: <https://docs.anthropic.com/en/api/messages>, calls in
+//! <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>, thoughts in
+//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
 use serde_json::{Value, json};
 
@@ -126,8 +126,8 @@ fn messages(messages: &Value, issued: &Issued) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let role = text(&message["role"]);
         let expected = if at % 2 == 0 { "user" } else { "assistant" };
-        // Anthropic itself joins messages of one side; Bedrock and others that speak its
-        // format refuse them with this.
+        // Anthropic itself joins messages of one side; Bedrock and others with its format refuse
+        // them with this message.
         if role != expected {
             return fault(format!(
                 "messages: roles must alternate between \"user\" and \"assistant\", but found \
@@ -210,7 +210,7 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
     }
 }
 
-/// The results come first in the message after the calls, one for each.
+/// Checks that the message after calls begins with their results, one for each.
 fn results(at: usize, before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     let calls: Vec<&str> = before
         .iter()

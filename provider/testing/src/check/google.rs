@@ -1,5 +1,5 @@
-//! Gemini: <https://ai.google.dev/api/generate-content>, on calls
-//! <https://ai.google.dev/gemini-api/docs/function-calling>, and on signatures
+//! Gemini: <https://ai.google.dev/api/generate-content>, calls in
+//! <https://ai.google.dev/gemini-api/docs/function-calling>, signatures in
 //! <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ const MEMBERS: &[&str] = &[
     "store",
 ];
 
-/// What a part can hold, one of them.
+/// The members of a part, of which it has one.
 const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse", "fileData"];
 
-/// Signatures for calls that Gemini did not make, of a conversation that began elsewhere:
+/// The signatures for calls that Gemini did not make, in a conversation that began elsewhere:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const FOREIGN: &[&str] =
     &["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
@@ -84,8 +84,7 @@ fn members(value: &Value, known: &[&str], place: &str) -> Result<(), Refusal> {
     }
 }
 
-/// How many functions there may be:
-/// <https://github.com/google-gemini/gemini-cli/issues/19083>.
+/// The maximum number of functions: <https://github.com/google-gemini/gemini-cli/issues/19083>.
 const DECLARATIONS: usize = 512;
 
 fn tools(tools: &[Value]) -> Result<(), Refusal> {
@@ -126,14 +125,15 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
     }
 }
 
-/// A letter or an underscore, then letters, digits, `_`, `.`, `:` and `-`; 64 at most.
+/// Returns whether a name is a letter or an underscore, then letters, digits, `_`, `.`, `:` and
+/// `-`; 64 at most.
 fn is_name(name: &str) -> bool {
     let is_start = |first: char| first.is_ascii_alphabetic() || first == '_';
     let is_rest = |next: char| next.is_ascii_alphanumeric() || "_.:-".contains(next);
     name.starts_with(is_start) && name.chars().all(is_rest) && name.len() <= 64
 }
 
-/// `parameters` is a message of Google's own, which has these members and no others:
+/// Checks `parameters`, a message of Google's own with these members only:
 /// <https://ai.google.dev/api/caching#Schema>.
 fn schema(schema: &Value, place: &str) -> Result<(), Refusal> {
     const KNOWN: &[&str] = &[
@@ -217,7 +217,7 @@ fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Re
     }
 }
 
-/// The content after one with calls has their results, all of them and nothing else's.
+/// Checks that the content after one with calls has exactly their results.
 fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     let names = |parts: &[Value], kind: &str| {
         let mut all: Vec<(String, String)> = parts
@@ -244,8 +244,8 @@ fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// In the turn that goes on, the first call of each step has a signature, as Gemini 3 wants
-/// it; and a signature stands with what it was given for.
+/// Checks that in the current turn the first call of each step has a signature, as Gemini 3
+/// requires, and that every signature is on the part that it was issued for.
 fn signatures(contents: &[Value], issued: &Issued) -> Result<(), Refusal> {
     let is_prompt = |content: &Value| {
         let parts = list(&content["parts"]);

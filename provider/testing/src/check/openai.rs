@@ -1,5 +1,5 @@
-//! The Responses API: <https://platform.openai.com/docs/api-reference/responses/create>,
-//! and on reasoning items <https://platform.openai.com/docs/guides/reasoning>.
+//! The Responses API: <https://platform.openai.com/docs/api-reference/responses/create>, reasoning
+//! items in <https://platform.openai.com/docs/guides/reasoning>.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, R
     Err(Refusal::invalid(message).param(param))
 }
 
-/// How many functions there may be, with either interface:
+/// The maximum number of functions, for both interfaces:
 /// <https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>.
 const TOOLS: usize = 128;
 
@@ -78,7 +78,7 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
         if let Some(extra) = unknown(tool, &known) {
             return fault(format!("Unknown parameter: '{place}.{extra}'."), place);
         }
-        // Strict unless the request says otherwise.
+        // The default is strict.
         let is_strict = tool["strict"] != json!(false);
         if let Some(wrong) = strict::fault_of_tool(name, &tool["parameters"], is_strict) {
             return Err(Refusal::invalid(wrong)
@@ -92,7 +92,7 @@ fn tools(tools: &[Value]) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses more tools than fit.
+/// Refuses too many tools.
 pub(super) fn too_many(tools: &[Value]) -> Result<(), Refusal> {
     if tools.len() <= TOOLS {
         return Ok(());
@@ -142,8 +142,8 @@ fn members(at: usize, item: &Value, known: &[&str]) -> Result<(), Refusal> {
     }
 }
 
-/// A message is a text with a role (`EasyInputMessage`), a list of inputs, or what the model
-/// said as the API gave it (`OutputMessage`), of which nothing may be missing:
+/// Checks a message: a text with a role (`EasyInputMessage`), a list of inputs, or the model's text
+/// as the API returned it (`OutputMessage`), with all its members:
 /// <https://github.com/openai/openai-openapi>.
 fn message(at: usize, item: &Value) -> Result<(), Refusal> {
     members(at, item, &["type", "id", "role", "content", "status", "phase"])?;
@@ -241,7 +241,8 @@ fn reasoning(at: usize, item: &Value, body: &Value, issued: &Issued) -> Result<(
     }
 }
 
-/// A reasoning item stands before what came of it, and neither without the other.
+/// Checks that a reasoning item is directly before the item that came from it, and neither is
+/// alone.
 fn reasons(items: &[Value], issued: &Issued) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
         let id = text(&item["id"]);
@@ -274,7 +275,7 @@ fn reasons(items: &[Value], issued: &Issued) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every call has one result that comes after it, and every result its call.
+/// Checks that every call has one result after it, and every result its call.
 fn pairs(items: &[Value]) -> Result<(), Refusal> {
     let mut open: Vec<&str> = Vec::new();
     let mut calls: Vec<&str> = Vec::new();

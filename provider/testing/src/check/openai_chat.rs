@@ -91,7 +91,7 @@ fn messages(messages: &[Value]) -> Result<(), Refusal> {
     if messages.is_empty() {
         return fault("Invalid 'messages': empty array.", "messages");
     }
-    // The calls that wait for their results.
+    // The calls without a result so far.
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let place = format!("messages.[{at}].role");
@@ -134,7 +134,7 @@ fn unanswered(open: &[&str], place: String) -> Result<(), Refusal> {
 fn message(at: usize, role: &str, message: &Value) -> Result<(), Refusal> {
     let known: &[&str] = match role {
         "system" | "developer" | "user" => &["role", "content", "name"],
-        // What reasoning models of local servers said is taken back by some of them.
+        // Some local servers accept the thoughts of their models back.
         "assistant" => &["role", "content", "name", "refusal", "tool_calls", "reasoning_content"],
         "tool" => &["role", "content", "tool_call_id"],
         _ => {

@@ -1,11 +1,11 @@
-//! What OpenAI asks of the schemas of strict tools, at every level:
+//! OpenAI's rules for the schemas of strict tools, at every level:
 //! <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 
 use serde_json::Value;
 
 use super::list;
 
-/// What is wrong with a schema that is sent as strict, if something is.
+/// Returns the fault of a schema that is sent as strict, if it has one.
 pub(super) fn fault(schema: &Value, place: &str) -> Option<String> {
     let members = schema.as_object()?;
     for word in ["oneOf", "allOf", "not", "if", "patternProperties", "dependentRequired"] {
@@ -39,7 +39,7 @@ pub(super) fn fault(schema: &Value, place: &str) -> Option<String> {
     alternatives.chain(definitions).find_map(|inner| fault(inner, place))
 }
 
-/// What is wrong with the parameters of a tool of OpenAI's, if something is.
+/// Returns the fault of the parameters of a tool of OpenAI's, if they have one.
 pub(super) fn fault_of_tool(name: &str, parameters: &Value, is_strict: bool) -> Option<String> {
     let wrong = if !parameters.is_null() && parameters["type"] != "object" {
         let kind = &parameters["type"];

@@ -1,5 +1,5 @@
-//! One connection: reads requests and sends what is planned for each, while it listens
-//! for the client to go away.
+//! One connection: reads requests and sends the reply to each, and notices when the client closes
+//! the connection.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::http::{self, Body};
 use crate::reply::{Delivery, End};
 use crate::stream::Step;
 
-/// Takes connections for ever.
+/// Accepts connections forever.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -35,7 +35,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     }
     let (reader, writer) = stream.into_split();
     let mut connection = Connection { reader: BufReader::new(reader), writer };
-    // A client may end a connection between requests as it likes, and in any way.
+    // A client may end a connection between requests at any time and in any way.
     while let Ok(Some(request)) = http::read(&mut connection.reader).await {
         match connection.carry_out(shared.plan(request)).await {
             Ok(Next::Request) => {}
@@ -50,14 +50,14 @@ struct Connection {
     writer: OwnedWriteHalf,
 }
 
-/// What follows a reply.
+/// The state of a connection after a reply.
 enum Next {
     Request,
     Close,
 }
 
 impl Connection {
-    /// Sends a reply; fails if the client goes away before it is whole.
+    /// Sends a reply; fails if the client closes the connection before it is complete.
     async fn carry_out(&mut self, plan: Plan) -> io::Result<Next> {
         match plan {
             Plan::HangUp => Ok(Next::Close),
@@ -118,7 +118,7 @@ impl Connection {
         Ok(Next::Request)
     }
 
-    /// Waits at a gate; fails if the client goes away meanwhile.
+    /// Waits at a gate; fails if the client closes the connection meanwhile.
     async fn pass(&mut self, gate: &Gate) -> io::Result<()> {
         tokio::select! {
             () = gate.pass() => Ok(()),
@@ -127,8 +127,8 @@ impl Connection {
     }
 }
 
-/// Ends when the client closes the connection. Clients send nothing before they have the
-/// whole reply; one that does would be waited for in vain.
+/// Returns when the client closes the connection. Clients send nothing before they have the whole
+/// reply; if one does, this never returns.
 async fn gone(reader: &mut BufReader<OwnedReadHalf>) -> io::Error {
     match reader.fill_buf().await {
         Ok([]) => io::ErrorKind::UnexpectedEof.into(),

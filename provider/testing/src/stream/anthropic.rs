@@ -15,7 +15,7 @@ enum Open {
 struct Writer<'a, 'b> {
     events: Events,
     asked: &'a mut Asked<'b>,
-    /// The number of the block that is open or comes next.
+    /// The index of the block that is open or comes next.
     index: usize,
     open: Option<Open>,
     has_call: bool,
@@ -128,7 +128,7 @@ impl Writer<'_, '_> {
         }));
     }
 
-    /// Ends the block that further fragments would have gone to.
+    /// Ends the block that is open.
     fn close(&mut self) {
         match self.open.take() {
             Some(Open::Thinking(thought)) => {
@@ -167,7 +167,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// `input_tokens` leaves out what came from the cache:
+/// Returns the usage. `input_tokens` excludes tokens from the cache:
 /// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
 fn usage(answer: &Answer, output: u64) -> Value {
     json!({

@@ -1,5 +1,5 @@
 //! Gemini: <https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent>,
-//! and on signatures <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+//! signatures in <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ struct Writer<'a, 'b> {
     usage: Value,
     has_thought: bool,
     has_call: bool,
-    /// A call was asked for that this format has no room for.
+    /// True if a call was requested that this format cannot express.
     is_malformed: bool,
     always_ends: bool,
 }
@@ -43,7 +43,7 @@ impl Writer<'_, '_> {
         match piece {
             Piece::Text(text) => self.part(&json!({ "text": text })),
             Piece::Thinking(text) => self.part(&json!({ "text": text, "thought": true })),
-            // Seen in the signature only.
+            // The thought is only in the signature.
             Piece::HiddenThinking => {}
             Piece::Call { id, name, arguments } => self.call(id.as_deref(), name, arguments),
             Piece::Ping => self.events.comment(),
@@ -62,7 +62,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The first call of an answer carries the signature, parallel ones carry none.
+    /// The first call of an answer has the signature, parallel ones have none.
     fn call(&mut self, id: Option<&str>, name: &str, arguments: &str) {
         let Ok(arguments @ Value::Object(_)) = serde_json::from_str(arguments) else {
             self.is_malformed = true;
@@ -101,7 +101,7 @@ impl Writer<'_, '_> {
         self.events.data(&chunk.to_string());
     }
 
-    /// Beside the event, there is an error that comes as plain JSON, after a stream began:
+    /// Sends an error as an event, or as plain JSON after a stream began:
     /// <https://github.com/vercel/ai/issues/5217>.
     fn error(&mut self, trouble: Trouble, is_bare: bool) {
         let body = trouble.refusal(Vendor::Google).body(Vendor::Google);
@@ -143,7 +143,7 @@ fn has_thought(answer: &Answer) -> bool {
     pieces.any(|piece| matches!(piece, Piece::Thinking(_) | Piece::HiddenThinking))
 }
 
-/// Thoughts are counted apart from the rest of the answer.
+/// Returns the usage. Thoughts are counted separately from the rest of the answer.
 fn usage(answer: &Answer) -> Value {
     let thoughts = if has_thought(answer) { answer.output / 2 } else { 0 };
     let mut usage = json!({

@@ -18,9 +18,9 @@ struct Writer<'a, 'b> {
     id: String,
     sequence: u64,
     open: Option<Open>,
-    /// The items that are whole.
+    /// The items that are complete.
     output: Vec<Value>,
-    /// The reasoning item that the next item comes of.
+    /// The reasoning item that the next item comes from.
     reasoning: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Sends an event with its number, which every one has.
+    /// Adds an event with its sequence number.
     fn event(&mut self, mut event: Value) {
         event["sequence_number"] = json!(self.sequence);
         self.sequence += 1;
@@ -115,7 +115,7 @@ impl Writer<'_, '_> {
         self.output.push(item);
     }
 
-    /// An event about one part of the item that is open.
+    /// Adds an event about one part of the open item.
     fn about(&mut self, kind: &str, id: &str, part: (&str, usize), members: Value) {
         let mut event = json!({
             "type": kind, "item_id": id, "output_index": self.output.len(),
@@ -171,8 +171,8 @@ impl Writer<'_, '_> {
         let id = self.asked.issued.id("rs_");
         let mut item = json!({ "id": id, "type": "reasoning", "summary": [] });
         if self.encrypts() {
-            // What comes with the beginning is not what comes with the whole item, and
-            // only the latter is taken back.
+            // The content at the beginning differs from that of the complete item, and only the
+            // latter is accepted back.
             item["encrypted_content"] = json!("gAAAAA-of-a-beginning==");
         }
         self.added(&item);
@@ -180,14 +180,14 @@ impl Writer<'_, '_> {
         id
     }
 
-    /// Whether thoughts are to be sent so that they can come back:
+    /// Returns whether thoughts are sent in a form that can be sent back:
     /// <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
     fn encrypts(&self) -> bool {
         let include = self.asked.request.body["include"].as_array();
         include.is_some_and(|all| all.contains(&json!("reasoning.encrypted_content")))
     }
 
-    /// The id of an item that follows the last reasoning item.
+    /// Returns the id of an item that follows the last reasoning item.
     fn new_item(&mut self, prefix: &str) -> String {
         let id = self.asked.issued.id(prefix);
         if let Some(reasoning) = self.reasoning.take() {
@@ -215,7 +215,7 @@ impl Writer<'_, '_> {
         self.done(item("completed", arguments));
     }
 
-    /// Ends the item that further fragments would have gone to.
+    /// Ends the item that is open.
     fn close(&mut self, status: &str) {
         match self.open.take() {
             Some(Open::Message { id, text }) => {
@@ -312,6 +312,6 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The one part of a message, and the one part of a summary.
+/// The only part of a message, and the only part of a summary.
 const CONTENT: (&str, usize) = ("content_index", 0);
 const SUMMARY: (&str, usize) = ("summary_index", 0);

@@ -29,14 +29,14 @@ impl Writer<'_, '_> {
         match piece {
             Piece::Text(text) => self.delta(&json!({ "content": text })),
             Piece::Thinking(text) => self.delta(&json!({ "reasoning_content": text })),
-            // Nothing of it shows, and nothing comes back.
+            // Hidden thoughts are neither shown nor sent back.
             Piece::HiddenThinking => {}
             Piece::Call { id, name, arguments } => {
                 let id = id.clone().unwrap_or_else(|| self.asked.issued.id("call_"));
                 self.call(&id, name, &fragments(arguments, answer.fragment));
             }
             Piece::Ping => self.events.comment(),
-            // As Azure begins its streams: nothing chosen, and members of its own.
+            // Azure begins its streams like this: no choices, and members of its own.
             Piece::UnknownEvent => self.events.data(
                 &json!({
                     "choices": [], "created": 0, "id": "", "model": "", "object": "",

@@ -1,4 +1,4 @@
-//! One request over a connection of its own, and everything that comes back.
+//! One request over a connection of its own, and the whole response.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use ikigai_provider_testing::{FakeServer, Vendor};
 use serde_json::{Value, json};
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether the body came to its own end.
+    /// True if the body had its proper end.
     pub(crate) is_whole: bool,
 }
 
@@ -26,14 +26,14 @@ impl Response {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The data of each event, with the name where it has one.
+    /// Returns the data of each event, with its name if it has one.
     pub(crate) fn events(&self) -> Vec<(String, Value)> {
         let text = self.text().replace("\r\n", "\n");
         let blocks = text.split("\n\n").filter(|block| !block.is_empty());
         blocks.filter(|block| !block.starts_with(':')).map(event).collect()
     }
 
-    /// The data of the events that have this name.
+    /// Returns the data of the events with this name.
     pub(crate) fn named(&self, name: &str) -> Vec<Value> {
         let events = self.events().into_iter().filter(|(known, _)| known == name);
         events.map(|(_, data)| data).collect()
@@ -54,7 +54,7 @@ fn parse(data: &str) -> Value {
     serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))
 }
 
-/// The path of a streamed answer.
+/// Returns the path of a streamed answer.
 pub(crate) fn path(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::OpenAi => "/v1/responses",
@@ -64,7 +64,7 @@ pub(crate) fn path(vendor: Vendor) -> &'static str {
     }
 }
 
-/// A question in the vendor's words, which it would answer.
+/// Returns a question in the vendor's form, which it would answer.
 pub(crate) fn question(vendor: Vendor) -> Value {
     let message = json!({ "role": "user", "content": "how?" });
     match vendor {
@@ -85,12 +85,12 @@ pub(crate) fn question(vendor: Vendor) -> Value {
     }
 }
 
-/// Asks the question.
+/// Sends the question.
 pub(crate) fn ask(server: &FakeServer) -> Response {
     send(server, &question(server.vendor()))
 }
 
-/// Sends a body as that vendor wants it sent.
+/// Sends a body with the headers that the vendor requires.
 pub(crate) fn send(server: &FakeServer, body: &Value) -> Response {
     let key = match server.vendor() {
         Vendor::OpenAi | Vendor::OpenAiChat => "Authorization: Bearer key",
@@ -111,7 +111,7 @@ pub(crate) fn send_with(server: &FakeServer, body: &Value, key: &str) -> Respons
     );
     let mut stream = TcpStream::connect(server.address()).expect("a connection");
     stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
-    // The server sees that nothing further comes, and closes once it has replied.
+    // The server sees the end of the requests, and closes once it has replied.
     stream.shutdown(std::net::Shutdown::Write).expect("half closed");
     let mut came = Vec::new();
     stream.read_to_end(&mut came).expect("read");

@@ -121,7 +121,7 @@ fn begin(server: &FakeServer) -> TcpStream {
     stream
 }
 
-/// Everything up to the end of a chunked body.
+/// Reads up to the end of a chunked body.
 fn exchange_without_half_close(server: &FakeServer) -> String {
     use std::io::Read as _;
     let mut stream = begin(server);

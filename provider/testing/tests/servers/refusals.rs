@@ -1,12 +1,11 @@
-//! Requests that a vendor refuses. Each is a request that it accepts, changed in one
-//! place.
+//! Requests that a vendor refuses. Each is a request that it accepts, changed in one place.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
 use crate::exchange::{ask, question, send};
 
-/// A conversation in which two calls were made and answered.
+/// Returns a conversation in which two calls were made and answered.
 fn with_calls(vendor: Vendor) -> Value {
     let mut body = question(vendor);
     let messages = match vendor {
@@ -59,7 +58,7 @@ fn with_calls(vendor: Vendor) -> Value {
     body
 }
 
-/// Sends the conversation after a change; gives what it was refused with.
+/// Sends the conversation after a change and returns the error.
 fn refused(vendor: Vendor, change: impl FnOnce(&mut Value)) -> String {
     let server = FakeServer::with(vendor, |_| Reply::answer().text("ok"));
     let mut body = with_calls(vendor);
@@ -87,7 +86,7 @@ fn set(body: &mut Value, place: &str, value: Value) {
     }
 }
 
-/// Tools that every vendor takes, with schemas that go deep.
+/// Returns tools that every vendor accepts, with deep schemas.
 fn tools(vendor: Vendor) -> Value {
     let is_google = vendor == Vendor::Google;
     let closed = |mut schema: Value| {
@@ -232,7 +231,7 @@ fn tools_that_break_the_rules() {
 
 #[test]
 fn what_was_signed_comes_back_as_it_was() {
-    // A thought changed on its way.
+    // A thought that was changed.
     let replies = || [Reply::answer().thinking("hm").text("a"), Reply::answer().text("b")];
     let server = FakeServer::start(Vendor::Anthropic, replies());
     let deltas = ask(&server).named("content_block_delta");

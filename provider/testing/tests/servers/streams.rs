@@ -1,4 +1,4 @@
-//! An answer with everything in it, as each vendor streams it.
+//! An answer with every kind of piece, as each vendor streams it.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn answered(vendor: Vendor) -> Response {
     response
 }
 
-/// The texts at a place of each value, one after the other.
+/// Joins the texts at a position of each value.
 fn joined<'a>(values: impl IntoIterator<Item = &'a Value>, place: &str) -> String {
     values.into_iter().filter_map(|value| value.pointer(place)?.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! Streams that break off, lose something, contradict themselves, or are none.
+//! Streams that break off, omit something, contradict themselves, or are no streams.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn cut_at_every_byte() {
     for provider in Provider::ALL {
         let stream = recorded(provider);
         let terminal = match provider {
-            // What comes after the reason is what the answer cost.
+            // Only the usage follows the reason.
             Provider::OpenAiChat => {
                 let reason = br#""finish_reason":"tool_calls""#;
                 let at = stream.windows(reason.len()).position(|found| found == reason);
@@ -16,7 +16,7 @@ fn cut_at_every_byte() {
             }
             _ => stream.trim_ascii_end().len(),
         };
-        // The event has ended once the line after it has begun to end.
+        // The event ends with the first character of the line end after it.
         let whole = terminal + if provider == Provider::Google { 3 } else { 2 };
         for cut in 0..stream.len() {
             let (answer, _) = read(provider, [&stream[..cut]]);
@@ -35,12 +35,12 @@ fn cut_at_every_byte() {
     }
 }
 
-/// Some models of Google say in every response that the answer has ended.
+/// Some models of Google send the finish reason in every response.
 #[test]
 fn cut_within_a_response_that_says_that_it_is_the_last() {
     let recorded = std::str::from_utf8(recorded(Provider::Google)).expect("text");
     let mut stream = String::new();
-    // After which bytes nothing tells that more was to come.
+    // The positions after which nothing shows that more was to come.
     let mut ends = Vec::new();
     for data in recorded.lines().filter_map(|line| line.strip_prefix("data: ")) {
         let mut response: serde_json::Value = serde_json::from_str(data).expect("JSON");
@@ -60,7 +60,7 @@ fn cut_within_a_response_that_says_that_it_is_the_last() {
 
 #[test]
 fn a_lost_event_never_leaves_half_of_the_arguments() {
-    // Anthropic's and Chat Completions' pieces have no sum to be held against.
+    // The pieces of Anthropic and Chat Completions have no whole to be compared with.
     let stream = std::str::from_utf8(recorded(Provider::OpenAi)).expect("text");
     let all: Vec<&str> = stream.split_inclusive("\n\n").collect();
     let mut whole = 0;
@@ -105,7 +105,7 @@ fn what_is_no_stream_of_events() {
         assert_eq!(kind(provider, "data: 7\n\n"), FailureKind::Malformed, "{provider}");
         let error = r#"{"error":{"code":503,"type":"overloaded_error","status":"UNAVAILABLE"}}"#;
         assert_eq!(kind(provider, error), FailureKind::Overloaded, "{provider}");
-        // Paid for: another try would be paid for once more.
+        // The answer was paid for; another attempt would be paid for again.
         for document in [
             r#"{"type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#,
             r#"{"object":"response","status":"completed","error":null,"output":[]}"#,

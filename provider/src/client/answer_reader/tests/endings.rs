@@ -1,4 +1,4 @@
-//! How answers end otherwise than with their last word: too long, refused, or failed.
+//! Answers that do not end normally: too long, refused, or failed.
 
 use super::*;
 
@@ -130,13 +130,13 @@ fn events_that_are_called_errors() {
             let failure = answer(provider, stream.as_bytes()).expect_err("a failure");
             assert_eq!((failure.kind, failure.detail.as_str()), (expected, "m"), "{provider}");
         }
-        // One that has no error in it is an event like any other.
+        // An event named `error` without an error in it is like any other.
         let whole = format!("event: error\n{}", events(&one_call(provider, "{}")));
         assert_eq!(answer(provider, whole.as_bytes()).expect("an answer").parts.len(), 1);
     }
 }
 
-/// Gemini and some gateways write it as it is, in a stream that had begun.
+/// Gemini and some gateways send an error without an event, in a stream that had begun.
 #[test]
 fn failures_that_are_no_event() {
     let error = |code: u16, status: &str| json!({ "error": { "code": code, "status": status, "message": "m" } });
@@ -147,7 +147,7 @@ fn failures_that_are_no_event() {
         (json!([error(503, "UNAVAILABLE")]), FailureKind::Overloaded),
     ] {
         for provider in Provider::ALL {
-            // With the end of an answer, where another event is the last.
+            // For a provider without a last event, the answer is complete already.
             let begun = match provider {
                 Provider::Google => events(&one_call(provider, "{}")),
                 Provider::OpenAiChat => events(&one_call(provider, "{}")[..1]),

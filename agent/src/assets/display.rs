@@ -1,9 +1,8 @@
-//! What is said of pins and of sizes, in the words that the command line, a person's
-//! commands and a model's have in common.
+//! Pins and sizes as text, the same for the command line, a person's commands and a model's.
 
 use ikigai_assets::{AssetPath, Metadata, Pinned, Usage, thousands};
 
-/// What pinning did: `Pinned: X`.
+/// Returns the result of pinning: `Pinned: X`.
 #[must_use]
 pub fn pinned(path: &AssetPath, pinned: Pinned) -> String {
     match pinned {
@@ -12,14 +11,15 @@ pub fn pinned(path: &AssetPath, pinned: Pinned) -> String {
     }
 }
 
-/// What unpinning did: `Unpinned: X`.
+/// Returns the result of unpinning: `Unpinned: X`.
 #[must_use]
 pub fn unpinned(path: &AssetPath, was_pinned: bool) -> String {
     let text = if was_pinned { "Unpinned" } else { "Not pinned" };
     format!("{text}: {path}")
 }
 
-/// What stands over the list of pins, or in its place: `Pinned Blocks (87k/100k tokens):`.
+/// Returns the heading of the list of pins, or the line in its place where it is empty:
+/// `Pinned Blocks (87k/100k tokens):`.
 #[must_use]
 pub fn pins_heading(usage: &Usage) -> String {
     if usage.pinned_assets == 0 {
@@ -28,19 +28,19 @@ pub fn pins_heading(usage: &Usage) -> String {
     format!("Pinned Blocks ({} tokens):", budget(usage))
 }
 
-/// How much of the budget is used: `87k/100k`.
+/// Returns the used part of the budget: `87k/100k`.
 #[must_use]
 pub fn budget(usage: &Usage) -> String {
     format!("{}/{}", thousands(usage.pinned_tokens), thousands(usage.budget.0))
 }
 
-/// An asset of a list: `  blocks/x.md (12k tokens)`.
+/// Returns an asset as a line of a list: `  blocks/x.md (12k tokens)`.
 #[must_use]
 pub fn listed(metadata: &Metadata) -> String {
     format!("  {} ({})", metadata.path, tokens(metadata.tokens))
 }
 
-/// Tokens as people read them.
+/// Returns a number of tokens for people: `12k tokens`.
 #[must_use]
 pub fn tokens(tokens: u64) -> String {
     match tokens {
@@ -50,8 +50,8 @@ pub fn tokens(tokens: u64) -> String {
     }
 }
 
-/// Tokens to a tenth of a thousand, the rest cut off, where two counts are compared:
-/// `24.0k`, and `3.9k`; those below a thousand as they are.
+/// Returns a number of tokens to a tenth of a thousand, rounded down, for two numbers that are
+/// compared: `24.0k` and `3.9k`. Numbers below a thousand are exact.
 #[must_use]
 pub fn tenths(tokens: u64) -> String {
     match tokens {

@@ -1,4 +1,4 @@
-//! The members of an object of JSON in their order, each as it was written.
+//! The members of a JSON object in their order, each as it was written.
 
 use std::fmt;
 
@@ -7,17 +7,18 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Names and values. A tree would lose the digits of numbers, and has a greatest depth.
+/// The names and values of an object. A tree of values would lose the digits of numbers, and
+/// limits the depth.
 #[derive(Default)]
 pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
 
 impl Members {
-    /// Those of a value that is an object.
+    /// Returns the members of a value that is an object.
     pub(super) fn of(value: &RawValue) -> Option<Self> {
         serde_json::from_str(value.get()).ok()
     }
 
-    /// The value of this name; of several, the last, as most readers have it.
+    /// Returns the value of this name; of several the last, as most readers do.
     pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(own, _)| own == name).map(|(_, value)| &**value)
     }

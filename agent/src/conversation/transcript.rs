@@ -3,7 +3,8 @@
 use ikigai_provider::{Message, Part, Role};
 use serde_json::{Value, json};
 
-pub(super) fn messages(messages: &[Message]) -> Value {
+/// Returns the messages as `Session::transcript` describes them.
+pub(super) fn of(messages: &[Message]) -> Value {
     messages.iter().map(message).collect()
 }
 
@@ -57,7 +58,7 @@ mod tests {
             Message { role: Role::User, parts: vec![Part::Result(result), Part::text("go on")] },
         ];
         assert_eq!(
-            messages(&all),
+            of(&all),
             json!([
                 { "role": "model", "parts": [{ "call": { "id": "1", "name": "t", "arguments": "{" } }] },
                 { "role": "user", "parts": [

@@ -1,41 +1,38 @@
-//! From a conversation to a request: the tools of a snapshot, in the provider's form.
+//! The tools that a model is offered: those of a snapshot, in the provider's form.
 //!
 //! This is the one place where a registry meets a request; serializers read the request and
 //! nothing else.
 
 use std::sync::Arc;
 
-use ikigai_provider::{Bounds, Effect, Message, Part, Provider, Role, Tools, translate_all};
-use serde_json::{Value, json};
-
-use super::{Model, Session, slash};
 use ikigai_host::policy::Origin;
 use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_provider::{Bounds, Effect, Provider, Tools, translate_all};
+use serde_json::{Value, json};
 
-/// Which tools a provider is offered where it takes fewer than there are.
+use crate::session::Model;
+use crate::slash;
+
+/// The choice of tools for a provider that takes fewer than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// How many tools, and how long their descriptions may be.
+    /// The most tools, and the longest description of one.
     pub bounds: Bounds,
-    /// The names of those that come before all others.
+    /// The names of the tools that come before all others.
     pub first: Vec<String>,
 }
 
 impl Offer {
-    /// What holds where nobody says otherwise.
+    /// Returns the provider's own bounds, without a preference among the tools.
     #[must_use]
     pub fn of(provider: Provider) -> Self {
         Self { bounds: Bounds::of(provider), first: Vec::new() }
     }
 }
 
-/// The tools of the last request, translated once for a snapshot and a provider.
-#[derive(Default)]
-pub(super) struct ToolsOnce(Option<(Arc<Snapshot>, Provider, Value)>);
-
-/// The tools that a model is offered: those of the snapshot, and with `commands` the host's
-/// own. Without a snapshot there are none. Sorted by name, so that equal tools are equal
-/// text.
+/// Returns the tools that a model is offered: those of the snapshot, and with `commands` the
+/// host's own. Without a snapshot there are none. They are sorted by name, so that equal tools
+/// are equal text.
 ///
 /// Where the provider takes fewer than there are, the host's own comes first, then those that the
 /// offer names, then the system's, and last the user's; each of these groups by name.
@@ -57,12 +54,12 @@ pub fn offered(
     translate_all(provider, offer.bounds, schemas)
 }
 
-/// The names that one line of a warning has at most.
+/// The most names in one line of a warning.
 const NAMED: usize = 20;
 
-/// What a provider is not told of these tools, a sentence for each tool, and one for all those for
-/// which there is no room.
-fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
+/// Returns a warning for each tool that the provider is not offered, or not with its whole
+/// description, and one for all tools for which there is no room.
+fn warnings(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
     let left_out = tools.left_out.iter().filter(|left| !left.reason.is_too_many());
     let left_out = left_out
         .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
@@ -73,7 +70,8 @@ fn untold(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
     left_out.chain(cut).chain(crowded_out(provider, offer, tools)).collect()
 }
 
-/// The tools for which a request has no room, in one line; nothing is returned where all fit.
+/// Returns a warning that names the tools for which a request has no room, in one line, or
+/// nothing where all fit.
 #[must_use]
 pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<String> {
     let left_out = tools.left_out.iter().filter(|left| left.reason.is_too_many());
@@ -91,54 +89,35 @@ pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<S
     ))
 }
 
-impl Session {
-    /// The tools for requests to the model, with a warning for each that it cannot be
-    /// offered, the first time that it is not. Nothing is returned without a model.
-    pub(super) fn tools_for(
+/// The tools of the last request, translated once for a snapshot and a provider.
+#[derive(Default)]
+pub(super) struct OfferedTools(Option<(Arc<Snapshot>, Provider, Value)>);
+
+impl OfferedTools {
+    /// Returns the tools for requests to the model, and where they were translated anew the
+    /// warnings that go with them.
+    pub(super) fn of(
         &mut self,
+        model: &Model,
         snapshot: Option<&Arc<Snapshot>>,
-    ) -> Option<(Value, Vec<String>)> {
-        let Model { client, offer, .. } = self.model.as_ref()?;
+        commands: bool,
+    ) -> (Value, Vec<String>) {
+        let Model { client, offer, .. } = model;
         let provider = client.provider();
         let Some(snapshot) = snapshot else {
-            return Some((offered(provider, offer, None, false).value, Vec::new()));
+            return (offered(provider, offer, None, false).value, Vec::new());
         };
-        if let Some((known, of, value)) = &self.tools.0
+        if let Some((known, of, value)) = &self.0
             && Arc::ptr_eq(known, snapshot)
             && *of == provider
         {
-            return Some((value.clone(), Vec::new()));
+            return (value.clone(), Vec::new());
         }
-        let translated = offered(provider, offer, Some(snapshot), self.assets.is_some());
-        let warnings = untold(provider, offer, &translated);
-        self.tools.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
-        Some((translated.value, warnings))
+        let translated = offered(provider, offer, Some(snapshot), commands);
+        let warnings = warnings(provider, offer, &translated);
+        self.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
+        (translated.value, warnings)
     }
-
-    /// Adds to what the user's side said last, or begins a new message of it: sides
-    /// alternate.
-    pub(super) fn push_user(&mut self, parts: Vec<Part>) {
-        match self.messages.last_mut() {
-            Some(last) if last.role == Role::User => last.parts.extend(parts),
-            _ => self.messages.push(Message { role: Role::User, parts }),
-        }
-    }
-
-    /// What the model said; nothing at all is no message.
-    pub(super) fn push_model(&mut self, parts: Vec<Part>) {
-        if !is_silent(&parts) {
-            self.messages.push(Message { role: Role::Model, parts });
-        }
-    }
-}
-
-/// Whether parts neither say nor ask for anything.
-pub(super) fn is_silent(parts: &[Part]) -> bool {
-    parts.iter().all(|part| match part {
-        Part::Text { text, .. } => text.trim().is_empty(),
-        Part::Blob(_) => true,
-        Part::Call(_) | Part::Result(_) => false,
-    })
 }
 
 #[cfg(test)]
@@ -179,13 +158,14 @@ mod tests {
             losses: Vec::new(),
             left_out: (0..count).map(left).collect(),
         };
-        let untold = |tools| untold(Provider::OpenAi, &Offer::of(Provider::OpenAi), &tools);
-        let said = untold(of(2));
+        let warnings = |tools| warnings(Provider::OpenAi, &Offer::of(Provider::OpenAi), &tools);
+        let of_two = warnings(of(2));
         let expected = "2 tools are not offered to openai, which takes 128 (`max_tools`): t00, \
                         t01. Name those that you need in `first_tools` under `[providers.openai]`";
-        assert_eq!(said, [expected]);
-        let said = untold(of(25));
-        assert!(said[0].contains("t19 and 5 more, which `ikigai doctor` names."), "{said:?}");
-        assert_eq!(untold(of(0)), [""; 0]);
+        assert_eq!(of_two, [expected]);
+        let of_many = warnings(of(25));
+        let more = "t19 and 5 more, which `ikigai doctor` names.";
+        assert!(of_many[0].contains(more), "{of_many:?}");
+        assert_eq!(warnings(of(0)), [""; 0]);
     }
 }

@@ -1,0 +1,58 @@
+//! The events of a turn, for whoever shows them.
+
+use std::time::Duration;
+
+use ikigai_provider::{Call, Failure, Usage};
+
+use crate::Called;
+
+/// A function that is called with each event of a turn.
+pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
+
+/// An event of a turn.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something that a person should know and that stops nothing.
+    Warning(&'a str),
+    /// A further piece of the model's text.
+    Text(&'a str),
+    /// The model thinks.
+    Thinking,
+    /// The model began to ask for this tool; nothing runs yet.
+    Asking(&'a str),
+    /// A call will run. There is one such event for each call of an answer, in the order of the
+    /// calls, before any of them runs.
+    Calling(Calling<'a>),
+    /// A call begins to run; some wait for others.
+    Running(Calling<'a>),
+    /// A call has ended. Calls end in any order.
+    Called(&'a Called),
+    /// A request failed and is sent again after the wait.
+    Retry {
+        /// The attempt that failed, counted from 1.
+        attempt: u32,
+        /// The time until the next attempt.
+        wait: Duration,
+        /// The reason for which it failed.
+        failure: &'a Failure,
+    },
+    /// A request was answered, at this cost.
+    Answered(Usage),
+}
+
+/// A call that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Calling<'a> {
+    /// The id of the call, unique in the conversation.
+    pub id: &'a str,
+    /// The name of the tool.
+    pub name: &'a str,
+    /// The arguments as the model wrote them: JSON as a rule.
+    pub arguments: &'a str,
+}
+
+impl<'a> From<&'a Call> for Calling<'a> {
+    fn from(Call { id, name, arguments, .. }: &'a Call) -> Self {
+        Self { id, name, arguments }
+    }
+}

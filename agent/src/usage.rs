@@ -1,0 +1,47 @@
+//! The cost of requests: sums of tokens, and a count of what requests beside a conversation cost.
+
+use std::sync::{Mutex, PoisonError};
+
+use ikigai_provider::Usage;
+
+/// A count to which commands add what their own requests cost, such as those of a compaction.
+#[derive(Debug, Default)]
+pub(super) struct UsageMeter(Mutex<Usage>);
+
+impl UsageMeter {
+    /// Adds the cost of a request.
+    pub(super) fn add(&self, usage: Usage) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counted = sum(*counted, usage);
+    }
+
+    /// Returns the cost since this was last called.
+    pub(super) fn take(&self) -> Usage {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Returns the sum of both; a number that neither has stays unknown.
+pub(super) fn sum(one: Usage, other: Usage) -> Usage {
+    let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+    };
+    Usage {
+        input: add(one.input, other.input),
+        output: add(one.output, other.output),
+        cached: add(one.cached, other.cached),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_not_counted_as_nothing() {
+        let one = Usage { input: Some(1), output: None, cached: None };
+        let other = Usage { input: Some(2), output: Some(3), cached: None };
+        assert_eq!(sum(one, other), Usage { input: Some(3), output: Some(3), cached: None });
+    }
+}
