@@ -1,10 +1,11 @@
-//! The configuration files: which keys there are, and what the files say.
+//! The configuration files: their keys and their values.
 //!
-//! Owns the names and kinds of keys, the order of the files, and who may write them. What
-//! a value means is decided by whoever takes it: those of the shared flags are read by the
-//! command line as if they had been flags, so that there is one reading of each. Variables
-//! and flags are above the files and not known here, those of [`provider`] aside.
+//! Owns the names and kinds of keys, the order of the files, and the check of who may write them.
+//! It does not interpret values: the command line parses those of the shared flags as if they had
+//! been given as flags. Variables and flags, which are above the files, are not known here; only
+//! [`provider`] knows variables, those of the vendors.
 
+mod provenance;
 pub(crate) mod provider;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use ikigai_provider::Provider;
 use rustix::fs::OFlags;
 use toml::de::DeValue;
 
+pub(crate) use provenance::Provenance;
+
 use ikigai_host::paths::{self, Paths};
 use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
 
@@ -30,11 +33,11 @@ const SYSTEM: &str = "/etc/ikigai/config.toml";
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What a value is in TOML.
+/// The kind of a value in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
-    /// Absolute, or beneath `~`.
+    /// An absolute path, or one below `~`.
     Path,
     Number,
     Switch,
@@ -81,26 +84,25 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
     ("silence_timeout", Kind::Text),
 ];
 
-/// A value and where it stands.
+/// A value and its position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// As a flag would say it; names of a list with a space between them.
+    /// The value as it would be given with a flag. The names of a list have a space between them.
     pub value: String,
     /// The file.
     pub path: PathBuf,
-    /// Where in it.
+    /// The position in the file.
     pub spot: Spot,
 }
 
 impl Setting {
-    /// Its file and line, for a person.
-    #[must_use]
-    pub(crate) fn place(&self) -> String {
-        format!("{}:{}", self.path.display(), self.spot.line)
+    /// Returns the line that the value stands in.
+    pub(crate) fn provenance(&self) -> Provenance {
+        Provenance::File { path: self.path.clone(), line: self.spot.line }
     }
 }
 
-/// What the files say.
+/// The settings of the files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     settings: BTreeMap<&'static str, Setting>,
@@ -108,8 +110,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads the administrator's file and the user's, where they are there; what the
-    /// second says holds.
+    /// Reads the administrator's file and the user's, if they exist. The user's is above the
+    /// other.
     ///
     /// # Errors
     ///
@@ -123,18 +125,18 @@ impl Config {
         Ok(config)
     }
 
-    /// What is said of every key, in the order of their list.
+    /// Returns the settings outside the tables of providers, in the order of the list of keys.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &Setting)> {
         KEYS.iter().filter_map(|(key, _)| Some((*key, self.settings.get(key)?)))
     }
 
-    /// What is said of one key.
+    /// Returns the setting of a key.
     #[must_use]
     pub(crate) fn setting(&self, key: &str) -> Option<&Setting> {
         self.settings.get(key)
     }
 
-    /// Every key, in the order in which they are shown.
+    /// Returns every key, in the order in which they are shown.
     pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
         KEYS.iter().map(|(key, _)| *key)
     }
@@ -174,7 +176,7 @@ impl Config {
                 let setting = setting(file, key, *kind, item, None)?;
                 provider::check(key, &setting.value).map_err(|what| {
                     let error = file.fail(&item.span(), what);
-                    // What is no address may hold a password all the same.
+                    // A malformed address may contain a password.
                     if *key == "base_url" { error.without_excerpt() } else { error }
                 })?;
                 self.providers.insert((provider, key), setting);
@@ -238,7 +240,7 @@ fn setting(
     Ok(Setting { value: text, path: file.path().to_owned(), spot: file.spot(&span) })
 }
 
-/// The names of tools in a list; nothing where it is no list of texts.
+/// Returns the names of tools in a list, or nothing if it is not a list of strings.
 fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, FileError> {
     let Some(list) = list.as_array() else { return Ok(None) };
     let mut names = Vec::new();
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(hint("timeout = 3"), "write it with its unit, such as `\"3s\"`");
         assert_eq!(hint("memory = 3"), "write it with its unit, such as `\"64MiB\"`");
         let refused = refused("[providers.google]\nmax_tokens = 0");
-        assert!(refused.starts_with("2:14 `0` is no number of tokens"), "{refused}");
+        assert!(refused.starts_with("2:14 `0` is not a number of tokens"), "{refused}");
     }
 
     #[test]
@@ -387,7 +389,7 @@ mod tests {
         assert!(wrong.starts_with("2:16 no tool can be called `a b`; "), "{wrong}");
         let wrong = refused("[providers.google]\nfirst_tools = [3]");
         assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
-        assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is no bound"));
+        assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a bound"));
         assert!(refused("providers = 3").contains("where a table belongs"));
         assert!(refused("timeout = ").starts_with("1:"));
     }

@@ -1,8 +1,18 @@
-//! The `ikigai` program: the compiler of one component where it is asked to be one, the
-//! command line otherwise.
+//! The `ikigai` program: its command line, or the compiler of one component if the first
+//! argument asks for that.
 
 mod commands;
+mod complete;
 mod config;
+mod decision;
+mod error;
+mod help;
+mod layers;
+mod logging;
+mod model;
+mod options;
+mod output;
+mod progress;
 mod remedy;
 mod repl;
 

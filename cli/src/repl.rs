@@ -1,11 +1,10 @@
 //! The REPL: a conversation with a person at a terminal.
 //!
-//! A front end over the same calls as every other: it reads lines, hands them to a
-//! [`Session`], and shows what happens. What a line means to a model, a tool or an asset
-//! is not known here; what a terminal looks like is `ikigai-terminal`'s.
+//! It reads lines, passes them to a [`Session`] and shows the events of the session. The crate
+//! `ikigai-agent` owns prompts and commands, `ikigai-terminal` owns the screen and the editor.
 //!
-//! It appears at once. Discovery runs beside it, and a prompt that is submitted before its
-//! end waits.
+//! The first prompt appears at once. Discovery runs in the background, and a prompt that is
+//! submitted before its end waits for it.
 
 mod command;
 mod confirm;
@@ -39,44 +38,44 @@ use show::Show;
 use signals::{Happened, Signals};
 use tools::Tools;
 
-/// How a person leaves.
+/// The answer to Ctrl-C when nothing runs.
 const HOW_TO_LEAVE: &str = "Ctrl-D or /exit leaves.";
 
-/// Lines that are kept for the next time.
+/// The number of lines in the history.
 const HISTORY: usize = 10_000;
 
-/// Finds a model by the provider, where one is named, and its name. The text of an error is
-/// for a person.
-pub(crate) type Choose = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
+/// A function that makes a model from its name and its provider, if one is named. The error is
+/// text for a person.
+pub(crate) type FindModel = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
 
-/// What a REPL is made of.
+/// The parts of a REPL.
 pub(crate) struct Setup {
-    /// The tools.
+    /// The host of the tools.
     pub host: Arc<Host>,
-    /// The conversation; without a model, everything but prompts works.
+    /// The conversation. Without a model, everything but prompts works.
     pub session: Session,
-    /// Whom `/model` leads to.
-    pub choose: Choose,
-    /// What to say at the start, such as what is missing.
+    /// Makes the model that `/model` names.
+    pub find_model: FindModel,
+    /// Lines to show at the start, such as errors of the configuration.
     pub notices: Vec<String>,
 }
 
-/// Why the REPL ended.
+/// The reason why the REPL ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The person left.
     Left,
-    /// A signal of this number asked for it.
+    /// A signal with this number arrived.
     Signal(i32),
 }
 
-/// Talks to the person at `out` until one of them leaves.
+/// Runs the REPL on `out` until the person leaves or a signal ends it.
 ///
 /// # Errors
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, session, choose, notices } = setup;
+    let Setup { host, session, find_model, notices } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -88,19 +87,19 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     );
     let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
-    let mut repl = Repl { host, session, choose, out, signals, keyboard, tools, names };
-    let ended = repl.talk(&notices).await;
+    let mut repl = Repl { host, session, find_model, out, signals, keyboard, tools, names };
+    let ended = repl.run(&notices).await;
     repl.keyboard.stop().await;
     ended
 }
 
-/// What to do about a line that is no command, where the message does not say so.
+/// Returns the hint for a malformed command, if its message does not imply it.
 fn malformed_hint(malformed: &Malformed) -> Option<String> {
     let is_unlike_any = matches!(malformed, Malformed::Unknown { nearest: None, .. });
     is_unlike_any.then(|| "/help lists the commands".to_owned())
 }
 
-/// The file of earlier lines, where there is a place for one.
+/// Opens the file of earlier lines, if there is a directory for it.
 fn history(host: &Host) -> Option<Result<History, String>> {
     let state = host.registry().paths().state.as_ref()?;
     let opened = paths::make_private(state)
@@ -111,8 +110,7 @@ fn history(host: &Host) -> Option<Result<History, String>> {
     Some(opened)
 }
 
-/// The names of assets, as they were when somebody last looked: menus do not wait for a
-/// database.
+/// The names of assets as they were last read. Menus do not wait for the store.
 #[derive(Clone, Default)]
 struct AssetNames(Arc<Mutex<Vec<String>>>);
 
@@ -121,13 +119,13 @@ impl AssetNames {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks again, beside whatever goes on. A store that was never made stays so.
+    /// Reads the names again, in the background. Does not create a store.
     fn refresh(&self, session: &Session) {
         let assets = session.assets().filter(|it| it.store.may_hold_assets());
         let Some(store) = assets.map(|assets| Arc::clone(&assets.store)) else { return };
         let names = self.clone();
         tokio::spawn(async move {
-            // A store that fails says so where it is used; a menu is empty.
+            // If the store fails, the menu is empty; commands that use the store report it.
             let Ok(store) = store.open().await else { return };
             let Ok(all) = store.list("", None).await else { return };
             let shown = all.into_iter().filter(|asset| !asset.path.is_output());
@@ -140,7 +138,7 @@ impl AssetNames {
 struct Repl {
     host: Arc<Host>,
     session: Session,
-    choose: Choose,
+    find_model: FindModel,
     out: Out,
     signals: Signals,
     keyboard: Keyboard,
@@ -149,7 +147,7 @@ struct Repl {
 }
 
 impl Repl {
-    async fn talk(&mut self, notices: &[String]) -> io::Result<Ended> {
+    async fn run(&mut self, notices: &[String]) -> io::Result<Ended> {
         self.out.line(&self.greeting())?;
         for notice in notices {
             self.out.line(notice)?;
@@ -180,11 +178,11 @@ impl Repl {
 
     fn greeting(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        let whom = match self.session.model() {
+        let model = match self.session.model() {
             Some(model) => format!(" with {} of {}", model.name, model.client.provider()),
             None => String::new(),
         };
-        format!("ikigai {version}{whom}. /help lists the commands.")
+        format!("ikigai {version}{model}. /help lists the commands.")
     }
 
     async fn submit(&mut self, line: &str) -> io::Result<Option<Ended>> {
@@ -193,7 +191,7 @@ impl Repl {
         }
         match Command::parse(line) {
             Ok(Command::Exit) => Ok(Some(Ended::Left)),
-            Ok(command) => self.obey(command).await,
+            Ok(command) => self.run_command(command).await,
             Err(malformed) => {
                 let hint = malformed_hint(&malformed);
                 self.out.error(&malformed, hint)?;
@@ -202,29 +200,29 @@ impl Repl {
         }
     }
 
-    async fn obey(&mut self, command: Command) -> io::Result<Option<Ended>> {
+    async fn run_command(&mut self, command: Command) -> io::Result<Option<Ended>> {
         match command {
             Command::Exit => return Ok(Some(Ended::Left)),
             Command::Help => self.out.line(&command::help())?,
             Command::Refresh => return self.refresh().await,
-            Command::Model(None) => self.out.line(&self.whom())?,
+            Command::Model(None) => self.out.line(&self.model())?,
             Command::Model(Some(name)) => self.switch(&name)?,
             Command::System(None) => {
-                let text = self.session.system().unwrap_or("There is none of yours.");
+                let text = self.session.system().unwrap_or("No text of yours is set.");
                 self.out.line(text)?;
             }
             Command::System(Some(text)) => {
                 self.session.set_system(Some(text));
-                let said = match self.session.system() {
-                    Some(_) => "The model is told this from now on.",
-                    None => "The model is told nothing of yours from now on.",
+                let text = match self.session.system() {
+                    Some(_) => "The text is sent to the model from now on.",
+                    None => "No text of yours is sent to the model from now on.",
                 };
-                self.out.line(said)?;
+                self.out.line(text)?;
             }
             Command::Env { name, value } => {
                 match self.host.authority().set_variable(&name, &value) {
                     Ok(()) => {
-                        let text = "is set for the tools that policy grants it to, in this run.";
+                        let text = "is set in this run, for the tools that policy grants it to.";
                         self.out.line(&format!("{name} {text}"))?;
                     }
                     Err(error) => self.out.line(&format!("error: {error}"))?,
@@ -232,22 +230,22 @@ impl Repl {
             }
             Command::Clear => {
                 self.session.clear();
-                self.out.line("The conversation begins anew. Pins stay.")?;
+                self.out.line("The conversation is cleared. Pins stay.")?;
             }
             Command::Shared(command) => return self.shared(&command).await,
         }
         Ok(None)
     }
 
-    fn whom(&self) -> String {
+    /// Describes the model that is asked.
+    fn model(&self) -> String {
         match self.session.model() {
             Some(model) => format!("{} of {}", model.name, model.client.provider()),
-            None => "No model is set. /model NAME sets one.".to_owned(),
+            None => "No model is set. `/model NAME` sets one.".to_owned(),
         }
     }
 
-    /// Goes on with the model of this name: `NAME` of the same provider, or
-    /// `PROVIDER/NAME`.
+    /// Continues with another model: `NAME` of the same provider, or `PROVIDER/NAME`.
     fn switch(&mut self, name: &str) -> io::Result<()> {
         let of_provider = name.split_once('/').and_then(|(provider, name)| {
             Some((provider.parse::<Provider>().ok()?, name)).filter(|(_, name)| !name.is_empty())
@@ -257,49 +255,49 @@ impl Repl {
             Some((provider, name)) => (Some(provider), name),
             None => (current, name),
         };
-        match (self.choose)(provider, name) {
+        match (self.find_model)(provider, name) {
             Ok(model) => {
                 self.session.set_model(Some(model));
-                self.out.line(&self.whom())
+                self.out.line(&self.model())
             }
             Err(text) => self.out.line(text.trim_end()),
         }
     }
 
-    /// Sends what was typed, and shows what comes of it.
+    /// Sends a prompt to the model, and shows the turn.
     async fn turn(&mut self, typed: &str) -> io::Result<Option<Ended>> {
         if self.session.model().is_none() {
-            self.out.line("error: no model is set\nhint: /model NAME sets one, /model PROVIDER/NAME of a certain provider")?;
+            self.out.line("error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` sets one of another provider")?;
             return Ok(None);
         }
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &cancel);
-        let mut tell = show.teller();
+        let mut on_event = show.on_event();
         let (ready, shown) = (self.tools.ready(&show), show.clone());
         let tools = async move {
             let snapshot = ready.await;
             shown.wait_for("waiting for the model");
             snapshot
         };
-        let turn = self.session.turn(tools, typed.into(), &cancel, &mut tell);
+        let turn = self.session.turn(tools, typed.into(), &cancel, &mut on_event);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
-        drop(tell);
+        drop(on_event);
         let failed = show.finish();
         if ended.is_some() {
             return Ok(ended);
         }
         failed?;
         match turn {
-            Ok(turn) => self.say_end(&turn.end)?,
+            Ok(turn) => self.print_end(&turn.end)?,
             Err(error) => self.out.error(&error, None)?,
         }
         Ok(None)
     }
 
-    fn say_end(&self, end: &End) -> io::Result<()> {
+    fn print_end(&self, end: &End) -> io::Result<()> {
         let text = match end {
             End::Answered => return Ok(()),
-            End::Silent => "The model answered nothing.".to_owned(),
+            End::Silent => "The answer of the model is empty.".to_owned(),
             End::Interrupted => "Interrupted.".to_owned(),
             End::Cut => "warning: the answer reached the limit on its length".to_owned(),
             End::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),
@@ -360,7 +358,7 @@ impl Repl {
         let work = cancel.run_until_cancelled(self.tools.refresh());
         let (refreshed, ended) = self.signals.during(work, &cancel, &self.out).await;
         match refreshed {
-            Some(told) => told?,
+            Some(printed) => printed?,
             None if ended.is_none() => self.out.line("Interrupted.")?,
             None => {}
         }

@@ -10,16 +10,17 @@ use clap::Args;
 use ikigai_provider::FailureKind;
 use tokio_util::sync::CancellationToken;
 
-use super::error::CliError;
-use super::model::{ENVIRONMENT, ModelOptions};
-use super::options::Options;
-use super::{cancelled_by_signals, list, print_exact, say};
+use super::{cancelled_by_signals, list};
+use crate::error::{self, CliError};
+use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::options::Options;
+use crate::output::{eprint, print_exact};
 use crate::remedy;
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
-use prompt::Asked;
-use report::Report;
+use prompt::UserPrompt;
+use report::{Exchange, Report};
 
 /// What `--help` says at its end.
 pub(super) const NOTES: &str = "\
@@ -72,22 +73,22 @@ impl Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
-    let chosen = arguments.model.chosen(&options.config, ENVIRONMENT)?;
-    let model = chosen.model(&options.config, ENVIRONMENT)?;
-    let asked = cancel.run_until_cancelled(Asked::read(&arguments.prompt)).await;
-    let Some(asked) = asked.transpose()? else {
-        return Ok(ExitCode::from(super::INTERRUPTED));
+    let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
+    let model = choice.model(&options.config, ENVIRONMENT)?;
+    let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
+    let Some(prompt) = read.transpose()? else {
+        return Ok(ExitCode::from(error::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
-    session.set_system(chosen.system());
+    session.set_system(choice.system());
     session.set_max_rounds(arguments.max_rounds);
 
     let shown = Shown { report: Report::new(arguments.json), failed: None };
     let shown = Arc::new(Mutex::new(shown));
-    let mut tell = teller(&shown, &cancel);
-    let prompt = Prompt { typed: &asked.typed, attached: asked.attached.as_deref() };
-    let turn = session.turn(tools(host), prompt, &cancel, &mut tell).await;
-    drop(tell);
+    let mut on_event = on_event(&shown, &cancel);
+    let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
+    let turn = session.turn(tools(host), sent, &cancel, &mut on_event).await;
+    drop(on_event);
     let turn = turn.map_err(CliError::usage)?;
 
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,8 +96,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Err(error);
     }
     if arguments.json {
-        let value = report::as_json(&asked, &session, &turn);
-        print_exact(&format!("{value}\n"))?;
+        let exchange = serde_json::to_string(&Exchange::new(&prompt, &session, &turn))?;
+        print_exact(&format!("{exchange}\n"))?;
     } else {
         shown.report.end_text()?;
     }
@@ -106,7 +107,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 /// What a scan finds.
 async fn tools(host: Arc<Host>) -> Option<Arc<Snapshot>> {
     let snapshot = host.registry().scan(Depth::Remembered).await;
-    list::tell_warnings(&snapshot);
+    list::print_warnings(&snapshot);
     Some(snapshot)
 }
 
@@ -118,14 +119,14 @@ struct Shown {
 
 /// Shows what happens. Where stdout takes no more the turn is ended: nobody would read the
 /// rest.
-fn teller(
+fn on_event(
     shown: &Arc<Mutex<Shown>>,
     cancel: &CancellationToken,
 ) -> impl for<'e> FnMut(Event<'e>) + Send {
     let (shown, cancel) = (Arc::clone(shown), cancel.clone());
     move |event| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = shown.report.tell(&event) {
+        if let Err(error) = shown.report.on_event(&event) {
             shown.failed.get_or_insert(error);
             cancel.cancel();
         }
@@ -139,8 +140,8 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         End::Answered => return Ok(ExitCode::SUCCESS),
         End::Interrupted => {
             // What the terminal shows of Ctrl-C has no end of its line.
-            say("\ninterrupted\n");
-            return Ok(ExitCode::from(super::INTERRUPTED));
+            eprint("\ninterrupted\n");
+            return Ok(ExitCode::from(error::INTERRUPTED));
         }
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);

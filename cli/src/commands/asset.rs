@@ -16,8 +16,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
-use super::error::CliError;
-use super::options::Options;
+use crate::error::CliError;
+use crate::options::Options;
 use crate::remedy;
 use ikigai_agent::assets::NotNamed;
 

@@ -16,17 +16,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use self::story::{HEADINGS, Story, columns};
-use super::error::CliError;
+use super::cancelled_by_signals;
 use super::list::plain_table;
-use super::options::Options;
-use super::{cancelled_by_signals, complete, print, print_exact, say};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print, print_exact};
 use ikigai_host::audit::{Batch, Line, Reader};
 
 /// How many calls are shown before those that come, unless it is said.
 const FOLLOWED_TAIL: usize = 10;
 
 /// How often the log is looked at for more.
-const PACE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -86,9 +88,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         printer.damaged += 1;
     }
     printer.print_all(&lines)?;
-    printer.say_damaged();
+    printer.print_damaged();
     if lines.is_empty() {
-        say(&format!("no such calls are recorded in {}\n", dir.display()));
+        eprint(&format!("no such calls are recorded in {}\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,10 +160,10 @@ impl Printer {
         }
         self.print_each(&lines)?;
         loop {
-            self.say_damaged();
-            let pause = tokio::time::sleep(PACE);
+            self.print_damaged();
+            let pause = tokio::time::sleep(POLL_INTERVAL);
             if cancel.run_until_cancelled(pause).await.is_none() {
-                return Ok(ExitCode::from(super::INTERRUPTED));
+                return Ok(ExitCode::from(error::INTERRUPTED));
             }
             // Found out now, not when the next call comes.
             if nobody_reads() {
@@ -202,12 +204,12 @@ impl Printer {
     }
 
     /// Says how many lines were no records, once for each time they were met.
-    fn say_damaged(&mut self) {
+    fn print_damaged(&mut self) {
         match std::mem::take(&mut self.damaged) {
             0 => {}
-            1 => say("warning: 1 line of the audit log is damaged, and was left out\n"),
+            1 => eprint("warning: 1 line of the audit log is damaged, and was left out\n"),
             count => {
-                say(&format!(
+                eprint(&format!(
                     "warning: {count} lines of the audit log are damaged, and were left out\n"
                 ));
             }

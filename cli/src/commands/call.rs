@@ -7,9 +7,11 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 
-use super::error::{self, CliError};
-use super::options::Options;
-use super::{cancelled_by_signals, complete, list, print_exact, say};
+use super::{cancelled_by_signals, list};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_exact};
 use ikigai_host::exec::envelope::Layout;
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
@@ -34,11 +36,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     // Discovery may wait for a tool, or compile for many seconds.
     let looked_up = cancel.run_until_cancelled(host.look_up(&arguments.name)).await;
     let Some(snapshot) = looked_up else {
-        return Ok(ExitCode::from(super::INTERRUPTED));
+        return Ok(ExitCode::from(error::INTERRUPTED));
     };
-    list::tell_warnings(&snapshot);
+    list::print_warnings(&snapshot);
     if snapshot.get(&arguments.name).is_none() {
-        say_hints(&not_found_hints(&snapshot, &arguments.name));
+        print_hints(&not_found_hints(&snapshot, &arguments.name));
     }
     let envelope = host.call(&snapshot, &arguments.name, json, cancel.clone()).await;
     let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
@@ -47,7 +49,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print_exact(&text)?;
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
-        false if cancel.is_cancelled() => super::INTERRUPTED,
+        false if cancel.is_cancelled() => error::INTERRUPTED,
         false => error::FAILED,
     }))
 }
@@ -96,8 +98,8 @@ fn as_path(name: &str) -> Option<String> {
 }
 
 /// Hints for a person, on stderr.
-pub(super) fn say_hints(hints: &[String]) {
-    say(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
+pub(super) fn print_hints(hints: &[String]) {
+    eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }
 
 fn read_arguments(text: &str) -> Result<Bytes, CliError> {

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueHint};
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{Loss, Provider, SAFE_DESCRIPTION, translate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::error::{self, CliError};
-use super::options::Options;
-use super::{print, print_json};
 use crate::config::Config;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{print, print_json};
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::exec::output::Sink;
@@ -27,7 +27,7 @@ use ikigai_host::registry::{Build, Depth, Tool};
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The file
-    #[arg(value_hint = super::FILE)]
+    #[arg(value_hint = ValueHint::FilePath)]
     path: PathBuf,
     /// Print JSON
     #[arg(long)]

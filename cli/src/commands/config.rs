@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use ikigai_provider::{Endpoint, Provider};
 use serde_json::{Map, Value, json};
 
-use super::error::CliError;
 use super::list::plain_table;
-use super::model::{ENVIRONMENT, ModelOptions};
-use super::options::Options;
-use super::{print, print_json};
-use crate::config::provider::Said;
+use crate::config::Provenance;
+use crate::error::CliError;
+use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::options::Options;
+use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -40,8 +40,8 @@ struct Row {
 }
 
 impl Row {
-    fn new(key: impl Into<String>, value: Option<String>, from: impl Into<String>) -> Self {
-        Self { key: key.into(), value, from: from.into() }
+    fn new(key: impl Into<String>, value: Option<String>, from: &Provenance) -> Self {
+        Self { key: key.into(), value, from: from.to_string() }
     }
 }
 
@@ -53,12 +53,9 @@ pub(super) async fn run(
     let Command::Show(arguments) = command;
     let model = arguments.model.or(before, ENVIRONMENT);
     let mut rows: Vec<Row> = options
-        .shown()?
+        .values()?
         .into_iter()
-        .map(|(key, value)| match options.origins.get(key) {
-            Some(origin) => Row::new(key, value, &origin.from),
-            None => Row::new(key, value, "default"),
-        })
+        .map(|(key, value)| Row::new(key, value, options.provenance(key)))
         .collect();
     rows.extend(of_model(options, &model)?);
     if arguments.json {
@@ -71,32 +68,32 @@ pub(super) async fn run(
 
 fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliError> {
     let config = &options.config;
-    let chosen = model.chosen(config, ENVIRONMENT)?;
-    let row = |key: &str, said: Option<(String, String)>| match said {
-        Some((value, from)) => Row::new(key, Some(value), from),
-        None => Row::new(key, None, "default"),
+    let choice = model.resolve(config, ENVIRONMENT)?;
+    let row = |key: &str, set: Option<(String, Provenance)>| match set {
+        Some((value, from)) => Row::new(key, Some(value), &from),
+        None => Row::new(key, None, &Provenance::Default),
     };
-    let provider = chosen.provider.map(|(provider, from)| (provider.to_string(), from));
+    let provider = choice.provider.map(|(provider, from)| (provider.to_string(), from));
     let mut rows =
-        vec![row("provider", provider), row("model", chosen.model), row("system", chosen.system)];
+        vec![row("provider", provider), row("model", choice.model), row("system", choice.system)];
     for provider in Provider::ALL {
         let (base_url, from) = config.base_url(provider, ENVIRONMENT);
-        let from = if base_url.is_some() { from.to_string() } else { "default".to_owned() };
         let endpoint = Endpoint { base_url, ..Endpoint::new(provider) };
         let url = Some(endpoint.shown_base_url());
-        rows.push(Row::new(format!("providers.{provider}.base_url"), url, from));
+        rows.push(Row::new(format!("providers.{provider}.base_url"), url, &from));
         let key = config.key_source(provider, ENVIRONMENT);
         let value = match &key {
-            Said::Variable(_) => Some("(set)".to_owned()),
-            Said::File(_) => Some("(by a command)".to_owned()),
-            Said::Nowhere => None,
+            Provenance::Flag(_) | Provenance::Variable(_) => Some("(set)".to_owned()),
+            Provenance::File { .. } => Some("(by a command)".to_owned()),
+            Provenance::Default => None,
         };
-        rows.push(Row::new(format!("providers.{provider}.key"), value, key.to_string()));
+        rows.push(Row::new(format!("providers.{provider}.key"), value, &key));
         for (key, value, from) in config.bounds(provider) {
-            rows.push(Row::new(format!("providers.{provider}.{key}"), value, from));
+            rows.push(Row::new(format!("providers.{provider}.{key}"), value, &from));
         }
-        for (key, value, from) in config.further(provider) {
-            rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), from));
+        for (key, setting) in config.other_settings(provider) {
+            let (value, from) = (setting.value.clone(), setting.provenance());
+            rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), &from));
         }
     }
     Ok(rows)

@@ -20,9 +20,9 @@ use ikigai_protocol::ProviderKey;
 use ikigai_terminal::sanitize;
 use serde::Serialize;
 
-use super::error::{self, CliError};
-use super::options::Options;
-use super::{print_json, print_raw};
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{print_json, print_raw};
 use ikigai_host::host::{Host, Subject};
 use ikigai_host::registry::{Depth, Snapshot, Tool};
 

@@ -6,10 +6,10 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::decided::Row;
-use super::error::CliError;
-use super::options::Options;
-use super::{print, print_json, say};
+use crate::decision::Row;
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
 use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
@@ -25,10 +25,10 @@ pub(super) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.registry().scan(Depth::Failed).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     if options.verbose {
         for skipped in snapshot.skipped() {
-            say(&format!("{}\n", skipped.line()));
+            eprint(&format!("{}\n", skipped.line()));
         }
     }
     let rows = Row::all(&host, snapshot.tools()).await;
@@ -42,35 +42,35 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print(&text)?;
     if rows.is_empty() {
-        say(
+        eprint(
             "no tools found\nhint: `cargo xtask install` installs the standard ones; put your own \
              into ~/.ikigai/tools\n",
         );
     }
     let skipped = snapshot.skipped().len();
     if skipped > 0 && !arguments.all {
-        say(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
+        eprint(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a person should know of a scan, on stderr.
-pub(super) fn tell_warnings(snapshot: &Snapshot) {
+pub(super) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
-        say(&format!("warning: {warning}\n"));
+        eprint(&format!("warning: {warning}\n"));
     }
 }
 
 fn table(rows: &[Row<'_>]) -> Table {
     let mut table = plain_table();
     table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
-    for Row { tool, level, .. } in rows {
+    for Row { tool, isolation, .. } in rows {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
             first_line,
             tool.build.backend().as_str(),
-            level,
+            isolation,
             tool.origin.as_str(),
         ]);
     }
@@ -93,13 +93,13 @@ pub(super) fn plain_table() -> Table {
 }
 
 fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
-    let tools = rows.iter().map(|Row { tool, level, .. }| {
+    let tools = rows.iter().map(|Row { tool, isolation, .. }| {
         json!({
             "name": tool.name(),
             "description": tool.schema.description,
             "backend": tool.build.backend().as_str(),
             "backend_reason": tool.reason,
-            "sandbox": level,
+            "sandbox": isolation,
             "source": tool.origin.as_str(),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,

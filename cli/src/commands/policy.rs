@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::error::CliError;
-use super::options::Options;
-use super::say;
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::eprint;
 use ikigai_host::policy::Proposal;
 
 #[derive(Debug, Subcommand)]
@@ -52,13 +52,13 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     let path = proposal.path.display();
     if proposal.is_idle() {
-        say(&format!("`{path}` says so already\n"));
+        eprint(&format!("`{path}` says so already\n"));
         return Ok(true);
     }
     let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
-    say(&format!("{path}\n{lines}"));
+    eprint(&format!("{path}\n{lines}"));
     if !yes && std::io::stdin().is_terminal() && !agreed()? {
-        say("nothing was changed\n");
+        eprint("nothing was changed\n");
         return Ok(false);
     }
     proposal.write().map_err(|error| {
@@ -68,7 +68,7 @@ fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
 }
 
 fn agreed() -> Result<bool, CliError> {
-    say("Write this? [y/N] ");
+    eprint("Write this? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))

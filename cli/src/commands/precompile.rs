@@ -5,14 +5,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::error::CliError;
-use super::{progress, say};
+use crate::error::CliError;
+use crate::output::eprint;
+use crate::progress;
 use ikigai_host::registry;
 
 pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {
     let count = registry::precompile(&dir, progress::reporter())
         .await
         .map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
-    say(&format!("{count} components are compiled\n"));
+    eprint(&format!("{count} components are compiled\n"));
     Ok(ExitCode::SUCCESS)
 }

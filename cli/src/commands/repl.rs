@@ -5,9 +5,10 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::ask;
-use super::error::{self, CliError};
-use super::model::{Chosen, ENVIRONMENT, ModelOptions};
-use super::options::Options;
+use crate::config::Provenance;
+use crate::error::{self, CliError};
+use crate::model::{ENVIRONMENT, ModelChoice, ModelOptions};
+use crate::options::Options;
 use crate::repl::{self, Ended, Out, Setup};
 
 pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {
@@ -21,25 +22,26 @@ pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCo
             _ => error,
         });
     }
-    let chosen = model.chosen(&options.config, ENVIRONMENT)?;
-    let (model, notices) = match chosen.model(&options.config, ENVIRONMENT) {
+    let choice = model.resolve(&options.config, ENVIRONMENT)?;
+    let (model, notices) = match choice.model(&options.config, ENVIRONMENT) {
         Ok(model) => (Some(model), Vec::new()),
         Err(error) => (None, vec![error.text()]),
     };
     let out = Out::stdout();
-    let (host, mut session) = options.session_telling(model, out.progress())?;
-    session.set_system(chosen.system());
+    let (host, mut session) = options.session_with_progress(model, out.progress())?;
+    session.set_system(choice.system());
     let config = options.config.clone();
-    let choose = move |provider, name: &str| {
-        let named = |provider| (provider, "/model".to_owned());
-        let chosen = Chosen {
-            provider: Option::map(provider, named).or_else(|| chosen.provider.clone()),
-            model: Some((name.to_owned(), "/model".to_owned())),
+    let find_model = move |provider, name: &str| {
+        let provenance = Provenance::Flag("/model".to_owned());
+        let named = |provider| (provider, provenance.clone());
+        let choice = ModelChoice {
+            provider: Option::map(provider, named).or_else(|| choice.provider.clone()),
+            model: Some((name.to_owned(), provenance.clone())),
             system: None,
         };
-        chosen.model(&config, ENVIRONMENT).map_err(|error| error.text())
+        choice.model(&config, ENVIRONMENT).map_err(|error| error.text())
     };
-    let setup = Setup { host, session, choose: Box::new(choose), notices };
+    let setup = Setup { host, session, find_model: Box::new(find_model), notices };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
         // As a shell says it of a program that a signal ended.

@@ -1,6 +1,6 @@
-//! `ikigai tool run`: the bare protocol, streams and exit code as they are.
+//! `ikigai tool run`: one run by the bare protocol, with streams and exit code as they are.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -8,19 +8,21 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 
 use super::call::named_tool;
-use super::error::{CliError, USAGE};
-use super::options::Options;
-use super::{ToolReference, cancelled_by_signals, complete, say};
+use super::cancelled_by_signals;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::eprint;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::host::{Streams, Subject};
 
-/// The exit code where a limit ended the tool: that of timeout(1).
+/// The exit code if a limit ended the tool, as timeout(1) has it.
 const LIMIT: u8 = 124;
 
-/// The exit code of a program that cannot be started: that of a shell.
+/// The exit code if a program cannot be started, as shells have it.
 const NOT_STARTED: u8 = 126;
 
 #[derive(Debug, Args)]
@@ -38,31 +40,31 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let cancel = cancelled_by_signals()?;
     let mut args = arguments.command.into_iter();
     // clap requires one.
-    let reference = ToolReference::from(args.next().unwrap_or_default());
-    let name = reference.0.to_string_lossy().into_owned();
+    let reference = args.next().unwrap_or_default();
+    let name = reference.to_string_lossy().into_owned();
     let named;
     let snapshot;
-    let subject = if reference.is_path() {
-        let path = Path::new(&reference.0);
+    let subject = if is_path(&reference) {
+        let path = Path::new(&reference);
         named = host.registry().build_at(path).map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
             if path.exists() {
                 return error;
             }
-            error.hint("a name without a slash is that of a tool; see `ikigai tool list`")
+            error.hint("name a tool without a slash; `ikigai tool list` shows the tools")
         })?;
         Subject::at_path(&named)
     } else {
         let looked_up = cancel.run_until_cancelled(host.look_up(&name)).await;
         let Some(found) = looked_up else {
-            return Ok(ExitCode::from(super::INTERRUPTED));
+            return Ok(ExitCode::from(error::INTERRUPTED));
         };
         snapshot = found;
         let tool = match named_tool(&snapshot, &name) {
             Ok(tool) => tool,
             Err(error) => {
                 host.refuse_missing(Via::Run, &snapshot, &name);
-                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { USAGE }));
+                return Err(error.exiting(if snapshot.is_late() { LIMIT } else { error::USAGE }));
             }
         };
         Subject::from(tool)
@@ -76,29 +78,34 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(exit_code(&name, &outcome)))
 }
 
-/// The code that this process exits with, and a line on stderr where the host
+/// Returns true if the reference has a slash, which makes it a path as in a shell.
+fn is_path(reference: &OsStr) -> bool {
+    reference.as_encoded_bytes().contains(&b'/')
+}
+
+/// Returns the code that this process exits with, and prints a line on stderr if the host
 /// ended the tool.
 fn exit_code(name: &str, outcome: &Outcome) -> u8 {
     if outcome.cancelled {
-        return super::INTERRUPTED;
+        return error::INTERRUPTED;
     }
     if let Some(limit) = outcome.limit {
-        say(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
+        eprint(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
         return LIMIT;
     }
     match &outcome.exit {
         Exit::Denied(reason) => {
-            say(&format!("error: `{name}` may not be run: {reason}\n"));
+            eprint(&format!("error: `{name}` may not be run: {reason}\n"));
             return NOT_STARTED;
         }
         Exit::NotStarted(reason) => {
-            say(&format!("error: `{name}` could not be started: {reason}\n"));
+            eprint(&format!("error: `{name}` could not be started: {reason}\n"));
             return NOT_STARTED;
         }
-        Exit::Trap(reason) => say(&format!("error: `{name}` trapped: {reason}\n")),
+        Exit::Trap(reason) => eprint(&format!("error: `{name}` trapped: {reason}\n")),
         Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {}
     }
     let code = envelope::exit_code(&outcome.exit).unwrap_or_default();
-    // The kernel itself keeps eight bits of an exit code.
+    // The kernel keeps eight bits of an exit code.
     code.to_le_bytes()[0]
 }

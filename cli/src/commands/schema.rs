@@ -7,10 +7,12 @@ use ikigai_protocol::ToolSchema;
 use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
 use serde_json::Value;
 
-use super::call::{not_found_hints, say_hints};
-use super::error::{self, CliError};
-use super::options::Options;
-use super::{complete, list, print_json, say};
+use super::call::{not_found_hints, print_hints};
+use super::list;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_json};
 
 use ikigai_host::registry::{Depth, Snapshot};
 
@@ -60,7 +62,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if all || arguments.names.iter().any(named) {
         snapshot = host.registry().scan(Depth::Failed).await;
     }
-    list::tell_warnings(&snapshot);
+    list::print_warnings(&snapshot);
     if let Some(provider) = arguments.provider.provider().filter(|_| arguments.names.is_empty()) {
         return all_for(provider, &snapshot, options);
     }
@@ -74,8 +76,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             Some(tool) => schemas.push(&tool.schema),
             None => {
                 missing = true;
-                say(&format!("error: tool `{name}` not found\n"));
-                say_hints(&not_found_hints(&snapshot, name));
+                eprint(&format!("error: tool `{name}` not found\n"));
+                print_hints(&not_found_hints(&snapshot, name));
             }
         }
     }
@@ -85,7 +87,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             let bounds = options.config.offer(provider).bounds;
             let tools = translate_all(provider, bounds, schemas);
             missing |= !tools.left_out.is_empty();
-            tell(provider, &tools, options.verbose);
+            print_losses(provider, &tools, options.verbose);
             tools.value
         }
     };
@@ -104,26 +106,26 @@ fn all_for(
     beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
     let mut tools = ikigai_agent::offered(provider, &beside_own, Some(snapshot), false);
     if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
-        say(&format!("warning: {crowded_out}\n"));
+        eprint(&format!("warning: {crowded_out}\n"));
     }
     // That there is no room for all is the rule at work, and no failure.
     tools.left_out.retain(|left| !left.reason.is_too_many());
-    tell(provider, &tools, options.verbose);
+    print_losses(provider, &tools, options.verbose);
     print_json(&tools.value)?;
     Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
 }
 
 /// What a provider is not told, on stderr: tools that are left out, and with `-v` every loss.
-fn tell(provider: Provider, tools: &Tools, verbose: bool) {
+fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
     for LeftOut { tool, reason } in &tools.left_out {
-        say(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
+        eprint(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
     }
     if verbose {
         for (tool, loss) in &tools.losses {
-            say(&format!("{tool}: {loss}\n"));
+            eprint(&format!("{tool}: {loss}\n"));
         }
     } else if !tools.losses.is_empty() {
         let hint = "`-v` says what is sent otherwise than the tools say it";
-        say_hints(&[hint.to_owned()]);
+        print_hints(&[hint.to_owned()]);
     }
 }

@@ -7,11 +7,12 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::named_tool;
-use super::decided::{self, Row};
-use super::error::CliError;
-use super::list::{plain_table, tell_warnings};
-use super::options::Options;
-use super::{complete, print, print_json};
+use super::list::{plain_table, print_warnings};
+use crate::complete;
+use crate::decision::{self, Row};
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -26,7 +27,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.name).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(&host, tool).await;
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
@@ -39,7 +40,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 fn as_text(
-    &Row { tool, ref decided, level }: &Row<'_>,
+    &Row { tool, ref decided, isolation }: &Row<'_>,
     imports: &[String],
 ) -> Result<String, CliError> {
     let mut table = plain_table();
@@ -62,15 +63,15 @@ fn as_text(
     match decided {
         Err(denial) => row("may be called", format!("no: {denial}"), nobody()),
         Ok(decision) => {
-            let by = |capability| decided::sources(decision, &[capability]);
-            row("sandbox", level.to_owned(), by("sandbox"));
-            row("may read", decided::dirs(backend, decision, Access::ReadOnly), by("fs"));
-            row("may write", decided::dirs(backend, decision, Access::ReadWrite), by("fs"));
-            row("network", decided::network(backend, decision), by("net"));
-            row("environment", decided::environment(decision), by("env"));
-            row("assets", decided::assets(decision).to_owned(), by("assets"));
-            let limits = decided::limits(backend, &decision.limits);
-            row("limits", limits, decided::sources(decision, &decided::limit_keys()));
+            let by = |capability| decision::sources(decision, &[capability]);
+            row("sandbox", isolation.to_owned(), by("sandbox"));
+            row("may read", decision::dirs(backend, decision, Access::ReadOnly), by("fs"));
+            row("may write", decision::dirs(backend, decision, Access::ReadWrite), by("fs"));
+            row("network", decision::network(backend, decision), by("net"));
+            row("environment", decision::environment(decision), by("env"));
+            row("assets", decision::assets(decision).to_owned(), by("assets"));
+            let limits = decision::limits(backend, &decision.limits);
+            row("limits", limits, decision::sources(decision, &decision::limit_keys()));
             if !decision.notes.is_empty() {
                 row("note", decision.notes.join("\n"), nobody());
             }
@@ -83,7 +84,7 @@ fn as_text(
     Ok(format!("{table}\n\n{schema}\n"))
 }
 
-fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> Value {
+fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, imports: &[String]) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),
@@ -91,7 +92,7 @@ fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> V
         "source": tool.origin.as_str(),
         "backend": build.backend().as_str(),
         "backend_reason": tool.reason,
-        "sandbox": level,
+        "sandbox": isolation,
         "path": build.path.to_string_lossy(),
         "digest": build.digest,
         "other_build": tool.other.as_ref().map(|other| json!({
@@ -102,7 +103,7 @@ fn as_json(&Row { tool, ref decided, level }: &Row<'_>, imports: &[String]) -> V
         "imports": imports,
     });
     if let (Value::Object(value), Value::Object(decision)) =
-        (&mut value, decided::as_json(build.backend(), decided))
+        (&mut value, decision::as_json(build.backend(), decided))
     {
         value.extend(decision);
         value.insert("schema".to_owned(), tool.schema.to_value());

@@ -1,177 +1,162 @@
-//! How a provider is reached: its address, its key, its model, and where each was said.
+//! The connection to a provider: its address, its key and its model, and the place that set each.
 //!
-//! Owns the variables of the vendors' own programs, which are above the files. A key is
-//! asked for when a request is about to be sent and not before, because a command that
-//! gives it may ask a person.
+//! Owns the variables of the vendors' own programs, which are above the files. The command that
+//! prints a key is run when a request is about to be sent and not before, because it may ask a
+//! person.
 
-use std::fmt;
 use std::process::{Command, Stdio};
 
 use ikigai_agent::Offer;
 use ikigai_provider::{Bounds, Endpoint, Key, Provider};
 use thiserror::Error;
 
-use super::{Config, Setting};
+use super::{Config, Provenance, Setting};
 use ikigai_host::limits;
 
-/// Where a value was said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
-    /// In a variable of this name.
-    Variable(&'static str),
-    /// In a file.
-    File(&'a Setting),
-    /// Nowhere.
-    Nowhere,
-}
-
-impl fmt::Display for Said<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => f.write_str(name),
-            Self::File(setting) => f.write_str(&setting.place()),
-            Self::Nowhere => f.write_str("default"),
-        }
-    }
-}
-
-/// A key that could not be had.
+/// The failure of a command that should print a key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyError {
     /// The command could not be started.
     #[error("`key_command` of `{provider}` cannot be started")]
     Start {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The command failed.
     #[error("`key_command` of `{provider}` failed ({status})")]
     Failed {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
-        /// How it ended.
+        /// The status with which it ended.
         status: std::process::ExitStatus,
     },
     /// It printed nothing, or more than a key.
     #[error("`key_command` of `{provider}` printed no key: one line is expected")]
     NoKey {
-        /// Whose key it gives.
+        /// The provider whose key it prints.
         provider: Provider,
     },
 }
 
-/// What the environment says.
+/// A function that returns the value of an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The environment of this process; an empty variable says nothing.
+/// Returns the value of a variable of this process. An empty variable has none.
 #[must_use]
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Config {
-    /// The address of a provider, where another than its own was said.
+    /// Returns the address of a provider if one is set in place of its own.
     #[must_use]
     pub(crate) fn base_url(
         &self,
         provider: Provider,
         environment: Environment<'_>,
-    ) -> (Option<String>, Said<'_>) {
+    ) -> (Option<String>, Provenance) {
         let variable = provider.base_url_variable();
         match (environment(variable), self.of_provider(provider, "base_url")) {
-            (Some(value), _) => (Some(value), Said::Variable(variable)),
-            (None, Some(setting)) => (Some(setting.value.clone()), Said::File(setting)),
-            (None, None) => (None, Said::Nowhere),
+            (Some(value), _) => (Some(value), Provenance::Variable(variable.to_owned())),
+            (None, Some(setting)) => (Some(setting.value.clone()), setting.provenance()),
+            (None, None) => (None, Provenance::Default),
         }
     }
 
-    /// The model that a file names for a provider.
+    /// Returns the model that a file names for a provider.
     #[must_use]
     pub(crate) fn model_of(&self, provider: Provider) -> Option<&Setting> {
         self.of_provider(provider, "model")
     }
 
-    /// What else a file says of a provider, and where: key, value, place.
+    /// Returns the other settings that a file has for a provider, with their keys.
     #[must_use]
-    pub(crate) fn further(&self, provider: Provider) -> Vec<(&'static str, String, String)> {
+    pub(crate) fn other_settings(&self, provider: Provider) -> Vec<(&'static str, &Setting)> {
         let keys = ["model", "max_tokens", "first_tools", "connect_timeout", "silence_timeout"];
-        let of = |key| Some((key, self.of_provider(provider, key)?));
-        let set = keys.into_iter().filter_map(of);
-        set.map(|(key, setting)| (key, setting.value.clone(), setting.place())).collect()
+        keys.into_iter().filter_map(|key| Some((key, self.of_provider(provider, key)?))).collect()
     }
 
-    /// The most tokens of an answer that a file names for a provider.
+    /// Returns the limit on the tokens of an answer that a file sets for a provider.
     #[must_use]
     pub(crate) fn max_tokens(&self, provider: Provider) -> Option<u32> {
         // Checked when the file was read.
         self.of_provider(provider, "max_tokens")?.value.parse().ok()
     }
 
-    /// What a provider is offered of the tools.
+    /// Returns the rules for the tools that a provider is offered.
     #[must_use]
     pub(crate) fn offer(&self, provider: Provider) -> Offer {
-        let said = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
+        let set = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
         // Both were checked when the file was read.
-        let number = |key| said(key).and_then(|value| value.parse().ok());
+        let number = |key| set(key).and_then(|value| value.parse().ok());
         let own = Bounds::of(provider);
         let bounds = Bounds {
             tools: number("max_tools").or(own.tools),
             description: number("max_description").or(own.description),
         };
-        let first = said("first_tools").unwrap_or_default().split_whitespace();
+        let first = set("first_tools").unwrap_or_default().split_whitespace();
         Offer { bounds, first: first.map(str::to_owned).collect() }
     }
 
-    /// The bounds on what a provider is offered, and where each was said: key, value, place.
+    /// Returns the bounds on the tools that a provider is offered, each with its key and the
+    /// place that set it.
     #[must_use]
-    pub(crate) fn bounds(&self, provider: Provider) -> [(&'static str, Option<String>, String); 2] {
+    pub(crate) fn bounds(
+        &self,
+        provider: Provider,
+    ) -> [(&'static str, Option<String>, Provenance); 2] {
         let bounds = self.offer(provider).bounds;
         [("max_tools", bounds.tools), ("max_description", bounds.description)].map(
             |(key, value)| {
                 let setting = self.of_provider(provider, key);
-                let place = setting.map_or_else(|| Said::Nowhere.to_string(), Setting::place);
-                (key, value.map(|value| value.to_string()), place)
+                let provenance = setting.map_or(Provenance::Default, Setting::provenance);
+                (key, value.map(|value| value.to_string()), provenance)
             },
         )
     }
 
-    /// Where the key of a provider is from; nothing is run for it.
+    /// Returns the place that sets the key of a provider. Does not run the command that prints it.
     #[must_use]
-    pub(crate) fn key_source(&self, provider: Provider, environment: Environment<'_>) -> Said<'_> {
+    pub(crate) fn key_source(
+        &self,
+        provider: Provider,
+        environment: Environment<'_>,
+    ) -> Provenance {
         let variable = provider.key_variable().as_str();
         match (environment(variable), self.of_provider(provider, "key_command")) {
-            (Some(_), _) => Said::Variable(variable),
-            (None, Some(setting)) => Said::File(setting),
-            (None, None) => Said::Nowhere,
+            (Some(_), _) => Provenance::Variable(variable.to_owned()),
+            (None, Some(setting)) => setting.provenance(),
+            (None, None) => Provenance::Default,
         }
     }
 
-    /// The providers for which there is a key: where there is one, it is meant if none was
-    /// named. `openai-chat` is never meant, it has the key of `openai`.
+    /// Returns the providers that have a key. A single one is the default provider. `openai-chat`
+    /// never is: it has the key of `openai`.
     #[must_use]
     pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
         let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
-        let has_key = |it: &Provider| self.key_source(*it, environment) != Said::Nowhere;
+        let has_key = |it: &Provider| self.key_source(*it, environment) != Provenance::Default;
         candidates.into_iter().filter(has_key).collect()
     }
 
-    /// How a provider is reached. Runs `key_command` where no variable holds the key, and
-    /// waits for it.
+    /// Returns the address, key and timeouts of a provider. Runs `key_command` if no variable has
+    /// the key, and waits for it.
     ///
     /// # Errors
     ///
-    /// The command gives no key.
+    /// The command prints no key.
     pub(crate) fn endpoint(
         &self,
         provider: Provider,
         environment: Environment<'_>,
     ) -> Result<Endpoint, KeyError> {
-        let key = match self.key_source(provider, environment) {
-            Said::Variable(name) => environment(name).map(|key| Key::new(&key)),
-            Said::File(command) => Some(key_of(provider, &command.value)?),
-            Said::Nowhere => None,
+        let variable = provider.key_variable().as_str();
+        let key = match (environment(variable), self.of_provider(provider, "key_command")) {
+            (Some(key), _) => Some(Key::new(&key)),
+            (None, Some(command)) => Some(run_key_command(provider, &command.value)?),
+            (None, None) => None,
         };
         let default = Endpoint::new(provider);
         let timeout = |key, default| {
@@ -189,7 +174,7 @@ impl Config {
     }
 }
 
-/// Whether a value of a provider can be used; the text says why not.
+/// Checks a value in the table of a provider. The error says what is wrong with it.
 pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     match key {
         "connect_timeout" | "silence_timeout" => {
@@ -197,14 +182,14 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         }
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is no number of tokens: 1 to {} is expected", u32::MAX)),
+            _ => Err(format!("`{value}` is not a number of tokens: 1 to {} is expected", u32::MAX)),
         },
         "max_tools" | "max_description" => match value.parse::<usize>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is no bound: a whole number from 1 on is expected")),
+            _ => Err(format!("`{value}` is not a bound: a whole number from 1 is expected")),
         },
         "base_url" => {
-            // What an address is depends on no provider.
+            // The form of an address is the same for every provider.
             let base_url = Some(value.to_owned());
             let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
             endpoint
@@ -215,9 +200,9 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// What a command prints, run by the shell as the user's own words are. It may ask: it has
-/// the terminal.
-fn key_of(provider: Provider, command: &str) -> Result<Key, KeyError> {
+/// Runs a command with the shell and returns the key that it prints. The command has the
+/// terminal, so it may ask a person.
+fn run_key_command(provider: Provider, command: &str) -> Result<Key, KeyError> {
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
     let output = Command::new("/bin/sh")
         .args(["-c", command])
@@ -270,9 +255,9 @@ mod tests {
         assert_eq!(endpoint.key, Some(Key::new("from-variable")));
         assert_eq!(endpoint.silence_timeout, Duration::from_secs(7));
         assert_eq!(endpoint.connect_timeout, Duration::from_secs(10));
-        let (url, said) = config.base_url(Provider::Anthropic, &no_variable);
+        let (url, provenance) = config.base_url(Provider::Anthropic, &no_variable);
         assert_eq!(url.as_deref(), Some("http://file"));
-        assert!(said.to_string().ends_with("config.toml:2"), "{said}");
+        assert!(provenance.to_string().ends_with("config.toml:2"), "{provenance}");
     }
 
     #[test]
@@ -288,10 +273,11 @@ mod tests {
         let first = vec!["grep".to_owned(), "db_query".to_owned()];
         assert_eq!(config.offer(Provider::OpenAiChat), Offer { bounds, first });
         assert_eq!(config.offer(Provider::OpenAi), Offer::of(Provider::OpenAi));
-        let [(_, tools, place), _] = config.bounds(Provider::OpenAiChat);
-        assert!(tools.as_deref() == Some("20") && place.ends_with(":2"), "{tools:?} {place}");
-        let [_, (_, description, place)] = config.bounds(Provider::Google);
-        assert_eq!((description, place.as_str()), (None, "default"));
+        let [(_, tools, provenance), _] = config.bounds(Provider::OpenAiChat);
+        assert_eq!(tools.as_deref(), Some("20"));
+        assert!(provenance.to_string().ends_with("config.toml:2"), "{provenance}");
+        let [_, (_, description, provenance)] = config.bounds(Provider::Google);
+        assert_eq!((description, provenance), (None, Provenance::Default));
     }
 
     #[test]
@@ -301,11 +287,11 @@ mod tests {
             config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
         };
         assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
-        for (command, told) in
+        for (command, expected) in
             [("exit 3", "exit status: 3"), ("true", "no key"), ("echo a b", "no key")]
         {
             let error = key(command).expect_err("no key").to_string();
-            assert!(error.contains(told) && error.contains("`google`"), "{error}");
+            assert!(error.contains(expected) && error.contains("`google`"), "{error}");
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) const PROMPT: &str = "> ";
 
 /// How long the editor has to put the terminal back. It looks every tenth of a second whether
 /// it is to end.
-const PATIENCE: Duration = Duration::from_millis(300);
+const STOP_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What is to be read.
 enum Wanted {
@@ -93,7 +93,7 @@ impl Keyboard {
         // The thread ends, and closes its side when the editor is gone.
         drop(wanted);
         let closed = async { while typed.recv().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, closed).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, closed).await.is_err() {
             // A terminal that is gone has nothing to be put back.
             let _ = modes.restore();
         }

@@ -34,11 +34,11 @@ impl Show {
     }
 
     /// Shows events.
-    pub(super) fn teller(&self) -> impl for<'e> FnMut(Event<'e>) + Send + use<> {
+    pub(super) fn on_event(&self) -> impl for<'e> FnMut(Event<'e>) + Send + use<> {
         let show = self.clone();
         move |event| {
             let mut state = show.lock();
-            let shown = state.tell(&event);
+            let shown = state.on_event(&event);
             state.keep(shown);
         }
     }
@@ -84,7 +84,7 @@ impl State {
         Ok(())
     }
 
-    fn tell(&mut self, event: &Event<'_>) -> io::Result<()> {
+    fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
             Event::Text(text) => {

@@ -26,7 +26,7 @@ impl Tools {
         tokio::spawn(async move {
             let snapshot = host.registry().scan(Depth::Remembered).await;
             // A terminal that is gone is found out where something is read from it.
-            let _ = out.line(&told(&snapshot, ""));
+            let _ = out.line(&format_scan(&snapshot, ""));
         });
     }
 
@@ -57,13 +57,13 @@ impl Tools {
         let busy = self.out.screen().busy("looking for tools")?;
         let snapshot = self.host.registry().scan(Depth::Everything).await;
         drop(busy);
-        self.out.line(&told(&snapshot, "Tools refreshed. "))
+        self.out.line(&format_scan(&snapshot, "Tools refreshed. "))
     }
 }
 
 /// What a scan found: warnings, a line for each file that is no tool, and how many there
 /// are.
-fn told(snapshot: &Snapshot, before: &str) -> String {
+fn format_scan(snapshot: &Snapshot, before: &str) -> String {
     let warnings = snapshot.warnings().iter().map(|warning| format!("warning: {warning}\n"));
     let skipped = snapshot.skipped().iter().map(|skipped| format!("{}\n", skipped.line()));
     let mut text: String = warnings.chain(skipped).collect();

@@ -33,7 +33,14 @@ pub(crate) const HOST: Crate = Crate {
 
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
-    layers: &[&["config", "remedy"], &["repl"], &["commands"]],
+    layers: &[
+        &["config", "decision", "error", "progress", "remedy"],
+        &["model", "options", "output", "repl"],
+        &["help", "logging"],
+        &["layers"],
+        &["complete"],
+        &["commands"],
+    ],
     top: "main",
 };
 

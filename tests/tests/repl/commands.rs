@@ -17,9 +17,9 @@ fn every_command_works_without_a_key() {
     assert!(say(&terminal, "/pinned").contains("No pinned assets."));
     assert!(say(&terminal, "/blocks").contains("No assets."));
     assert!(say(&terminal, "/model").contains("No model is set."));
-    assert!(say(&terminal, "/system be brief").contains("told this from now on"));
+    assert!(say(&terminal, "/system be brief").contains("sent to the model from now on"));
     assert!(say(&terminal, "/system").contains("be brief"));
-    assert!(say(&terminal, "/clear").contains("begins anew"));
+    assert!(say(&terminal, "/clear").contains("is cleared"));
     assert!(say(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
     assert!(say(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
     assert!(say(&terminal, "hello").contains("error: no model is set"));

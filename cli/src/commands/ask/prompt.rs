@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use crate::commands::error::CliError;
+use crate::error::CliError;
 use ikigai_agent::command::{COMMANDS, Command, Malformed};
 
 /// The most that is read from stdin: far more than any model takes.
@@ -10,7 +10,7 @@ const MAX_STDIN: u64 = 16 << 20;
 
 /// What is asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct UserPrompt {
     /// By arguments: what it mentions is put in its place.
     pub(super) typed: String,
     /// By stdin: whoever wrote it need not be who asks, so nothing of this person's is put
@@ -18,7 +18,7 @@ pub(super) struct Asked {
     pub(super) attached: Option<String>,
 }
 
-impl Asked {
+impl UserPrompt {
     /// Reads the prompt. stdin is read where it is asked for, and where it is no terminal.
     pub(super) async fn read(arguments: &[String]) -> Result<Self, CliError> {
         let (asks, typed) = words(arguments)?;
@@ -110,15 +110,15 @@ mod tests {
         for command in [&["/pin", "x"][..], &["/compact"], &["/pinned too much"]] {
             let error = split(command).expect_err("a command");
             assert!(error.text().contains("is a command of the REPL"), "{}", error.text());
-            assert_eq!(error.exit, crate::commands::error::USAGE);
+            assert_eq!(error.exit, crate::error::USAGE);
         }
     }
 
     #[test]
     fn white_space_is_no_prompt() {
-        assert!(Asked::of(" ".into(), "\n".into()).is_err());
-        let asked = Asked::of("a".into(), "b\n".into()).expect("a prompt");
+        assert!(UserPrompt::of(" ".into(), "\n".into()).is_err());
+        let asked = UserPrompt::of("a".into(), "b\n".into()).expect("a prompt");
         assert_eq!(asked.text(), "a\n\nb\n");
-        assert_eq!(Asked::of("a".into(), "\n".into()).expect("a prompt").attached, None);
+        assert_eq!(UserPrompt::of("a".into(), "\n".into()).expect("a prompt").attached, None);
     }
 }

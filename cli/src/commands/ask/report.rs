@@ -3,12 +3,15 @@
 
 use std::io::IsTerminal as _;
 
+use ikigai_provider::{Message, Part, Role, Usage};
 use ikigai_terminal::one_line;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::prompt::Asked;
-use crate::commands::error::CliError;
-use crate::commands::{print_exact, say};
+use super::prompt::UserPrompt;
+use crate::error::CliError;
+use crate::output::{eprint, print_exact};
 use ikigai_agent::{Called, Calling, End, Event, Session, Turn};
 
 /// Characters of a call's name and of its arguments on its line.
@@ -32,7 +35,7 @@ impl Report {
         Self { json, is_terminal, last: None, is_next: false }
     }
 
-    pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<(), CliError> {
+    pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), CliError> {
         let is_line = !matches!(
             event,
             Event::Text(_) | Event::Thinking | Event::Asking(_) | Event::Running(_)
@@ -42,15 +45,18 @@ impl Report {
             self.end_text()?;
         }
         match event {
-            Event::Warning(text) => say(&format!("warning: {}\n", one_line(text))),
+            Event::Warning(text) => eprint(&format!("warning: {}\n", one_line(text))),
             Event::Text(text) => self.text(text)?,
             Event::Calling(Calling { name, arguments, .. }) => {
-                say(&format!("→ {} {}\n", short(name), short(arguments)));
+                eprint(&format!("→ {} {}\n", short(name), short(arguments)));
             }
-            Event::Called(called) => say(&line(called)),
+            Event::Called(called) => eprint(&line(called)),
             Event::Retry { wait, failure, .. } => {
                 let wait = wait.as_secs_f32();
-                say(&format!("{}; trying again in {wait:.1} s\n", one_line(&failure.to_string())));
+                eprint(&format!(
+                    "{}; trying again in {wait:.1} s\n",
+                    one_line(&failure.to_string())
+                ));
             }
             Event::Answered(_) => self.is_next = true,
             Event::Thinking | Event::Asking(_) | Event::Running(_) => {}
@@ -128,50 +134,105 @@ fn word(end: &End) -> &'static str {
     }
 }
 
-/// The whole exchange for programs, on one line. [`super::NOTES`] describes it.
-pub(super) fn as_json(asked: &Asked, session: &Session, turn: &Turn) -> Value {
-    let messages = session.transcript();
-    let model = session.model();
-    json!({
-        "prompt": asked.text(),
-        "provider": model.map(|model| model.client.provider().as_str()),
-        "model": model.map(|model| model.name.as_str()),
-        "stop": word(&turn.end),
-        "reason": reason(&turn.end),
-        "answer": answer(&messages),
-        "rounds": turn.rounds,
-        "messages": messages,
-        "calls": turn.calls.iter().map(call).collect::<Vec<_>>(),
-        "usage": {
-            "input": turn.usage.input,
-            "output": turn.usage.output,
-            "cached": turn.usage.cached,
-        },
-    })
+/// A whole exchange for programs. [`super::NOTES`] describes it.
+#[derive(Serialize)]
+pub(super) struct Exchange<'a> {
+    prompt: String,
+    provider: Option<&'static str>,
+    model: Option<&'a str>,
+    stop: &'static str,
+    reason: Option<String>,
+    answer: Option<String>,
+    rounds: u32,
+    messages: Value,
+    calls: Vec<Call<'a>>,
+    usage: Tokens,
 }
 
-/// The text of what the model said last.
-fn answer(messages: &Value) -> Option<String> {
-    let last = messages.as_array()?.last()?;
-    let parts = last["parts"].as_array().filter(|_| last["role"] == "model")?;
-    Some(parts.iter().filter_map(|part| part["text"].as_str()).collect())
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
+    envelope: Envelope<'a>,
+    duration_ms: u64,
 }
 
-fn call(called: &Called) -> Value {
-    let duration = u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX);
-    // As text where a value of it is beyond what a tree of JSON holds.
-    let envelope = serde_json::from_str::<Value>(&called.content).ok();
-    json!({
-        "id": called.id,
-        "name": called.name,
-        "arguments": called.arguments,
-        "envelope": envelope.unwrap_or_else(|| called.content.clone().into()),
-        "duration_ms": duration,
-    })
+/// An envelope within other JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Envelope<'a> {
+    /// The JSON as it is.
+    Json(&'a RawValue),
+    /// The JSON as text: it nests deeper, or has larger numbers, than parsers of JSON take, and
+    /// the whole object would be lost to them.
+    Text(&'a str),
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    input: Option<u64>,
+    output: Option<u64>,
+    cached: Option<u64>,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(prompt: &UserPrompt, session: &'a Session, turn: &'a Turn) -> Self {
+        let model = session.model();
+        let Usage { input, output, cached } = turn.usage;
+        Self {
+            prompt: prompt.text(),
+            provider: model.map(|model| model.client.provider().as_str()),
+            model: model.map(|model| model.name.as_str()),
+            stop: word(&turn.end),
+            reason: reason(&turn.end),
+            answer: answer(session.messages()),
+            rounds: turn.rounds,
+            messages: session.transcript(),
+            calls: turn.calls.iter().map(Call::from).collect(),
+            usage: Tokens { input, output, cached },
+        }
+    }
+}
+
+impl<'a> From<&'a Called> for Call<'a> {
+    fn from(called: &'a Called) -> Self {
+        Self {
+            id: &called.id,
+            name: &called.name,
+            arguments: &called.arguments,
+            envelope: Envelope::of(&called.content),
+            duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl<'a> Envelope<'a> {
+    fn of(json: &'a str) -> Self {
+        // A tree is built to find out whether a reader could build it.
+        match (serde_json::from_str::<Value>(json), serde_json::from_str(json)) {
+            (Ok(_), Ok(json)) => Self::Json(json),
+            _ => Self::Text(json),
+        }
+    }
+}
+
+/// Returns the text of the last message, if the model wrote it.
+fn answer(messages: &[Message]) -> Option<String> {
+    let last = messages.last().filter(|message| message.role == Role::Model)?;
+    let texts = last.parts.iter().filter_map(|part| match part {
+        Part::Text { text, .. } => Some(text.as_str()),
+        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
+    });
+    Some(texts.collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -182,10 +243,56 @@ mod tests {
 
     #[test]
     fn the_answer_is_the_last_text_of_the_model() {
-        let said = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
-        let all = json!([said("user", "a"), said("model", "b")]);
-        assert_eq!(answer(&all).as_deref(), Some("b"));
-        assert_eq!(answer(&json!([said("model", "b"), said("user", "a")])), None);
-        assert_eq!(answer(&json!([])), None);
+        let message = |role, text| Message { role, parts: vec![Part::text(text)] };
+        let (question, reply) = (message(Role::User, "a"), message(Role::Model, "b"));
+        assert_eq!(answer(&[question.clone(), reply.clone()]).as_deref(), Some("b"));
+        assert_eq!(answer(&[reply, question]), None);
+        assert_eq!(answer(&[]), None);
+    }
+
+    fn called(content: &str) -> Called {
+        Called {
+            id: "call-1".to_owned(),
+            name: "grep".to_owned(),
+            arguments: "{\"pattern\": \"ä\"}".to_owned(),
+            content: content.to_owned(),
+            is_error: false,
+            error: None,
+            is_cancelled: false,
+            duration: Duration::from_millis(7),
+            characters: content.len(),
+        }
+    }
+
+    fn reported(content: &str) -> String {
+        serde_json::to_string(&Call::from(&called(content))).expect("JSON")
+    }
+
+    #[test]
+    fn an_envelope_is_embedded_as_a_tree_of_it_would_be() {
+        for content in [
+            r#"{"tool_success":true,"result":{"z":1,"a":[null,true,-2.5,"\"ä\""],"m":{}}}"#,
+            r#"{"tool_success":false,"error":"a \"b\"","error_code":"TOOL_CRASHED"}"#,
+        ] {
+            let tree: Value = serde_json::from_str(content).expect("JSON");
+            let expected = json!({
+                "id": "call-1",
+                "name": "grep",
+                "arguments": "{\"pattern\": \"ä\"}",
+                "envelope": tree,
+                "duration_ms": 7,
+            });
+            assert_eq!(reported(content), expected.to_string());
+        }
+    }
+
+    #[test]
+    fn an_envelope_that_few_can_read_is_text() {
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for result in ["1e999", &deep] {
+            let content = format!("{{\"tool_success\":true,\"result\":{result}}}");
+            let read: Value = serde_json::from_str(&reported(&content)).expect("JSON");
+            assert_eq!(read["envelope"], json!(content));
+        }
     }
 }

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueHint};
 use ikigai_assets::{
     Agent, AssetPath, Author, Cause, Error, Expected, MAX_ASSET_BYTES, Metadata, Store,
 };
 use serde_json::json;
 
 use super::named;
-use crate::commands::complete;
-use crate::commands::error::CliError;
-use crate::commands::{print_json, say};
+use crate::complete;
+use crate::error::CliError;
+use crate::output::{eprint, print_json};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::assets::display;
 
@@ -30,7 +30,7 @@ pub(in crate::commands) struct Put {
     #[arg(add = complete::assets())]
     path: String,
     /// The file; `-`, or nothing, for stdin
-    #[arg(value_hint = crate::commands::FILE)]
+    #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Only if the asset has this version; 0 if there is to be none
     #[arg(long, value_name = "N")]
@@ -79,7 +79,7 @@ pub(super) async fn put(
         }))?;
     } else {
         let (uri, version) = (path.to_uri(), written.version);
-        say(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
+        eprint(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,7 +139,7 @@ pub(super) async fn remove(
             // Of results of tools there is no history.
             let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
             let undo = if path.is_output() { "" } else { &undo };
-            say(&format!("Removed {name}{undo}\n"));
+            eprint(&format!("Removed {name}{undo}\n"));
         }
     }
     done.map(|()| ExitCode::SUCCESS)

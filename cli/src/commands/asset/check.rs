@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use ikigai_assets::{AssetPath, MAX_ASSET_BYTES, Store, references};
 use serde_json::json;
 
-use crate::commands::error::{self, CliError};
-use crate::commands::{print, print_json, say};
+use crate::error::{self, CliError};
+use crate::output::{eprint, print, print_json};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai asset check\n  \
@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// Files that name assets
-    #[arg(value_hint = crate::commands::FILE)]
+    #[arg(value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -66,7 +66,7 @@ pub(super) async fn run(
         let text = String::from_utf8_lossy(&content);
         assets_in(&text, &file.display().to_string(), &known, &mut dangling);
     }
-    tell(&dangling, looked, arguments.json)?;
+    print_dangling(&dangling, looked, arguments.json)?;
     Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
 }
 
@@ -80,7 +80,7 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {
+fn print_dangling(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {
     if json {
         let found = dangling.iter().map(|it| {
             let (place, line) = &it.place;
@@ -94,7 +94,7 @@ fn tell(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError
     };
     print(&dangling.iter().map(line).collect::<String>())?;
     let noun = if looked == 1 { "text" } else { "texts" };
-    say(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
+    eprint(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
     Ok(())
 }
 

@@ -13,9 +13,9 @@ use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::named;
-use crate::commands::complete;
-use crate::commands::error::{self, CliError};
-use crate::commands::{print_json, say};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::output::{eprint, print_json};
 use ikigai_agent::assets::display;
 
 /// What every system has.
@@ -63,7 +63,7 @@ pub(super) async fn run(
         if arguments.json {
             print_json(&json!({ "path": path.as_str(), "changed": false }))?;
         } else {
-            say(&format!("{} is unchanged\n", path.to_uri()));
+            eprint(&format!("{} is unchanged\n", path.to_uri()));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -77,7 +77,10 @@ pub(super) async fn run(
         }))?,
         Ok(written) => {
             let (uri, version) = (path.to_uri(), written.version);
-            say(&format!("Wrote {uri}: version {version}, {}\n", display::tokens(written.tokens)));
+            eprint(&format!(
+                "Wrote {uri}: version {version}, {}\n",
+                display::tokens(written.tokens)
+            ));
         }
         Err(error) => return Err(kept(file, error.into())),
     }

@@ -7,10 +7,10 @@ use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
-use crate::commands::complete;
-use crate::commands::error::{self, CliError};
 use crate::commands::list::plain_table;
-use crate::commands::{print, print_exact, print_json, print_raw, say};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::output::{eprint, print, print_exact, print_json, print_raw};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Get {
@@ -159,7 +159,7 @@ pub(super) async fn restore(
             "tokens": written.tokens,
         }))?;
     } else {
-        say(&format!(
+        eprint(&format!(
             "Restored {path}: what version {} said is version {} now\n",
             arguments.version,
             written.version,

@@ -7,10 +7,10 @@ use clap::Args;
 use ikigai_assets::{Agent, Store};
 
 use super::{as_json, local};
-use crate::commands::complete;
-use crate::commands::error::CliError;
 use crate::commands::list::plain_table;
-use crate::commands::{print, print_json, say};
+use crate::complete;
+use crate::error::CliError;
+use crate::output::{eprint, print, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -45,7 +45,7 @@ pub(super) async fn run(
         } else {
             "no asset begins so\n"
         };
-        say(text);
+        eprint(text);
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = plain_table();

@@ -8,9 +8,9 @@ use ikigai_assets::{Agent, Pinned, Store};
 use serde_json::{Value, json};
 
 use super::{as_json, named, stamp};
-use crate::commands::complete;
-use crate::commands::error::CliError;
-use crate::commands::{print, print_json};
+use crate::complete;
+use crate::error::CliError;
+use crate::output::{print, print_json};
 use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! The store of assets: where it is, and whether it answers.
 
 use super::Check;
-use crate::commands::error::CliError;
-use crate::commands::options::Options;
+use crate::error::CliError;
+use crate::options::Options;
 use crate::remedy;
 
 const SECTION: &str = "assets";

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::carry_out;
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided;
-use crate::commands::error::{self, CliError};
-use crate::commands::list::tell_warnings;
-use crate::commands::options::Options;
-use crate::commands::{print_json, say};
+use crate::commands::list::print_warnings;
+use crate::complete;
+use crate::decision;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_json};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
@@ -117,7 +117,7 @@ fn limit(text: &str) -> Result<(LimitKey, String), String> {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.tool)?;
     let keys = keys(&host, tool, &arguments, options.backend_to_write())?;
     if keys.is_empty() {
@@ -145,16 +145,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let mut value = json!({
             "tool": tool.name(),
             "policy": proposal.path.to_string_lossy(),
-            "sandbox": decided::level(&host, tool, &decided).await,
+            "sandbox": decision::isolation(&host, tool, &decided).await,
         });
         if let (serde_json::Value::Object(value), serde_json::Value::Object(decision)) =
-            (&mut value, decided::as_json(backend, &decided))
+            (&mut value, decision::as_json(backend, &decided))
         {
             value.extend(decision);
         }
         print_json(&value)?;
     }
-    tell(tool, &decided);
+    print_notes(tool, &decided);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,9 +164,9 @@ fn is_of_others(denial: &Denial) -> bool {
 }
 
 /// What the person should know beyond the lines that changed.
-fn tell(tool: &Tool, decided: &decided::Decided) {
+fn print_notes(tool: &Tool, decided: &decision::Decided) {
     match decided {
-        Err(denial) => say(&format!("warning: it may still not be called: {denial}\n")),
+        Err(denial) => eprint(&format!("warning: it may still not be called: {denial}\n")),
         Ok(decision) => {
             for (capability, sources) in decision.sources.iter() {
                 let narrowed = sources
@@ -174,13 +174,16 @@ fn tell(tool: &Tool, decided: &decided::Decided) {
                     .skip(1)
                     .filter(|source| matches!(source, Source::File { .. } | Source::OwnPlaces));
                 for source in narrowed {
-                    say(&format!("warning: `{capability}` is narrowed by {source}\n"));
+                    eprint(&format!("warning: `{capability}` is narrowed by {source}\n"));
                 }
             }
             for variable in decision.variables.iter().filter(|variable| !variable.is_set) {
-                say(&format!("warning: the variable `{}` is not set here\n", variable.name));
+                eprint(&format!("warning: the variable `{}` is not set here\n", variable.name));
             }
-            say(&format!("granted; `ikigai policy show {}` says what it can touch\n", tool.name()));
+            eprint(&format!(
+                "granted; `ikigai policy show {}` says what it can touch\n",
+                tool.name()
+            ));
         }
     }
 }
@@ -214,7 +217,7 @@ fn keys(
     for (access, dir) in
         dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
     {
-        rules.push(format!("{access}:{}", spelled(dir, host.authority().workspace())?));
+        rules.push(format!("{access}:{}", path_in_policy(dir, host.authority().workspace())?));
     }
     if !rules.is_empty() {
         add("fs", NewValue::List(rules));
@@ -246,7 +249,7 @@ fn keys(
 
 /// The directory as the policy is to name it: from the workspace where it is in it, so
 /// that it holds in every workspace, else in full.
-fn spelled(dir: &Path, workspace: &Path) -> Result<String, CliError> {
+fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
         .canonicalize()

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::carry_out;
-use crate::commands::complete;
-use crate::commands::error::{self, CliError};
-use crate::commands::options::Options;
-use crate::commands::{print_exact, say};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_exact};
 use ikigai_host::nearest::nearest;
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
         let value = json!({ "tool": tool, "policy": proposal.path.to_string_lossy() });
         print_exact(&format!("{value}\n"))?;
     } else {
-        say(&format!("revoked: `{tool}` has what its profile gives it\n"));
+        eprint(&format!("revoked: `{tool}` has what its profile gives it\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::homely;
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided::{self, Row};
-use crate::commands::error::CliError;
-use crate::commands::list::{plain_table, tell_warnings};
-use crate::commands::options::Options;
-use crate::commands::{print, print_json};
+use crate::commands::list::{plain_table, print_warnings};
+use crate::complete;
+use crate::decision::{self, Row};
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{print, print_json};
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{FileInForce, Source};
@@ -35,7 +35,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         Some(name) => host.look_up(name).await,
         None => host.registry().scan(Depth::Failed).await,
     };
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     let tools: Vec<&Tool> = match &arguments.tool {
         None => snapshot.tools().collect(),
         Some(name) => vec![named_tool(&snapshot, name)?],
@@ -77,29 +77,29 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     ]);
     let mut denied = Vec::new();
     for row in rows {
-        let Row { tool, decided, level } = row;
-        let (backend, level) = (row.backend(), (*level).to_owned());
+        let Row { tool, decided, isolation } = row;
+        let (backend, isolation) = (row.backend(), (*isolation).to_owned());
         let head = [tool.name(), tool.origin.as_str(), backend.as_str()].map(str::to_owned);
         let cells = match decided {
             Err(denial) => {
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
                 let by = denial.source.as_ref().map(Source::to_string).unwrap_or_default();
                 let no = String::new;
-                [no(), no(), no(), no(), no(), level, no(), homely(&by, home)]
+                [no(), no(), no(), no(), no(), isolation, no(), homely(&by, home)]
             }
             Ok(decision) => {
                 let keys = ["fs", "net", "env", "assets", "sandbox"];
-                let keys = keys.into_iter().chain(decided::limit_keys()).collect::<Vec<_>>();
-                let by = decided::sources(decision, &keys);
+                let keys = keys.into_iter().chain(decision::limit_keys()).collect::<Vec<_>>();
+                let by = decision::sources(decision, &keys);
                 let by = by.split(", ").map(|by| homely(by, home)).collect::<Vec<_>>();
                 [
-                    short(decided::dirs(backend, decision, Access::ReadOnly)),
-                    short(decided::dirs(backend, decision, Access::ReadWrite)),
-                    decided::network(backend, decision),
-                    decided::environment(decision),
-                    decided::assets(decision).to_owned(),
-                    level,
-                    decided::main_limits(backend, &decision.limits),
+                    short(decision::dirs(backend, decision, Access::ReadOnly)),
+                    short(decision::dirs(backend, decision, Access::ReadWrite)),
+                    decision::network(backend, decision),
+                    decision::environment(decision),
+                    decision::assets(decision).to_owned(),
+                    isolation,
+                    decision::main_limits(backend, &decision.limits),
                     by.join("\n"),
                 ]
             }
@@ -149,17 +149,17 @@ fn strangers(host: &Host, snapshot: &Snapshot) -> Vec<String> {
 
 fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
     let tools = rows.iter().map(|row| {
-        let Row { tool, decided, level } = row;
+        let Row { tool, decided, isolation } = row;
         let backend = row.backend();
         let mut value = json!({
             "name": tool.name(),
             "source": tool.origin.as_str(),
             "backend": backend.as_str(),
             "backend_reason": tool.reason,
-            "sandbox": level,
+            "sandbox": isolation,
         });
         if let (Value::Object(value), Value::Object(decision)) =
-            (&mut value, decided::as_json(backend, decided))
+            (&mut value, decision::as_json(backend, decided))
         {
             value.extend(decision);
         }

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use ikigai_protocol::Access;
 use serde_json::json;
 
 use crate::commands::call::named_tool;
-use crate::commands::complete;
-use crate::commands::decided;
-use crate::commands::error::{self, CliError};
-use crate::commands::list::tell_warnings;
-use crate::commands::options::Options;
-use crate::commands::{print, print_json};
+use crate::commands::list::print_warnings;
+use crate::complete;
+use crate::decision;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{print, print_json};
 use ikigai_host::paths;
 use ikigai_host::policy::{AssetAccess, Backend, Decision, Net, PeerHost};
 
@@ -28,10 +28,10 @@ pub(in crate::commands) struct Arguments {
     #[arg(add = complete::tools())]
     tool: String,
     /// Read this file or directory
-    #[arg(long, value_name = "PATH", value_hint = crate::commands::FILE)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     read: Vec<PathBuf>,
     /// Write this file or directory
-    #[arg(long, value_name = "PATH", value_hint = crate::commands::FILE)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     write: Vec<PathBuf>,
     /// Connect to this host or address
     #[arg(long, value_name = "HOST:PORT")]
@@ -74,7 +74,7 @@ struct Answer {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
-    tell_warnings(&snapshot);
+    print_warnings(&snapshot);
     // The exit code of an answer is for answers.
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
@@ -117,7 +117,7 @@ fn answers(
     decision: &Decision,
     workspace: &Path,
 ) -> Result<Vec<Answer>, CliError> {
-    let by = |capability: &str| decided::sources(decision, &[capability]);
+    let by = |capability: &str| decision::sources(decision, &[capability]);
     let free = decision.is_unconfined(backend);
     let free_by = || format!("unconfined, by {}", by("sandbox"));
     let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! Decisions in the words of tables, and in JSON.
+//! The decisions of policy as text for tables and as JSON.
 
 use bytesize::ByteSize;
 use ikigai_protocol::Access;
@@ -11,26 +11,26 @@ use ikigai_host::policy::{
 };
 use ikigai_host::registry::Tool;
 
-/// What policy says of one tool.
-pub(super) type Decided = Result<Decision, Denial>;
+/// The decision of policy on one tool, or its refusal.
+pub(crate) type Decided = Result<Decision, Denial>;
 
-/// A tool, and what becomes of it here.
-pub(super) struct Row<'a> {
-    pub(super) tool: &'a Tool,
-    pub(super) decided: Decided,
-    /// How far it is kept from what it was not granted.
-    pub(super) level: &'static str,
+/// A row of a table of tools.
+pub(crate) struct Row<'a> {
+    pub(crate) tool: &'a Tool,
+    pub(crate) decided: Decided,
+    /// The isolation of the tool on this machine, in a word.
+    pub(crate) isolation: &'static str,
 }
 
 impl<'a> Row<'a> {
-    /// What policy says of the tool now, and what this machine makes of it.
-    pub(super) async fn of(host: &Host, tool: &'a Tool) -> Self {
+    /// Makes the row of a tool from the policy that is in force now.
+    pub(crate) async fn of(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
-        let level = level(host, tool, &decided).await;
-        Self { tool, decided, level }
+        let isolation = isolation(host, tool, &decided).await;
+        Self { tool, decided, isolation }
     }
 
-    pub(super) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
+    pub(crate) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
         let mut rows = Vec::new();
         for tool in tools {
             rows.push(Self::of(host, tool).await);
@@ -38,14 +38,14 @@ impl<'a> Row<'a> {
         rows
     }
 
-    pub(super) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> Backend {
         self.tool.build.backend()
     }
 }
 
-/// How far the tool is kept from what it was not granted. What the machine can do is
-/// found out once, and only where a tool asks for it.
-pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
+/// Returns the isolation of a tool on this machine, in a word. The machine is examined once, and
+/// only if a tool needs the sandbox.
+pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
         (Backend::Wasm, _) => return "sandboxed",
@@ -58,14 +58,14 @@ pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'stat
     }
     match sandbox {
         Sandbox::Require => "refused here",
-        // It holds its boundary by itself, and the sandbox is a second wall.
+        // A system tool keeps to its grant by itself; the sandbox is a second boundary.
         _ if tool.origin == Origin::System => "self-confined",
         _ => "partial",
     }
 }
 
-/// The directories that may be read, or written, one a line.
-pub(super) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
+/// Returns the directories with this access, one a line.
+pub(crate) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
     }
@@ -73,8 +73,8 @@ pub(super) fn dirs(backend: Backend, decision: &Decision, access: Access) -> Str
     list(dirs.map(|dir| dir.path.display().to_string()), "\n")
 }
 
-/// What the tool may connect to.
-pub(super) fn network(backend: Backend, decision: &Decision) -> String {
+/// Returns the peers that the tool may connect to, one a line.
+pub(crate) fn network(backend: Backend, decision: &Decision) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
     }
@@ -84,8 +84,8 @@ pub(super) fn network(backend: Backend, decision: &Decision) -> String {
     }
 }
 
-/// What the tool sees of the environment, by name.
-pub(super) fn environment(decision: &Decision) -> String {
+/// Returns the names of the variables that the tool sees.
+pub(crate) fn environment(decision: &Decision) -> String {
     if decision.grant.inherits_env {
         return "the user's, less provider keys".to_owned();
     }
@@ -98,8 +98,8 @@ pub(super) fn environment(decision: &Decision) -> String {
     list(set.chain(missing).map(shown), " ")
 }
 
-/// What the tool may do with the host's assets.
-pub(super) fn assets(decision: &Decision) -> &'static str {
+/// Returns the access that the tool has to the host's assets.
+pub(crate) fn assets(decision: &Decision) -> &'static str {
     match decision.grant.assets {
         AssetAccess::None => "nothing",
         AssetAccess::Read => "read",
@@ -107,8 +107,8 @@ pub(super) fn assets(decision: &Decision) -> &'static str {
     }
 }
 
-/// The two limits that are met most, a line each.
-pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
+/// Returns the limits on time and memory, a line each.
+pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native => limits.native_memory,
@@ -116,8 +116,8 @@ pub(super) fn main_limits(backend: Backend, limits: &Limits) -> String {
     format!("{}\n{}", humantime::format_duration(limits.wall_clock), ByteSize(memory))
 }
 
-/// The limits on one line.
-pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
+/// Returns the limits, on one line.
+pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native => limits.native_memory,
@@ -131,8 +131,8 @@ pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
     format!("{time}, {memory} memory, {output} output, {own}")
 }
 
-/// Who decided these capabilities, each once.
-pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
+/// Returns the rules that decided these capabilities, each once.
+pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for source in capabilities.iter().flat_map(|it| decision.sources.of(it)) {
         let text = source.to_string();
@@ -143,13 +143,13 @@ pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     texts.join(", ")
 }
 
-/// The keys of all limits, for [`sources`].
-pub(super) fn limit_keys() -> [&'static str; 6] {
+/// Returns the keys of all limits, for [`sources`].
+pub(crate) fn limit_keys() -> [&'static str; 6] {
     LimitKey::ALL.map(LimitKey::as_str)
 }
 
-/// A decision for programs. Values of variables are not in it.
-pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
+/// Returns a decision as JSON. It has the names of variables, and not their values.
+pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     let decision = match decided {
         Ok(decision) => decision,
         Err(denial) => {
@@ -201,7 +201,7 @@ pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
     })
 }
 
-/// What nothing keeps a tool from.
+/// The access of an unconfined tool.
 const ALL: &str = "all that its user may";
 
 fn list(items: impl Iterator<Item = String>, between: &str) -> String {

@@ -1,56 +1,55 @@
-//! The flags of commands that talk to a model, and the provider and model that come of
-//! them.
+//! The flags of commands that talk to a model, and the provider and model that they choose.
 
 use clap::Args;
 use ikigai_provider::{Client, Provider};
 
-use super::error::CliError;
-use crate::config::Config;
 use crate::config::provider::{self, Environment};
+use crate::config::{Config, Provenance};
+use crate::error::CliError;
 use crate::remedy;
 use ikigai_agent::Model;
 
-/// Heading of these flags in `--help`.
+/// The heading of these flags in `--help`.
 const HEADING: &str = "Model";
 
 const PROVIDER: &str = "IKIGAI_PROVIDER";
 const MODEL: &str = "IKIGAI_MODEL";
 const SYSTEM: &str = "IKIGAI_SYSTEM";
 
-/// Which model is asked, and what it is told first.
+/// The flags that choose a model and add to its system prompt.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
-pub(super) struct ModelOptions {
-    /// Whose interface: openai, openai-chat, anthropic or google [default: the one that
-    /// there is a key for]
+pub(crate) struct ModelOptions {
+    /// The provider: openai, openai-chat, anthropic or google [default: the one that has a
+    /// key]
     #[arg(long, value_name = "NAME", env = PROVIDER)]
-    pub(super) provider: Option<Provider>,
+    pub(crate) provider: Option<Provider>,
 
     /// The model, by its provider's name for it
     #[arg(long, value_name = "NAME", env = MODEL)]
-    pub(super) model: Option<String>,
+    pub(crate) model: Option<String>,
 
-    /// What the model is told besides, before the conversation
+    /// Text to add to the system prompt
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
-    pub(super) system: Option<String>,
+    pub(crate) system: Option<String>,
 }
 
-/// What was said of the model, each thing with its place.
+/// The settings of the model, each with the place that set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
-    /// The provider, if one was named or meant.
-    pub(super) provider: Option<(Provider, String)>,
+pub(crate) struct ModelChoice {
+    /// The provider, if one was named or only one has a key.
+    pub(crate) provider: Option<(Provider, Provenance)>,
     /// The model, if one was named.
-    pub(super) model: Option<(String, String)>,
-    /// The text.
-    pub(super) system: Option<(String, String)>,
+    pub(crate) model: Option<(String, Provenance)>,
+    /// The person's part of the system prompt.
+    pub(crate) system: Option<(String, Provenance)>,
 }
 
 impl ModelOptions {
-    /// These flags over those before the command over the environment, which is read at both
-    /// places.
-    pub(super) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
-        fn choose<T>(
+    /// Returns these flags above those before the command, which are above the environment. clap
+    /// reads the environment at both places.
+    pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+        fn inner_or_outer<T>(
             own: Option<T>,
             outer: Option<T>,
             is_variable: impl Fn(&T) -> bool,
@@ -62,73 +61,83 @@ impl ModelOptions {
         }
         let is = |variable: &str, own: &str| environment(variable).is_some_and(|it| it == own);
         Self {
-            provider: choose(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
-            model: choose(self.model, outer.model, |it| is(MODEL, it)),
-            system: choose(self.system, outer.system, |it| is(SYSTEM, it)),
+            provider: inner_or_outer(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
+            model: inner_or_outer(self.model, outer.model, |it| is(MODEL, it)),
+            system: inner_or_outer(self.system, outer.system, |it| is(SYSTEM, it)),
         }
     }
 
-    /// Flags over the environment over the files.
+    /// Returns the settings that hold: flags over the environment over the files.
     ///
     /// # Errors
     ///
-    /// A file names no provider.
-    pub(super) fn chosen(
+    /// A file names an unknown provider.
+    pub(crate) fn resolve(
         &self,
         config: &Config,
         environment: Environment<'_>,
-    ) -> Result<Chosen, CliError> {
+    ) -> Result<ModelChoice, CliError> {
         let of_line = |key: &str, variable: &str, value: Option<&str>| {
             let value = value.filter(|it| !it.is_empty())?.to_owned();
             let is_variable = environment(variable).as_ref() == Some(&value);
-            let from = if is_variable { variable.to_owned() } else { format!("--{key}") };
-            Some((value, from))
+            let provenance = match is_variable {
+                true => Provenance::Variable(variable.to_owned()),
+                false => Provenance::Flag(format!("--{key}")),
+            };
+            Some((value, provenance))
         };
-        let of_file = |key: &str| config.setting(key).map(|it| (it.value.clone(), it.place()));
-        let said = |key: &str, variable: &str, value: Option<&str>| {
+        let of_file = |key: &str| {
+            config.setting(key).map(|setting| (setting.value.clone(), setting.provenance()))
+        };
+        let of_any = |key: &str, variable: &str, value: Option<&str>| {
             of_line(key, variable, value).or_else(|| of_file(key))
         };
-        let provider = match said("provider", PROVIDER, self.provider.map(Provider::as_str)) {
-            Some((name, from)) => {
+        let provider = match of_any("provider", PROVIDER, self.provider.map(Provider::as_str)) {
+            Some((name, provenance)) => {
                 let provider = name.parse().map_err(|error| {
-                    CliError::usage(anyhow::Error::new(error).context(from.clone()))
+                    CliError::usage(anyhow::Error::new(error).context(provenance.to_string()))
                 })?;
-                Some((provider, from))
+                Some((provider, provenance))
             }
             None => match config.keyed_providers(environment)[..] {
-                [it] => Some((it, config.key_source(it, environment).to_string())),
+                [it] => Some((it, config.key_source(it, environment))),
                 _ => None,
             },
         };
         let of_provider = || {
             let setting = config.model_of(provider.as_ref()?.0)?;
-            Some((setting.value.clone(), setting.place()))
+            Some((setting.value.clone(), setting.provenance()))
         };
-        // A provider's own model is more particular than one for all of them.
+        // A model for one provider is above a model for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
             .or_else(|| of_file("model"));
-        Ok(Chosen { provider, model, system: said("system", SYSTEM, self.system.as_deref()) })
+        Ok(ModelChoice {
+            provider,
+            model,
+            system: of_any("system", SYSTEM, self.system.as_deref()),
+        })
     }
 }
 
-impl Chosen {
-    /// The text that the model is told besides.
-    pub(super) fn system(&self) -> Option<String> {
+impl ModelChoice {
+    /// Returns the person's part of the system prompt.
+    pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
     }
 
-    /// The model, ready to be asked. Runs the command that gives the key, if one does.
+    /// Returns the model with a client for its provider. Runs the command that prints the key, if
+    /// there is one.
     ///
     /// # Errors
     ///
-    /// Provider or model were not named, there is no key, or the address is none.
-    pub(super) fn model(
+    /// The provider or the model is not named, the command fails, or the address is wrong.
+    pub(crate) fn model(
         &self,
         config: &Config,
         environment: Environment<'_>,
     ) -> Result<Model, CliError> {
-        let (provider, name) = self.complete(config, environment)?;
+        let (provider, name) = self.provider_and_model(config, environment)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
@@ -142,12 +151,12 @@ impl Chosen {
         })
     }
 
-    /// The provider and the model.
+    /// Returns the provider and the model.
     ///
     /// # Errors
     ///
-    /// One of them was not named; the hints say how.
-    fn complete(
+    /// One of them is not named; the hints say how to name it.
+    fn provider_and_model(
         &self,
         config: &Config,
         environment: Environment<'_>,
@@ -156,17 +165,17 @@ impl Chosen {
         let Some((provider, _)) = &self.provider else {
             let keyed = config.keyed_providers(environment);
             let error = match &keyed[..] {
-                [] => missing("there is no key of a model provider").hint(
+                [] => missing("there is no key for any model provider").hint(
                     "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name a provider \
                      with --provider",
                 ),
                 keyed => {
                     let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
-                    missing(&format!("there are keys of several providers: {}", names.join(", ")))
+                    missing(&format!("there are keys for several providers: {}", names.join(", ")))
                         .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
                 }
             };
-            return Err(error.hint("`ikigai config show` says what is set, and where"));
+            return Err(error.hint("`ikigai config show` shows what is set, and where"));
         };
         let Some((model, _)) = &self.model else {
             return Err(missing(&format!("no model of `{provider}` is named"))
@@ -177,16 +186,16 @@ impl Chosen {
     }
 }
 
-/// Where a vendor lists its models. There is no default among them: names are retired
-/// within a year, and each costs something else.
+/// Returns the page on which a vendor lists its models. None of them is a default here: names are
+/// retired within a year, and prices differ.
 const fn models_page(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAi => "https://platform.openai.com/docs/models",
-        Provider::OpenAiChat => "whatever the server at its base URL has",
+        Provider::OpenAiChat => "those of the server at its base URL",
         Provider::Anthropic => "https://docs.anthropic.com/en/docs/about-claude/models/overview",
         Provider::Google => "https://ai.google.dev/gemini-api/docs/models",
     }
 }
 
 /// The environment of this process.
-pub(super) const ENVIRONMENT: Environment<'static> = &provider::environment;
+pub(crate) const ENVIRONMENT: Environment<'static> = &provider::environment;

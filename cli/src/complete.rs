@@ -1,13 +1,14 @@
-//! Completion: what a shell is offered for the word that is being typed.
+//! Completion in shells: the candidates for the word that is being typed.
 //!
 //! The script of a shell calls this program at each Tab, with [`VARIABLE`] set and the words
-//! of the line behind `--`. Nothing is run or compiled for that: tools are those that
-//! discovery remembers, and a store of assets that does not answer at once has none.
+//! of the line after `--`. Nothing is run or compiled for that: tools are those that discovery
+//! remembers, and an asset store that does not answer at once offers nothing.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::FromArgMatches as _;
@@ -19,40 +20,46 @@ use clap_complete::env::{EnvCompleter, Shells};
 use ikigai_assets::AssetPath;
 use ikigai_terminal::sanitize;
 
-use super::error::CliError;
-use super::options::Options;
-use super::{help, layers, print_raw};
+use crate::error::CliError;
+use crate::help;
+use crate::layers::{self, Commands};
+use crate::options::Options;
+use crate::output::print_raw;
 use ikigai_host::registry;
 
-/// Names the shell that asks. Set by the scripts alone.
+/// The variable with the name of the shell that asks. Only the scripts set it.
 const VARIABLE: &str = "IKIGAI_COMPLETE";
 
-/// How this program is called in the scripts.
+/// The name of this program in the scripts.
 const NAME: &str = "ikigai";
 
-/// How long a store of assets may keep somebody waiting who types.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// The longest time that a person who types waits for the asset store.
+const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Runs zsh's completer when its script is loaded from a directory of functions, which
-/// happens at the first Tab. What `clap_complete` writes only registers the function then.
+/// The end of zsh's script. zsh loads a script from a directory of functions at the first Tab,
+/// and the script that `clap_complete` writes only registers the completer then; this runs it.
 const ZSH_AUTOLOADED: &str =
     "\nif [[ $funcstack[1] = _ikigai ]]; then _clap_dynamic_completer_ikigai \"$@\"; fi\n";
 
-/// Answers a shell, if one asks.
-pub(super) fn answer() -> Option<Result<ExitCode, CliError>> {
+/// The commands of the program, with which completers read the line. [`answer`] sets them,
+/// because clap passes nothing but the word to a completer.
+static COMMANDS: OnceLock<Commands> = OnceLock::new();
+
+/// Answers the shell that asks for candidates, if one does.
+pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
-    Some(complete(&shell))
+    Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
 }
 
-fn complete(shell: &OsStr) -> Result<ExitCode, CliError> {
+fn complete(shell: &OsStr, commands: Commands) -> Result<ExitCode, CliError> {
     let Some(completer) = shell.to_str().and_then(completer) else {
-        let text =
-            format!("{VARIABLE}: `{}` is no shell that can be completed for", shell.display());
+        let text = format!("{VARIABLE}: `{}` is not a shell with completions", shell.display());
         return Err(CliError::usage(anyhow::Error::msg(text)));
     };
     let mut offered = Vec::new();
     let here = env::current_dir().ok();
-    completer.write_complete(&mut help::command(), words(), here.as_deref(), &mut offered)?;
+    let mut program = help::with_shared_flags(commands());
+    completer.write_complete(&mut program, words(), here.as_deref(), &mut offered)?;
     print_raw(&offered)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -61,10 +68,10 @@ fn completer(shell: &str) -> Option<&'static dyn EnvCompleter> {
     Shells::builtins().0.iter().copied().find(|it| it.is(shell))
 }
 
-/// Writes the script that has a shell ask.
-pub(super) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
+/// Writes the script that makes a shell ask this program.
+pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Result<()> {
     let name = shell.to_string();
-    let unknown = || std::io::Error::other(format!("`{name}` cannot be completed for"));
+    let unknown = || std::io::Error::other(format!("there are no completions for `{name}`"));
     let completer = completer(&name).ok_or_else(unknown)?;
     completer.write_registration(VARIABLE, NAME, NAME, NAME, script)?;
     if shell == Shell::Zsh {
@@ -73,16 +80,17 @@ pub(super) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Resul
     Ok(())
 }
 
-/// The words of the line that is typed, this program first.
+/// Returns the words of the line that is typed, this program first.
 fn words() -> Vec<OsString> {
     env::args_os().skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// What the line says so far, over the environment and the files. What is wrong with any of
-/// them is told by the command when it is run.
+/// Returns the shared flags of the line so far, above the environment and the files. Mistakes
+/// are ignored; the command reports them when it runs.
 fn options() -> Option<Options> {
     let config = layers::load().unwrap_or_default();
-    let command = layers::with_defaults(&config).ignore_errors(true);
+    let commands = COMMANDS.get()?;
+    let command = layers::with_defaults(commands(), &config).ignore_errors(true);
     let read = |line: Vec<OsString>| {
         let matches = command.clone().try_get_matches_from(line).ok()?;
         Options::from_arg_matches(&matches).ok()
@@ -90,8 +98,8 @@ fn options() -> Option<Options> {
     read(words()).or_else(|| read(vec![NAME.into()]))
 }
 
-/// Offers names of tools.
-pub(super) fn tools() -> ArgValueCandidates {
+/// Returns a completer that offers the names of tools.
+pub(crate) fn tools() -> ArgValueCandidates {
     ArgValueCandidates::new(remembered)
 }
 
@@ -105,8 +113,9 @@ fn remembered() -> Vec<CompletionCandidate> {
     tools.map(candidate).collect()
 }
 
-/// Offers names of tools and paths of files for the first word, and paths for what follows.
-pub(super) fn tools_and_files() -> ArgValueCompleter {
+/// Returns a completer that offers the names of tools and paths of files for the first word, and
+/// paths for the following ones.
+pub(crate) fn tools_and_files() -> ArgValueCompleter {
     ArgValueCompleter::new(ToolsAndFiles)
 }
 
@@ -129,8 +138,9 @@ fn begins_with(text: &OsStr, beginning: &OsStr) -> bool {
     text.as_encoded_bytes().starts_with(beginning.as_encoded_bytes())
 }
 
-/// Offers paths of assets; where none begins so, the short names of those that do.
-pub(super) fn assets() -> ArgValueCompleter {
+/// Returns a completer that offers the paths of assets, or short names if no path begins with
+/// the word.
+pub(crate) fn assets() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
         let all = paths_of_assets(current).unwrap_or_default();
@@ -144,7 +154,8 @@ pub(super) fn assets() -> ArgValueCompleter {
     })
 }
 
-/// The paths of all assets, and of results of tools where somebody begins to type one.
+/// Returns the paths of all assets. Outputs of tools are among them only if the word begins like
+/// the path of one.
 fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let assets = options()?.assets().ok()?;
     if !assets.may_hold_assets() {
@@ -153,9 +164,9 @@ fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let listed = runtime.block_on(async {
         let list = async { assets.open().await?.list("", None).await };
-        tokio::time::timeout(PATIENCE, list).await
+        tokio::time::timeout(STORE_TIMEOUT, list).await
     });
-    // What still waits for the store ends with this process.
+    // A task that still waits for the store ends with this process.
     runtime.shutdown_background();
     let assets = listed.ok()?.ok()?.into_iter().map(|asset| asset.path);
     let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");

@@ -1,6 +1,6 @@
-//! The flags that every command shares, and the host that comes of them.
+//! The flags that every command shares, and the host that they describe.
 //!
-//! Each flag and its environment variable is declared here and nowhere else.
+//! Each of these flags and its environment variable is declared here and nowhere else.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 
-use super::error::CliError;
-use super::progress;
-use crate::config::Config;
+use crate::config::{Config, Provenance};
+use crate::error::CliError;
+use crate::progress;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session};
 use ikigai_host::exec::assets::AssetStore;
@@ -24,14 +24,19 @@ use ikigai_host::paths::{self, Paths};
 use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
 use ikigai_host::registry::ProgressFn;
 
-/// Headings of the shared flags in `--help`. `help.rs` says which commands show which.
-pub(super) const DIRECTORIES: &str = "Directories";
-pub(super) const POLICY: &str = "Policy";
-pub(super) const CALLS: &str = "Calls";
-pub(super) const ASSETS: &str = "AssetStore";
+// The headings of the shared flags in `--help`. `help.rs` has the headings of each command.
+/// The heading of the flags for directories.
+pub(crate) const DIRECTORIES: &str = "Directories";
+/// The heading of the flags for policy.
+pub(crate) const POLICY: &str = "Policy";
+/// The heading of the flags for calls.
+pub(crate) const CALLS: &str = "Calls";
+/// The heading of the flags for assets.
+pub(crate) const ASSETS: &str = "Assets";
 
+/// The shared flags, with the configuration that they override.
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Directory that tools work in [default: the current directory]
     #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
           env = "IKIGAI_WORKSPACE")]
@@ -49,18 +54,18 @@ pub(super) struct Options {
 
     /// Your policy [default: ~/.config/ikigai/policy.toml]
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE", env = "IKIGAI_POLICY",
-          value_hint = super::FILE)]
+          value_hint = ValueHint::FilePath)]
     policy: Option<PathBuf>,
 
-    /// What tools may touch where no policy says otherwise [default: standard]; never less
-    /// strict than a ceiling
+    /// Access of tools that no policy file decides [default: standard]; never less strict than
+    /// a ceiling
     #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
           env = "IKIGAI_PROFILE")]
     profile: Option<ProfileArg>,
 
-    /// A further ceiling, besides /etc/ikigai/policy.toml: it can only narrow
+    /// Another ceiling besides /etc/ikigai/policy.toml; it can only narrow grants
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
-          env = "IKIGAI_CEILING", hide = true, value_hint = super::FILE)]
+          env = "IKIGAI_CEILING", hide = true, value_hint = ValueHint::FilePath)]
     ceiling: Option<PathBuf>,
 
     /// Which build of a tool to run
@@ -88,7 +93,7 @@ pub(super) struct Options {
           env = "IKIGAI_MAX_OUTPUT", value_parser = limits::parse_size)]
     max_output: Option<u64>,
 
-    /// Where assets are kept: sqlite:PATH, postgres://… or memory: [default:
+    /// The asset store: sqlite:PATH, postgres://… or memory: [default:
     /// ~/.local/share/ikigai/store.db]
     #[arg(long, help_heading = ASSETS, global = true, value_name = "URL",
           env = STORE_VARIABLE, hide_env_values = true)]
@@ -99,12 +104,12 @@ pub(super) struct Options {
           env = "IKIGAI_BUDGET", default_value_t = assets::Budget::default().0)]
     budget: u64,
 
-    /// Bytes that all assets of the store may come to [default: 1GiB]
+    /// Bytes that all assets of the store may have together [default: 1GiB]
     #[arg(long, help_heading = ASSETS, global = true, value_name = "SIZE",
           env = "IKIGAI_CAPACITY", value_parser = limits::parse_size)]
     capacity: Option<u64>,
 
-    /// Whose pins and whose budget count [default: USER@HOST]
+    /// The agent whose pins and budget count [default: USER@HOST]
     #[arg(long, help_heading = ASSETS, global = true, value_name = "NAME",
           env = "IKIGAI_AGENT")]
     agent: Option<String>,
@@ -113,17 +118,17 @@ pub(super) struct Options {
     #[arg(long, help_heading = CALLS, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
     audit_arguments: bool,
 
-    /// Say more on stderr, among it why files are no tools
+    /// Print more on stderr, such as why files are not tools
     #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
-    pub(super) verbose: bool,
+    pub(crate) verbose: bool,
 
-    /// What the configuration files say, of these flags and of everything else.
+    /// The configuration files, with the values of these flags and of other settings.
     #[arg(skip)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
 
-    /// Where the values of these flags are from, those apart that nobody set.
+    /// The flags that were set, by the keys of the configuration.
     #[arg(skip)]
-    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -147,13 +152,13 @@ impl BackendArg {
     }
 }
 
-/// Where the value of a shared flag is from, and the value as it was written.
+/// A shared flag that was set, on the command line, in the environment or in a file.
 #[derive(Debug)]
-pub(super) struct Origin {
-    /// For a person: the flag, the variable, or the file and line.
-    pub(super) from: String,
-    /// As it was written.
-    pub(super) value: String,
+pub(crate) struct SetFlag {
+    /// The place that set it.
+    pub(crate) provenance: Provenance,
+    /// The value as it was written.
+    pub(crate) value: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -165,16 +170,16 @@ enum ProfileArg {
 }
 
 impl Options {
-    /// Returns the host that these flags ask for. Nothing is scanned yet.
+    /// Returns the host that these flags describe. Nothing is scanned yet.
     ///
-    /// It lives as long as the process: giving back a pool of guests takes longer
-    /// than a call, and the exit does it anyway.
-    pub(super) fn host(&self) -> Result<Arc<Host>, CliError> {
+    /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
+    /// the exit frees it anyway.
+    pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
         Ok(self.host_and_store(progress::reporter())?.0)
     }
 
-    /// The same, which reports compilations elsewhere, and the asset store that it serves,
-    /// where there is a place for one.
+    /// Returns the host, which reports compilations to `progress`, and its asset store if there
+    /// is a place for one.
     fn host_and_store(
         &self,
         progress: ProgressFn,
@@ -201,21 +206,21 @@ impl Options {
         Ok((host, store))
     }
 
-    /// The build that was asked for on this very command line, to be written down. What
-    /// the environment says is for every command, and no grant.
-    pub(super) fn backend_to_write(&self) -> BackendChoice {
+    /// Returns the build for a grant to name: the one on the command line. A build in the
+    /// environment holds for every command, and is not for a grant.
+    pub(crate) fn backend_to_write(&self) -> BackendChoice {
         if std::env::var_os("IKIGAI_BACKEND").is_some() {
             return BackendChoice::Auto;
         }
         self.backend.choice()
     }
 
-    /// Where everything is, with what the flags say of it.
-    pub(super) fn paths(&self) -> Paths {
+    /// Returns the paths of this user, with those that the flags name.
+    pub(crate) fn paths(&self) -> Paths {
         let found = Paths::of_user();
         let named = [&self.system_tools, &self.user_tools, &self.policy].into_iter().flatten();
         Paths {
-            // An empty one names nothing.
+            // An empty path names nothing.
             required: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
             compiler: Some(Compiler::OF_THIS_PROCESS.into()),
             system_tools: self.system_tools.clone().or(found.system_tools),
@@ -225,11 +230,16 @@ impl Options {
         }
     }
 
-    /// What these flags ask of the policy, each with who says so.
+    /// Returns the values of these flags that override policy, each with the place that set it.
     fn overrides(&self) -> Overrides {
-        fn asked<T>(options: &Options, key: &str, flag: &'static str, value: T) -> Override<T> {
-            let origin = options.origins.get(key);
-            let from = origin.map_or(flag.into(), |origin| origin.from.clone().into());
+        fn overriding<T>(
+            options: &Options,
+            key: &str,
+            flag: &'static str,
+            value: T,
+        ) -> Override<T> {
+            let set = options.set.get(key);
+            let from = set.map_or(flag.into(), |set| set.provenance.to_string().into());
             Override { value, from }
         }
         // At most a week, in nanoseconds.
@@ -240,30 +250,36 @@ impl Options {
             (LimitKey::Memory, "memory", "--memory", self.memory),
             (LimitKey::Output, "max_output", "--max-output", self.max_output),
         ];
-        let limits = limits
-            .into_iter()
-            .filter_map(|(limit, key, flag, value)| Some((limit, asked(self, key, flag, value?))));
+        let limits = limits.into_iter().filter_map(|(limit, key, flag, value)| {
+            Some((limit, overriding(self, key, flag, value?)))
+        });
         Overrides {
             profile: self.profile.map(|profile| {
                 let profile = match profile {
                     ProfileArg::Standard => Profile::Standard,
                     ProfileArg::Strict => Profile::Strict,
                 };
-                asked(self, "profile", "--profile", profile)
+                overriding(self, "profile", "--profile", profile)
             }),
-            backend: Some(asked(self, "backend", "--backend", self.backend.choice())),
+            backend: Some(overriding(self, "backend", "--backend", self.backend.choice())),
             limits: limits.collect(),
         }
     }
 
-    /// What holds, by the names of the configuration's keys; nothing where there is no
-    /// such thing, as without a home. Passwords are left out.
-    pub(super) fn shown(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
+    /// Returns the place that set a flag, by the key of the configuration.
+    pub(crate) fn provenance(&self, key: &str) -> &Provenance {
+        self.set.get(key).map_or(&Provenance::Default, |set| &set.provenance)
+    }
+
+    /// Returns the values that hold, by the keys of the configuration. There is no value where
+    /// nothing is set and there is no default, such as a directory without a home. Passwords are
+    /// left out.
+    pub(crate) fn values(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
         let paths = self.paths();
         let limits = Limits::default();
         let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         let written = |key: &str, default: String| {
-            Some(self.origins.get(key).map_or(default, |origin| origin.value.clone()))
+            Some(self.set.get(key).map_or(default, |set| set.value.clone()))
         };
         let size = |bytes| bytesize::ByteSize(bytes).to_string();
         let memory = format!(
@@ -296,15 +312,15 @@ impl Options {
         ])
     }
 
-    /// The store of assets, for a command that is about them.
-    pub(super) fn assets(&self) -> Result<StoredAssets, CliError> {
+    /// Returns the asset store, or an error if there is no place for one.
+    pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
-            let error = anyhow::Error::msg("there is no place for assets");
+            let error = anyhow::Error::msg("there is no place for an asset store");
             CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
         })
     }
 
-    /// Where assets are kept.
+    /// Returns the asset store, if there is a place for one.
     fn store(&self) -> Option<StoredAssets> {
         let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
             Some(text) => StoreUrl::parse(text),
@@ -314,16 +330,16 @@ impl Options {
         Some(StoredAssets::at(url, assets::Budget(self.budget), capacity))
     }
 
-    /// A conversation over the tools and the assets that these flags ask for.
-    pub(super) fn session(
+    /// Starts a conversation with the tools and the assets that these flags describe.
+    pub(crate) fn session(
         &self,
         model: Option<ikigai_agent::Model>,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        self.session_telling(model, progress::reporter())
+        self.session_with_progress(model, progress::reporter())
     }
 
-    /// The same, telling of compilations elsewhere than on stderr.
-    pub(super) fn session_telling(
+    /// Starts a conversation that reports compilations to `progress`.
+    pub(crate) fn session_with_progress(
         &self,
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
@@ -336,8 +352,8 @@ impl Options {
         Ok((host, session))
     }
 
-    /// Whose assets are pinned.
-    pub(super) fn agent(&self) -> Result<Agent, CliError> {
+    /// Returns the agent whose pins and budget count.
+    pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         let name = self.agent_name();
         Agent::new(&name)
             .with_context(|| format!("--agent: `{}`", name.escape_debug()))
@@ -348,25 +364,26 @@ impl Options {
         self.agent.clone().filter(|name| !name.is_empty()).unwrap_or_else(user_at_host)
     }
 
-    pub(super) fn workspace(&self) -> Result<PathBuf, CliError> {
+    /// Returns the workspace as a canonical path.
+    pub(crate) fn workspace(&self) -> Result<PathBuf, CliError> {
         Ok(paths::workspace(&self.directory()?)?)
     }
 
-    /// The workspace as it was named.
+    /// Returns the workspace as it was named.
     fn directory(&self) -> Result<PathBuf, CliError> {
         match &self.workspace {
             Some(dir) => Ok(dir.clone()),
             None => std::env::current_dir()
-                .context("the current directory is gone")
+                .context("the current directory does not exist any more")
                 .map_err(|error| CliError::usage(error).hint("name another with --workspace")),
         }
     }
 }
 
-/// The store of assets, where no other is named.
+/// The file of the asset store, unless another store is named.
 const STORE: &str = "store.db";
 
-/// Who asks, where nobody says.
+/// Returns the agent if none is named.
 fn user_at_host() -> String {
     let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
     let user = ["USER", "LOGNAME"].into_iter().find_map(set);

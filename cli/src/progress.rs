@@ -1,4 +1,4 @@
-//! Compilation told on stderr: a spinner on a terminal, a line elsewhere.
+//! Progress of compilations on stderr: a spinner on a terminal, a line elsewhere.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,19 +9,19 @@ use indicatif::{MultiProgress, ProgressBar};
 
 use ikigai_host::registry::{Progress, ProgressFn};
 
-/// Where compilations are told.
-pub(super) fn reporter() -> ProgressFn {
-    if std::io::stderr().is_terminal() { on_terminal() } else { Arc::new(line) }
+/// Returns a function that shows the progress of compilations on stderr.
+pub(crate) fn reporter() -> ProgressFn {
+    if std::io::stderr().is_terminal() { spinners() } else { Arc::new(print_line) }
 }
 
-fn line(progress: Progress) {
+fn print_line(progress: Progress) {
     if let Progress::Compiling(name) = progress {
-        // Nothing depends on whether somebody reads it.
+        // If nobody reads stderr, nothing is lost.
         let _ = writeln!(std::io::stderr(), "compiling {name} (only the first time)");
     }
 }
 
-fn on_terminal() -> ProgressFn {
+fn spinners() -> ProgressFn {
     let bars = MultiProgress::new();
     let running: Mutex<HashMap<String, ProgressBar>> = Mutex::default();
     Arc::new(move |progress| {

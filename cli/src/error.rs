@@ -1,5 +1,5 @@
-//! How a command ends that did not succeed: a message, what to do about it, and
-//! the exit code, chosen once.
+//! The errors of commands: a message, hints, and the exit code. No other module chooses exit
+//! codes of failures.
 
 use std::fmt::Write as _;
 
@@ -8,57 +8,60 @@ use ikigai_host::paths::WorkspaceError;
 use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::FileError;
 
-/// The tool or the operation failed.
-pub(super) const FAILED: u8 = 1;
+/// The exit code if the tool or the operation failed.
+pub(crate) const FAILED: u8 = 1;
 
-/// The command line or the configuration is wrong.
-pub(super) const USAGE: u8 = 2;
+/// The exit code if the command line or the configuration is wrong.
+pub(crate) const USAGE: u8 = 2;
+
+/// The exit code if a person interrupted the command: 128 + SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// An error on its way to stderr.
 #[derive(Debug)]
-pub(super) struct CliError {
+pub(crate) struct CliError {
     error: anyhow::Error,
     hints: Vec<String>,
-    pub(super) exit: u8,
+    pub(crate) exit: u8,
 }
 
 impl CliError {
-    /// The operation failed.
-    pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
+    /// Makes an error of an operation that failed.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), hints: Vec::new(), exit: FAILED }
     }
 
-    /// The command line or the configuration is wrong.
-    pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
+    /// Makes an error of a wrong command line or configuration.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: USAGE, ..Self::failed(error) }
     }
 
-    /// The same, where failing is an answer of its own.
-    pub(super) fn into_usage(self) -> Self {
+    /// Returns the same error as one of usage, for a command whose answer may be exit code 1.
+    pub(crate) fn into_usage(self) -> Self {
         self.exiting(USAGE)
     }
 
-    /// The same with an exit code of the command's own.
-    pub(super) fn exiting(self, exit: u8) -> Self {
+    /// Returns the same error with another exit code.
+    pub(crate) fn exiting(self, exit: u8) -> Self {
         Self { exit, ..self }
     }
 
-    /// What to do about it.
+    /// Adds a hint: a line that says what to do.
     #[must_use]
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// What to do about it, in several lines.
+    /// Adds several hints.
     #[must_use]
-    pub(super) fn hints(mut self, hints: Vec<String>) -> Self {
+    pub(crate) fn hints(mut self, hints: Vec<String>) -> Self {
         self.hints.extend(hints);
         self
     }
 
-    /// Whether nobody reads stdout any more, which is no error of ours.
-    pub(super) fn is_broken_pipe(&self) -> bool {
+    /// Returns true if nobody reads stdout any more, which is not an error of the command.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
                 .downcast_ref::<std::io::Error>()
@@ -66,8 +69,8 @@ impl CliError {
         })
     }
 
-    /// The text for stderr.
-    pub(super) fn text(&self) -> String {
+    /// Returns the text for stderr: the error, and a line for each hint.
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {:#}\n", self.error);
         for hint in &self.hints {
             // Writing to a string cannot fail.

@@ -1,0 +1,56 @@
+//! The shared flags in `--help`, completions and manual pages: each command shows those that
+//! have an effect on it.
+//!
+//! Every command accepts all shared flags, so that they may stand anywhere on the line.
+
+use clap::{Arg, Args as _, Command};
+
+use crate::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
+
+const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
+
+/// Returns the headings of the shared flags that have an effect on a command.
+pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
+    match command {
+        // They only group other commands.
+        ["tool" | "policy" | "asset" | "config"] => &[],
+        ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
+        ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
+        ["policy", "revoke"] => &[POLICY],
+        ["asset", "check"] => &[DIRECTORIES, ASSETS],
+        ["asset", _] => &[ASSETS],
+        ["doctor"] => &[DIRECTORIES, POLICY, ASSETS],
+        // Shows the values of all flags.
+        ["config", "show"] => &[],
+        ["audit" | "completions"] => &[],
+        _ => ALL,
+    }
+}
+
+/// Returns the program's commands, each with the flags that it shows.
+pub(crate) fn with_shared_flags(program: Command) -> Command {
+    let shared = Options::augment_args(Command::new("ikigai"));
+    let shared: Vec<&Arg> = shared.get_arguments().collect();
+    let root = shared.iter().fold(program, |command, arg| {
+        command.mut_arg(arg.get_id(), |arg| with_visibility(arg, headings(&[])))
+    });
+    root.mut_subcommands(|command| with_flags(command, &shared, &[]))
+}
+
+/// Adds the shared flags to a command and to those below it.
+fn with_flags(command: Command, shared: &[&Arg], above: &[&str]) -> Command {
+    let name = command.get_name().to_owned();
+    let path = [above, &[&name]].concat();
+    let flags = shared.iter().map(|arg| with_visibility((*arg).clone(), headings(&path)));
+    command.args(flags).mut_subcommands(|command| with_flags(command, shared, &path))
+}
+
+/// Shows a flag in `--help` if its heading is in the list, and hides it otherwise. A flag
+/// without a heading belongs to every command and is also in `-h`.
+fn with_visibility(arg: Arg, headings: &[&str]) -> Arg {
+    match arg.get_help_heading() {
+        None => arg,
+        Some(heading) if headings.contains(&heading) => arg.hide_short_help(true),
+        Some(_) => arg.hide(true),
+    }
+}

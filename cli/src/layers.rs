@@ -1,0 +1,172 @@
+//! The layers of settings: the command line above the environment above the configuration
+//! files.
+//!
+//! A file's value for a flag becomes the default of the flag, so that every layer's values are
+//! parsed in the same way.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, Command};
+
+use ikigai_provider::Provider;
+
+use crate::config::{Config, Provenance, Setting};
+use crate::error::{self, CliError};
+use crate::help;
+use crate::options::{Options, SetFlag};
+use crate::output::eprint;
+use ikigai_host::paths::Paths;
+
+/// A function that makes the definition of the program's commands.
+pub(crate) type Commands = fn() -> Command;
+
+/// The command line of this process, with what the environment and the files set.
+pub(crate) struct Line {
+    /// The values of flags and arguments.
+    pub(crate) matches: ArgMatches,
+    /// The configuration files.
+    pub(crate) config: Config,
+    /// The shared flags that were set.
+    pub(crate) set: BTreeMap<&'static str, SetFlag>,
+}
+
+/// Reads the command line of this process. Help and mistakes are printed here, and the error is
+/// the exit code.
+pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    // First without the files: help and mistakes of the line do not depend on them.
+    let matches = commands().try_get_matches_from(&line);
+    let matches = matches.or_else(|error| {
+        if !is_help(&error) {
+            return Err(error);
+        }
+        help::with_shared_flags(commands()).try_get_matches_from(&line)
+    });
+    let matches = matches.map_err(print)?;
+    only_with_models(&matches, commands).map_err(print)?;
+    let config = if matches.subcommand_name() == Some("completions") {
+        // A shell that loads completions when it starts must not fail because of a file.
+        Config::default()
+    } else {
+        load().map_err(|error| {
+            eprint(&error.text());
+            error.exit
+        })?
+    };
+    let matches = match config.settings().next() {
+        None => matches,
+        Some(_) => with_defaults(commands(), &config).try_get_matches_from(&line).map_err(print)?,
+    };
+    let set = set_flags(&matches, &config);
+    Ok(Line { matches, config, set })
+}
+
+/// Prints help or a mistake of the command line, and returns the exit code.
+pub(crate) fn print(error: clap::Error) -> u8 {
+    // If the output is gone, the failure cannot be reported either.
+    let _ = error.print();
+    u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    let kind = error.kind();
+    kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// Refuses the flags of a model before a command that does not ask one, where they would be
+/// ignored.
+fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
+    let Some(command) = matches.subcommand_name() else { return Ok(()) };
+    if matches!(command, "ask" | "config") {
+        return Ok(());
+    }
+    let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
+    match ["provider", "model", "system"].into_iter().find(is_given) {
+        None => Ok(()),
+        Some(key) => Err(commands().error(
+            ErrorKind::ArgumentConflict,
+            format!("`--{key}` has no effect on `{command}`, which asks no model"),
+        )),
+    }
+}
+
+/// Reads the configuration files and checks the values of flags in them.
+pub(crate) fn load() -> Result<Config, CliError> {
+    let config = Config::load(&Paths::of_user())?;
+    for (key, setting) in config.settings() {
+        check(key, setting)?;
+    }
+    Ok(config)
+}
+
+/// Returns a command with the shared flags only.
+fn shared() -> Command {
+    Options::augment_args(Command::new("ikigai").no_binary_name(true))
+}
+
+/// Returns the flag for a key of the configuration files.
+fn flag(key: &str) -> String {
+    format!("--{}", key.replace('_', "-"))
+}
+
+/// Checks a value of a file as if it had been given with its flag.
+fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
+    let Setting { path, spot, .. } = setting;
+    let place = format!("{}:{}:{}", path.display(), spot.line, spot.column);
+    if key == "provider"
+        && let Err(error) = setting.value.parse::<Provider>()
+    {
+        return Err(CliError::usage(anyhow::Error::new(error).context(place)));
+    }
+    let shared = shared();
+    let takes_value = |arg: &clap::Arg| arg.get_id() == key && arg.get_action().takes_values();
+    if !shared.get_arguments().any(takes_value) {
+        return Ok(());
+    }
+    let Err(error) = shared.try_get_matches_from([format!("{}={}", flag(key), setting.value)])
+    else {
+        return Ok(());
+    };
+    let text = error.to_string();
+    let what = text.lines().next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    Err(CliError::usage(anyhow::Error::msg(format!("{place}: {what}"))))
+}
+
+/// Returns the commands, with the values of the files as defaults of the shared flags.
+pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
+    let shared = shared();
+    let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
+    config.settings().filter(|(key, _)| is_shared(key)).fold(program, |command, it| {
+        let (key, setting) = it;
+        // Once in the life of the process: clap's definitions are made of static strings.
+        let value: &'static str = Box::leak(setting.value.clone().into_boxed_str());
+        command.mut_arg(key, |arg| arg.default_value(value).hide_default_value(true))
+    })
+}
+
+/// Returns the shared flags that were set, by the keys of the configuration.
+fn set_flags(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, SetFlag> {
+    let shared = shared();
+    let mut set = BTreeMap::new();
+    for key in Config::keys() {
+        let Some(arg) = shared.get_arguments().find(|arg| arg.get_id() == key) else { continue };
+        let provenance = match (matches.value_source(key), config.setting(key)) {
+            (Some(ValueSource::CommandLine), _) => Provenance::Flag(flag(key)),
+            (Some(ValueSource::EnvVariable), _) => {
+                let variable = arg.get_env().unwrap_or_default();
+                Provenance::Variable(variable.to_string_lossy().into_owned())
+            }
+            (Some(_), Some(setting)) => setting.provenance(),
+            _ => continue,
+        };
+        let raw = matches.get_raw(key).into_iter().flatten().next();
+        // A switch on the command line has no value.
+        let value = raw.map_or("true".into(), |raw| raw.to_string_lossy());
+        set.insert(key, SetFlag { provenance, value: value.into_owned() });
+    }
+    set
+}
