@@ -155,7 +155,7 @@ fn mentions_are_put_in_their_place() {
     let text = ran.json()["messages"][0]["parts"][0]["text"].as_str().expect("a text").to_owned();
     assert_eq!(
         text,
-        "Follow \nDocument ikigai:///blocks/rules.md:\n```\nBe kind.\n```\n in \n\
+        "Follow \nAsset ikigai:///blocks/rules.md:\n```\nBe kind.\n```\n in \n\
          File src/a b.c:\n`````\nint main;\n````\n`````\n and (\n\
          File plain.txt:\n```\nno newline\n```\n), not @rules or me@example.org; again \
          File plain.txt (shown above)."
