@@ -72,9 +72,10 @@ pub struct NativeProgram {
 pub struct Supervisor {
     path: Option<Arc<Path>>,
     /// The file, opened at the first call: it stays that of this process's version when the
-    /// installation is replaced meanwhile. Shared by every clone.
+    /// installation is replaced meanwhile. Shared by every clone. Nothing where each call takes
+    /// what has the name.
     #[cfg(target_os = "linux")]
-    opened: Arc<OnceLock<OwnedFd>>,
+    opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
     without: Without,
     /// The answer of [`Self::machine`]. Shared by every clone.
@@ -107,11 +108,20 @@ impl Supervisor {
         Self {
             path: path.map(Into::into),
             #[cfg(target_os = "linux")]
-            opened: Arc::default(),
+            opened: Some(Arc::default()),
             #[cfg(target_os = "linux")]
             without: Without::default(),
             machine: Arc::default(),
         }
+    }
+
+    /// Returns the supervisor that lies at a path when a call starts. Unlike others it may be a
+    /// script, as for tests of the supervisor among what surrounds it.
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn by_name(path: PathBuf) -> Self {
+        Self { opened: None, ..Self::new(Some(path)) }
     }
 
     /// Returns the path to execute, which leads to the file that is open.
@@ -128,11 +138,14 @@ impl Supervisor {
                 io::Error::new(error.kind(), reason)
             })
         };
-        let opened = match self.opened.get() {
+        let Some(once) = &self.opened else {
+            return Ok(self.path.as_deref().unwrap_or(Path::new("")).to_owned());
+        };
+        let opened = match once.get() {
             Some(opened) => opened,
             None => {
                 let opened = open()?;
-                self.opened.get_or_init(|| opened)
+                once.get_or_init(|| opened)
             }
         };
         // The number means the same in the child, whose descriptors are a copy.

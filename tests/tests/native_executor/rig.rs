@@ -128,7 +128,7 @@ impl Rig {
 
     /// What the supervisor finds that this machine can do.
     pub(crate) fn machine(&self) -> Machine {
-        let supervisor = Supervisor::new(Some(self.supervisor.clone())).without(self.without);
+        let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
         one_thread().block_on(supervisor.machine())
     }
 
@@ -170,7 +170,7 @@ impl Rig {
     }
 
     fn program(&self, tool: &Path) -> NativeProgram {
-        let supervisor = Supervisor::new(Some(self.supervisor.clone())).without(self.without);
+        let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
         NativeProgram::new(tool, supervisor)
     }
 
@@ -322,7 +322,7 @@ fn finish(runtime: Runtime, running: impl Future<Output = Outcome>) -> Outcome {
 /// Runs `tool` until this process is killed.
 pub(crate) fn run_forever(tool: &Path, supervisor: &Path, sandbox: Sandbox) {
     let workspace = tool.parent().expect("a directory");
-    let program = NativeProgram::new(tool, Supervisor::new(Some(supervisor.into())));
+    let program = NativeProgram::new(tool, Supervisor::by_name(supervisor.into()));
     let outcome =
         one_thread().block_on(program.run(call(workspace, &[("PATH", "/usr/bin:/bin")], sandbox)));
     panic!("the tool ended: {outcome:?}");
