@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 /// One mebibyte.
 const MIB: u64 = 1 << 20;
@@ -54,7 +55,20 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A limit that ended a call, as the envelope's `limit` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Limit {
     /// Time on the wall.
     WallClock,
@@ -72,13 +86,7 @@ impl Limit {
     /// The name in the envelope and in the audit log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WallClock => "wall_clock",
-            Self::Fuel => "fuel",
-            Self::Memory => "memory",
-            Self::Output => "output",
-            Self::Processes => "processes",
-        }
+        self.into()
     }
 }
 

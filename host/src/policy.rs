@@ -23,6 +23,7 @@ mod variables;
 use std::ffi::OsString;
 
 use ikigai_protocol::GrantedDir;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use authority::{Authority, Choice, Override, Overrides};
 pub use decision::{Decision, Denial, Request, Source, Sources, Variable};
@@ -55,7 +56,23 @@ pub struct Grant {
 }
 
 /// What a tool may do with the assets of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum AssetAccess {
     /// Nothing.
     #[default]
@@ -67,23 +84,31 @@ pub enum AssetAccess {
 }
 
 impl AssetAccess {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("none", Self::None), ("read", Self::Read), ("write", Self::Write)];
-
     /// `none`, `read` or `write`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Read => "read",
-            Self::Write => "write",
-        }
+        self.into()
     }
 }
 
 /// What becomes of a native call where this machine cannot keep the whole grant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Sandbox {
     /// There is no sandbox: the tool runs with all of its user's rights.
     Off,
@@ -95,23 +120,31 @@ pub enum Sandbox {
 }
 
 impl Sandbox {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("off", Self::Off), ("prefer", Self::Prefer), ("require", Self::Require)];
-
     /// `off`, `prefer` or `require`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Prefer => "prefer",
-            Self::Require => "require",
-        }
+        self.into()
     }
 }
 
 /// What holds where no file says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Profile {
     /// The standard tools work in the workspace; a user's native tools run as their
     /// user.
@@ -122,24 +155,32 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 2] =
-        [("standard", Self::Standard), ("strict", Self::Strict)];
-
     /// `standard` or `strict`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Standard => "standard",
-            Self::Strict => "strict",
-        }
+        self.into()
     }
 }
 
 /// Which of the two directories a tool comes from. The built-in grants are for
 /// system tools only: a user's tool that calls itself `file_write` gets nothing
 /// from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Origin {
     /// Installed with the host.
     System,
@@ -151,15 +192,27 @@ impl Origin {
     /// `system` or `user`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-        }
+        self.into()
     }
 }
 
 /// Which kind of program a tool is run as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A WebAssembly component.
     Wasm,
@@ -171,15 +224,25 @@ impl Backend {
     /// `wasm` or `native`, as flags and tables write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Wasm => "wasm",
-            Self::Native => "native",
-        }
+        self.into()
     }
 }
 
 /// Which build of a tool to take where there are two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum BackendChoice {
     /// The component; the native build only where there is no usable component.
     #[default]
@@ -191,18 +254,10 @@ pub enum BackendChoice {
 }
 
 impl BackendChoice {
-    /// Each as policy files and flags write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("wasm", Self::Wasm), ("native", Self::Native)];
-
     /// `auto`, `wasm` or `native`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Wasm => "wasm",
-            Self::Native => "native",
-        }
+        self.into()
     }
 
     /// Whether a build of this kind may be taken.

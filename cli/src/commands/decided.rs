@@ -3,6 +3,7 @@
 use bytesize::ByteSize;
 use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
+use strum::VariantArray as _;
 
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
@@ -144,8 +145,8 @@ pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
 }
 
 /// The keys of all limits, for [`sources`].
-pub(super) fn limit_keys() -> [&'static str; 6] {
-    LimitKey::ALL.map(LimitKey::as_str)
+pub(super) fn limit_keys() -> Vec<&'static str> {
+    LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect()
 }
 
 /// A decision for programs. Values of variables are not in it.

@@ -13,6 +13,8 @@ mod standing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strum::VariantArray as _;
+
 use self::reach::Reach;
 use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
@@ -181,7 +183,7 @@ fn limits(
     sources: &mut Sources,
 ) -> Limits {
     let mut limits = Limits::default();
-    for key in LimitKey::ALL {
+    for key in LimitKey::VARIANTS.iter().copied() {
         let name = key.as_str();
         sources.set(name, Source::Profile(profile));
         if let Some((layer, at)) = entry.and_then(|(layer, it)| Some((layer, it.limits.get(&key)?)))

@@ -7,11 +7,12 @@ use std::str::FromStr;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{Access, DIRS_VARIABLE, is_tool_name};
+use strum::VariantArray;
 use toml::de::DeTable;
 
 use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
 use super::standard::STORE_VARIABLE;
-use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox, dirs};
+use super::{Net, dirs};
 use crate::digest::Digest;
 use crate::limits;
 use crate::toml_file::{
@@ -58,7 +59,7 @@ impl Reader<'_> {
         let mut layer = Layer::silent(self.kind, self.file.path());
         for Pair { key, place, item } in pairs(table) {
             match key {
-                "profile" => layer.profile = Some(self.word(key, item, &Profile::WORDS)?),
+                "profile" => layer.profile = Some(self.word(key, item)?),
                 "tools" => self.tools(item, &mut layer)?,
                 _ => return Err(self.file.unknown(&place, key, FILE_KEYS)),
             }
@@ -97,13 +98,13 @@ impl Reader<'_> {
                 return Err(self.file.fail(&place, what));
             }
             match key {
-                "backend" => entry.backend = Some(self.word(key, item, &BackendChoice::WORDS)?),
-                "sandbox" => entry.sandbox = Some(self.word(key, item, &Sandbox::WORDS)?),
+                "backend" => entry.backend = Some(self.word(key, item)?),
+                "sandbox" => entry.sandbox = Some(self.word(key, item)?),
                 "sha256" => entry.sha256 = Some(self.list(key, item, Self::digest)?),
                 "fs" => entry.fs = Some(self.dirs(item)?),
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
-                "assets" => entry.assets = Some(self.word(key, item, &AssetAccess::WORDS)?),
+                "assets" => entry.assets = Some(self.word(key, item)?),
                 "limits" => entry.limits = self.limits(item)?,
                 _ => return Err(self.file.unknown(&place, key, TOOL_KEYS)),
             }
@@ -199,8 +200,8 @@ impl Reader<'_> {
         let table = self.file.table("limits", item)?;
         let mut rules = LimitRules::new();
         for Pair { key: name, place, item } in pairs(table) {
-            let Some(key) = LimitKey::ALL.into_iter().find(|key| key.as_str() == name) else {
-                return Err(self.file.unknown(&place, name, &LimitKey::ALL.map(LimitKey::as_str)));
+            let Ok(key) = name.parse::<LimitKey>() else {
+                return Err(self.file.unknown(&place, name, &words::<LimitKey>()));
             };
             let span = item.span();
             let value = self.limit(key, item).map_err(|what| self.file.fail(&span, what))?;
@@ -229,21 +230,24 @@ impl Reader<'_> {
         }
     }
 
-    fn word<T: Copy>(&self, key: &str, item: &Item<'_>, words: &[(&str, T)]) -> Read<At<T>> {
+    fn word<T>(&self, key: &str, item: &Item<'_>) -> Read<At<T>>
+    where
+        T: VariantArray + AsRef<str> + FromStr,
+    {
         let span = item.span();
         let choice = || {
-            let names: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-            names.join(", ")
+            let names = words::<T>().into_iter().map(|word| format!("`{word}`"));
+            names.collect::<Vec<_>>().join(", ")
         };
         let Some(text) = item.get_ref().as_str() else {
             let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
             return Err(self.file.fail(&span, what));
         };
-        match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => Ok(At { value: *value, spot: self.file.spot(&span) }),
-            None => {
+        match text.parse() {
+            Ok(value) => Ok(At { value, spot: self.file.spot(&span) }),
+            Err(_) => {
                 let error = self.file.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
-                Err(did_you_mean(error, text, words.iter().map(|(word, _)| *word)))
+                Err(did_you_mean(error, text, words::<T>().into_iter()))
             }
         }
     }
@@ -274,6 +278,11 @@ impl Reader<'_> {
         }
         Ok(At { value: values, spot: self.file.spot(&span) })
     }
+}
+
+/// Returns the words that a policy file has for the values of a type.
+fn words<T: VariantArray + AsRef<str>>() -> Vec<&'static str> {
+    T::VARIANTS.iter().map(AsRef::as_ref).collect()
 }
 
 /// Why two entries of one `fs` list cannot stand side by side.

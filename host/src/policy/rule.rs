@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_protocol::Access;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
@@ -13,7 +14,22 @@ use crate::limits::Limits;
 use crate::toml_file::Spot;
 
 /// Whose words a file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
     /// The administrator's: nothing passes it.
     Ceiling,
@@ -27,11 +43,7 @@ impl LayerKind {
     /// `ceiling`, `user` or `workspace`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ceiling => "ceiling",
-            Self::User => "user",
-            Self::Workspace => "workspace",
-        }
+        self.into()
     }
 }
 
@@ -88,7 +100,22 @@ pub(super) struct DirRule {
 }
 
 /// A limit by the name of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitKey {
     /// Nanoseconds.
     WallClock,
@@ -105,21 +132,10 @@ pub enum LimitKey {
 }
 
 impl LimitKey {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 6] =
-        [Self::WallClock, Self::Fuel, Self::Memory, Self::Output, Self::Handles, Self::Processes];
-
     /// As policy files write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WallClock => "wall_clock",
-            Self::Fuel => "fuel",
-            Self::Memory => "memory",
-            Self::Output => "output",
-            Self::Handles => "handles",
-            Self::Processes => "processes",
-        }
+        self.into()
     }
 
     /// Sets it.

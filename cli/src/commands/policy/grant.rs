@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use strum::VariantArray as _;
 
 use super::carry_out;
 use crate::commands::call::named_tool;
@@ -106,10 +107,9 @@ impl SandboxArg {
 }
 
 fn limit(text: &str) -> Result<(LimitKey, String), String> {
-    let names = || LimitKey::ALL.map(LimitKey::as_str).join(", ");
+    let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
-    let key = LimitKey::ALL.into_iter().find(|key| key.as_str() == name);
-    let key = key.ok_or_else(|| format!("there is no limit `{name}`: {}", names()))?;
+    let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
     parse_limit(key, value)?;
     Ok((key, value.to_owned()))
 }
