@@ -13,7 +13,7 @@ use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
 use super::{SLASH_COMMAND, Session};
-use ikigai_host::policy::{Backend, Decision, Origin, Sandbox};
+use ikigai_host::policy::{Backend, Decision, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 
 impl Session {
@@ -55,7 +55,7 @@ impl Session {
              first, pass its steps on to the user. Calls that do not depend on each other may be \
              made at once.",
         );
-        let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
+        let shell = snapshot.get("bash").filter(|tool| tool.origin == ToolOrigin::System);
         if let Some(tool) = shell
             && let Ok(decision) = self.host.decide(tool.into())
         {
@@ -82,7 +82,7 @@ impl Session {
     /// told.
     fn with_own_temporary_files<'s>(&self, snapshot: &'s Snapshot) -> Vec<&'s str> {
         let is_one = |tool: &&Tool| {
-            tool.origin == Origin::User
+            tool.origin == ToolOrigin::User
                 && tool.build.backend() == Backend::Native
                 && self.host.decide((*tool).into()).is_ok_and(|decision| {
                     let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");

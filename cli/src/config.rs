@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use toml::de::DeValue;
 
 use ikigai_host::paths::{self, Paths};
-use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
+use ikigai_host::toml_file::{FileError, Item, Pair, Position, TomlFile, kind_of, pairs};
 
 /// The name of a configuration file.
 pub(crate) const CONFIG: &str = "config.toml";
@@ -89,14 +89,14 @@ pub(crate) struct Setting {
     /// The file.
     pub path: PathBuf,
     /// Where in it.
-    pub spot: Spot,
+    pub position: Position,
 }
 
 impl Setting {
     /// Its file and line, for a person.
     #[must_use]
     pub(crate) fn place(&self) -> String {
-        format!("{}:{}", self.path.display(), self.spot.line)
+        format!("{}:{}", self.path.display(), self.position.line)
     }
 }
 
@@ -146,14 +146,14 @@ impl Config {
     fn add(&mut self, path: &Path, home: Option<&Path>) -> Result<(), FileError> {
         let Some(text) = read(path)? else { return Ok(()) };
         let (file, table) = TomlFile::parse(path, &text)?;
-        for Pair { key, place, item } in pairs(table.get_ref()) {
+        for Pair { key, span, item } in pairs(table.get_ref()) {
             if key == PROVIDERS {
                 self.add_providers(&file, item)?;
                 continue;
             }
             let Some((key, kind)) = KEYS.iter().find(|(known, _)| *known == key) else {
                 let known: Vec<&str> = Self::keys().chain([PROVIDERS]).collect();
-                return Err(file.unknown(&place, key, &known));
+                return Err(file.unknown(&span, key, &known));
             };
             self.settings.insert(key, setting(&file, key, *kind, item, home)?);
         }
@@ -161,15 +161,15 @@ impl Config {
     }
 
     fn add_providers(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
-        for Pair { key: name, place, item } in pairs(file.table(PROVIDERS, item)?) {
+        for Pair { key: name, span, item } in pairs(file.table(PROVIDERS, item)?) {
             let Ok(provider) = name.parse::<Provider>() else {
-                return Err(file.unknown(&place, name, &Provider::ALL.map(Provider::as_str)));
+                return Err(file.unknown(&span, name, &Provider::ALL.map(Provider::as_str)));
             };
-            for Pair { key, place, item } in pairs(file.table(name, item)?) {
+            for Pair { key, span, item } in pairs(file.table(name, item)?) {
                 let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
                 else {
                     let known: Vec<&str> = PROVIDER_KEYS.iter().map(|(key, _)| *key).collect();
-                    return Err(file.unknown(&place, key, &known));
+                    return Err(file.unknown(&span, key, &known));
                 };
                 let setting = setting(file, key, *kind, item, None)?;
                 provider::check(key, &setting.value).map_err(|what| {
@@ -235,7 +235,7 @@ fn setting(
         }
         _ => text,
     };
-    Ok(Setting { value: text, path: file.path().to_owned(), spot: file.spot(&span) })
+    Ok(Setting { value: text, path: file.path().to_owned(), position: file.position(&span) })
 }
 
 /// The names of tools in a list; nothing where it is no list of texts.
@@ -324,8 +324,9 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let error = read_all(&[text]).expect_err("a mistake");
-        let spot = error.spot.map_or_else(String::new, |it| format!("{}:{} ", it.line, it.column));
-        format!("{spot}{}; {}", error.what, error.hint.unwrap_or_default())
+        let position =
+            error.position.map_or_else(String::new, |it| format!("{}:{} ", it.line, it.column));
+        format!("{position}{}; {}", error.what, error.hint.unwrap_or_default())
     }
 
     #[test]

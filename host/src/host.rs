@@ -22,7 +22,7 @@ use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
-    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
+    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Request, ToolOrigin,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, by};
 
@@ -46,7 +46,7 @@ pub struct Subject<'a> {
     /// The name of the tool; none where a program is named by its path.
     pub name: Option<&'a str>,
     /// Where it is from.
-    pub origin: Origin,
+    pub origin: ToolOrigin,
     /// What runs.
     pub build: &'a Build,
     /// Why this build, for a person.
@@ -59,7 +59,7 @@ impl<'a> Subject<'a> {
     /// A program that is named by its path.
     #[must_use]
     pub fn at_path(build: &'a Build) -> Self {
-        Self { name: None, origin: Origin::User, build, reason: WAS_NAMED, fell_back: false }
+        Self { name: None, origin: ToolOrigin::User, build, reason: WAS_NAMED, fell_back: false }
     }
 
     /// Its name, or its path.
@@ -168,7 +168,7 @@ impl Host {
         entry.arguments(arguments);
         let request = Request {
             name: Some(OWN_TOOL),
-            origin: Origin::System,
+            origin: ToolOrigin::System,
             // Held by the host itself, as a component is.
             backend: Backend::Wasm,
             fell_back: false,
@@ -178,7 +178,7 @@ impl Host {
         let envelope = match self.authority().decide(&request) {
             Ok(decision) => {
                 let grant = Grant { assets: decision.grant.assets, ..Grant::default() };
-                let sources = decision.sources.of("assets").iter().map(ToString::to_string);
+                let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
                 entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
                 answer(grant.assets).await
             }
@@ -245,7 +245,7 @@ impl Host {
             Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
             Err(reason) => return (Outcome::not_started(reason), Limits::default()),
         };
-        if let Err(reason) = self.authority().hand_out(&decision.grant) {
+        if let Err(reason) = self.authority().record_writable(&decision.grant) {
             return (Outcome::not_started(reason), decision.limits);
         }
         let (backend, limits) = (subject.build.backend(), decision.limits);

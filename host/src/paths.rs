@@ -119,7 +119,7 @@ impl Paths {
     /// All of them, the running program and the supervisor, canonical as far as they exist, with each
     /// link that leads to one: who replaces a link has replaced what is behind it.
     #[must_use]
-    pub fn own(&self) -> Vec<PathBuf> {
+    pub fn protected(&self) -> Vec<PathBuf> {
         let Self {
             system_tools,
             system_cache,
@@ -139,7 +139,7 @@ impl Paths {
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
         let all = all.chain(programs).chain(std::env::current_exe());
-        all.flat_map(|path| places_on(&path)).collect()
+        all.flat_map(|path| resolution_steps(&path)).collect()
     }
 }
 
@@ -177,13 +177,13 @@ pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
 /// directory of a relative one is gone.
 #[must_use]
 pub fn canonical(path: &Path) -> Option<PathBuf> {
-    places_on(path).pop()
+    resolution_steps(path).pop()
 }
 
 /// The links that a path leads through, each where it really is, and what it leads to
 /// in the end, which need not exist.
 #[must_use]
-pub fn places_on(path: &Path) -> Vec<PathBuf> {
+pub fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     /// What the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
@@ -331,7 +331,7 @@ pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<
 }
 
 /// Says once that the cache cannot be kept: work goes on, only slower.
-pub fn say_uncached(dir: &Path, error: &io::Error) {
+pub fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
@@ -369,15 +369,15 @@ mod tests {
         symlink("../work/hop", root.join("home/.config")).expect("a link");
         symlink(root.join("real"), root.join("work/hop")).expect("a link");
         assert_eq!(
-            places_on(&root.join("home/.config/ikigai")),
+            resolution_steps(&root.join("home/.config/ikigai")),
             [root.join("home/.config"), root.join("work/hop"), root.join("real/ikigai")]
         );
         symlink("../work/absent", root.join("home/.dangling")).expect("a link");
         assert_eq!(
-            places_on(&root.join("home/.dangling/tools")),
+            resolution_steps(&root.join("home/.dangling/tools")),
             [root.join("home/.dangling"), root.join("work/absent/tools")]
         );
         symlink("loop", root.join("loop")).expect("a link");
-        assert!(places_on(&root.join("loop")).len() <= 41);
+        assert!(resolution_steps(&root.join("loop")).len() <= 41);
     }
 }

@@ -11,7 +11,6 @@ mod decide;
 mod decision;
 mod dirs;
 mod edit;
-mod handed_out;
 mod live;
 mod net;
 mod parse;
@@ -19,6 +18,7 @@ mod propose;
 mod rule;
 mod standard;
 mod variables;
+mod writable_record;
 
 use std::ffi::OsString;
 
@@ -26,9 +26,9 @@ use ikigai_protocol::GrantedDir;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use authority::{Authority, Choice, Override, Overrides};
-pub use decision::{Decision, Denial, Request, Source, Sources, Variable};
+pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
-pub use live::{FileInForce, PolicyFiles};
+pub use live::{FileStatus, PolicyFiles};
 pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
@@ -181,14 +181,14 @@ impl Profile {
     VariantArray,
 )]
 #[strum(serialize_all = "snake_case")]
-pub enum Origin {
+pub enum ToolOrigin {
     /// Installed with the host.
     System,
     /// Put there by the user, or named by its path.
     User,
 }
 
-impl Origin {
+impl ToolOrigin {
     /// `system` or `user`.
     #[must_use]
     pub fn as_str(self) -> &'static str {

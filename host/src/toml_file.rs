@@ -13,7 +13,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use error::{FileError, Spot};
+pub use error::{FileError, Position};
 pub use error::{Lines, printable};
 
 use crate::nearest::nearest;
@@ -24,7 +24,7 @@ pub type Item<'t> = Spanned<DeValue<'t>>;
 /// A key, its place, and its value.
 pub struct Pair<'a, 't> {
     pub key: &'a str,
-    pub place: Range<usize>,
+    pub span: Range<usize>,
     pub item: &'a Item<'t>,
 }
 
@@ -33,10 +33,10 @@ pub struct Pair<'a, 't> {
 pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
     let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
         let text: &'a Cow<'t, str> = key.get_ref();
-        Pair { key: text, place: key.span(), item }
+        Pair { key: text, span: key.span(), item }
     };
     let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
-    pairs.sort_by_key(|pair| pair.place.start);
+    pairs.sort_by_key(|pair| pair.span.start);
     pairs
 }
 
@@ -79,8 +79,8 @@ impl<'a> TomlFile<'a> {
         })
     }
 
-    pub fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> FileError {
-        let error = self.fail(place, format!("unknown key `{key}`"));
+    pub fn unknown(&self, span: &Range<usize>, key: &str, known: &[&str]) -> FileError {
+        let error = self.fail(span, format!("unknown key `{key}`"));
         match nearest(key, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint(format!("known here are {}", known.join(", "))),
@@ -91,8 +91,8 @@ impl<'a> TomlFile<'a> {
         FileError::at(self.path, &self.lines, span, what)
     }
 
-    pub fn spot(&self, span: &Range<usize>) -> Spot {
-        self.lines.spot(span.start)
+    pub fn position(&self, span: &Range<usize>) -> Position {
+        self.lines.position(span.start)
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Origin, Override,
-    Overrides, Profile, Request, Sandbox, Source,
+    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Override,
+    Overrides, Profile, Provenance, Request, Sandbox, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, Paths};
 use ikigai_tests::draw::Draw;
@@ -115,12 +115,12 @@ fn contents() -> [Digest; 1] {
 }
 
 fn system(name: &str, backend: Backend) -> Request<'_> {
-    let (origin, path) = (Origin::System, Path::new("/system/tool"));
+    let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
     Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[] }
 }
 
 fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
-    let (origin, path) = (Origin::User, Path::new("/user/tool"));
+    let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
     Request { name: Some("tool"), origin, backend, fell_back: false, path, contents }
 }
 
@@ -176,7 +176,7 @@ fn a_users_tool_has_nothing_or_all_of_its_user_until_it_is_granted_something() {
         assert_eq!(decision.grant.sandbox, Sandbox::Require);
         assert!(decision.grant.net.is_none());
         assert_eq!(decision.variables[0].name, "PATH");
-        let line = |capability: &str| decision.sources.of(capability)[0].to_string();
+        let line = |capability: &str| decision.provenance.of(capability)[0].to_string();
         assert!(line("fs").ends_with("policy.toml:3") && line("env").ends_with("policy.toml:4"));
         assert_eq!(line("net"), "profile standard");
     }
@@ -295,11 +295,11 @@ fn each_bound_takes_away_what_it_does_not_allow() {
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
         assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
         for capability in ["fs", "net", "env", "wall_clock", "handles"] {
-            let last = decision.sources.of(capability).last();
-            let narrowed = matches!(last, Some(Source::File { kind: own, .. }) if *own == kind);
+            let last = decision.provenance.of(capability).last();
+            let narrowed = matches!(last, Some(Provenance::File { kind: own, .. }) if *own == kind);
             assert!(narrowed, "{capability}: {last:?}");
         }
-        assert_eq!(decision.sources.of("memory").len(), 1);
+        assert_eq!(decision.provenance.of("memory").len(), 1);
     }
     // An absent key is no constraint, an empty list leaves nothing.
     let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
@@ -348,7 +348,7 @@ fn flags_pass_the_users_file_and_no_bound() {
     rig.overrides = asked.clone();
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
-    assert_eq!(decision.sources.of("fuel"), [Source::Override("--flag".into())]);
+    assert_eq!(decision.provenance.of("fuel"), [Provenance::Override("--flag".into())]);
     let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
                  limits = { wall_clock = \"1s\", fuel = 50 }";
     for text in [bound, &bound.replace("backend = \"wasm\"\n", "")] {
@@ -359,13 +359,13 @@ fn flags_pass_the_users_file_and_no_bound() {
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(1));
         let native = rig.decide(system("grep", Backend::Native));
         assert_eq!(native.is_err(), text.contains("backend"), "{native:?}");
-        let choice = rig.host().expect("a policy").authority().choose("grep", Origin::System);
+        let choice = rig.host().expect("a policy").authority().choose("grep", ToolOrigin::System);
         let expected = if text.contains("backend") { "wasm" } else { "native" };
         assert_eq!(choice.backend.as_str(), expected);
     }
     // A workspace is not asked for a build.
     let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
-    let choice = rig.host().expect("a policy").authority().choose("bash", Origin::System);
+    let choice = rig.host().expect("a policy").authority().choose("bash", ToolOrigin::System);
     assert_eq!(choice.backend.as_str(), "auto");
 }
 
@@ -454,7 +454,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             for rig in [Rig::with(&bound, &user, ""), Rig::with("", &user, &bound)] {
                 let decision = rig.allowed(users(Backend::Wasm, &own));
                 assert_eq!(decision.grant.assets, granted_value.min(bound_value), "{user}{bound}");
-                let narrowed = decision.sources.of("assets").len() > 1;
+                let narrowed = decision.provenance.of("assets").len() > 1;
                 assert_eq!(narrowed, bound_value < granted_value, "{user}{bound}");
             }
         }

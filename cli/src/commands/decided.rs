@@ -8,7 +8,7 @@ use strum::VariantArray as _;
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{
-    AssetAccess, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source,
+    AssetAccess, Backend, Decision, Denial, LimitKey, Provenance, Sandbox, ToolOrigin,
 };
 use ikigai_host::registry::Tool;
 
@@ -60,7 +60,7 @@ pub(super) async fn level(host: &Host, tool: &Tool, decided: &Decided) -> &'stat
     match sandbox {
         Sandbox::Require => "refused here",
         // It holds its boundary by itself, and the sandbox is a second wall.
-        _ if tool.origin == Origin::System => "self-confined",
+        _ if tool.origin == ToolOrigin::System => "self-confined",
         _ => "partial",
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn limits(backend: Backend, limits: &Limits) -> String {
 /// Who decided these capabilities, each once.
 pub(super) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
-    for source in capabilities.iter().flat_map(|it| decision.sources.of(it)) {
+    for source in capabilities.iter().flat_map(|it| decision.provenance.of(it)) {
         let text = source.to_string();
         if !texts.contains(&text) {
             texts.push(text);
@@ -158,7 +158,7 @@ pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
                 "denied": {
                     "reason": denial.reason,
                     "hint": denial.hint,
-                    "source": denial.source.as_ref().map(Source::to_string),
+                    "source": denial.provenance.as_ref().map(Provenance::to_string),
                 },
             });
         }
@@ -172,8 +172,8 @@ pub(super) fn as_json(backend: Backend, decided: &Decided) -> Value {
     let variables =
         decision.variables.iter().map(|it| json!({ "name": it.name, "set": it.is_set }));
     let net = grant.net.to_string();
-    let by = decision.sources.iter().map(|(capability, sources)| {
-        let texts = sources.iter().map(Source::to_string).collect::<Vec<_>>();
+    let by = decision.provenance.iter().map(|(capability, sources)| {
+        let texts = sources.iter().map(Provenance::to_string).collect::<Vec<_>>();
         (capability.to_owned(), json!(texts))
     });
     json!({

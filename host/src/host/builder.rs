@@ -213,11 +213,11 @@ impl HostBuilder {
             state: paths.state.clone(),
             further_ceilings: ceilings,
         };
-        let mut protected = paths.own();
+        let mut protected = paths.protected();
         protected.extend(files.further_ceilings.iter().cloned());
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
-        protected.extend(stored.flat_map(|file| paths::places_on(&file)));
+        protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
         let authority = Authority::open(&files, self.overrides, protected)?;
         let audit = Audit::new(paths.state.clone(), &workspace, self.record_arguments);
         let registry = Registry::new(Settings {

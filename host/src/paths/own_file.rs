@@ -40,18 +40,18 @@ pub fn open_own(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
 }
 
 /// Locks a file for this host alone, unless another one holds the lock for longer than
-/// `patience`; says whether it did.
+/// `timeout`; says whether it did.
 ///
 /// # Errors
 ///
 /// It cannot be locked at all.
-pub fn lock(file: &File, patience: Duration) -> io::Result<bool> {
+pub fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(20);
     loop {
         match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() >= patience => return Ok(false),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= timeout => return Ok(false),
             Err(Errno::WOULDBLOCK) => {
                 thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(5));

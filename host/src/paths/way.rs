@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{OTHERS_WRITE, places_on};
+use super::{OTHERS_WRITE, resolution_steps};
 
 /// In such a directory nobody but its owner removes or renames what is another's.
 const STICKY: u32 = 0o1000;
@@ -35,7 +35,7 @@ pub fn check_way(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), OpenWay
     // stands for everybody whom it does not know.
     let top = fs::metadata("/").map_or(0, |top| top.uid());
     let is_trusted = |uid| uid == 0 || uid == top || owner(uid);
-    let places = places_on(path);
+    let places = resolution_steps(path);
     let parent = places.last().and_then(|place| place.parent());
     for dir in places.iter().flat_map(|place| place.ancestors().skip(1)) {
         let name = match parent {

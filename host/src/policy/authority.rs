@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use super::decide;
-use super::decision::{Decision, Denial, Request, Source};
+use super::decision::{Decision, Denial, Provenance, Request};
 use super::edit::NewKey;
-use super::handed_out::HandedOut;
-use super::live::{FileInForce, Layers, Live, PolicyFiles};
+use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
 use super::standard::SHELL;
 use super::variables::Variables;
-use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Origin, Profile};
+use super::writable_record::WritableRecord;
+use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::toml_file::FileError;
 
 /// What whoever starts a host asks of the policy, for this host alone. It passes no ceiling.
@@ -45,8 +45,8 @@ impl<T> Override<T> {
     }
 
     /// Returns who asks for it.
-    pub(super) fn source(&self) -> Source {
-        Source::Override(self.from.clone())
+    pub(super) fn provenance(&self) -> Provenance {
+        Provenance::Override(self.from.clone())
     }
 }
 
@@ -67,10 +67,10 @@ pub struct Authority {
     live: Live,
     overrides: Overrides,
     workspace: PathBuf,
-    own: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
     variables: Variables,
-    handed_out: HandedOut,
-    told: Mutex<BTreeSet<String>>,
+    writable_record: WritableRecord,
+    logged: Mutex<BTreeSet<String>>,
 }
 
 impl Authority {
@@ -82,16 +82,16 @@ impl Authority {
     pub(crate) fn open(
         files: &PolicyFiles,
         overrides: Overrides,
-        own: Vec<PathBuf>,
+        protected: Vec<PathBuf>,
     ) -> Result<Self, FileError> {
         Ok(Self {
             live: Live::open(files)?,
             overrides,
             workspace: files.workspace.clone(),
-            own,
+            protected,
             variables: Variables::default(),
-            handed_out: HandedOut::new(files.state.clone()),
-            told: Mutex::default(),
+            writable_record: WritableRecord::new(files.state.clone()),
+            logged: Mutex::default(),
         })
     }
 
@@ -102,12 +102,12 @@ impl Authority {
     /// It may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         let layers = self.current()?;
-        let decision = decide::decide(&layers, &self.overrides, &self.ground(), request)?;
-        if decision.sources.of("fs").contains(&Source::OwnPlaces) {
-            self.tell_of_own_places();
+        let decision = decide::decide(&layers, &self.overrides, &self.context(), request)?;
+        if decision.provenance.of("fs").contains(&Provenance::ProtectedPaths) {
+            self.log_protected_workspace();
         }
         for note in &decision.notes {
-            self.tell_once(note);
+            self.log_once(note);
         }
         Ok(decision)
     }
@@ -115,7 +115,7 @@ impl Authority {
     /// What a native tool has for its `--schema` call, which is nothing.
     #[must_use]
     pub fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
-        decide::for_schema(&self.live.user(), &self.ground(), path, backend)
+        decide::for_schema(&self.live.user(), &self.context(), path, backend)
     }
 
     /// Records where a call may write that is about to have this grant: from then on nothing
@@ -124,8 +124,8 @@ impl Authority {
     /// # Errors
     ///
     /// It cannot be recorded because a disk is full; the call must not run.
-    pub fn hand_out(&self, grant: &Grant) -> Result<(), String> {
-        self.handed_out.remember(&grant.dirs)
+    pub fn record_writable(&self, grant: &Grant) -> Result<(), String> {
+        self.writable_record.remember(&grant.dirs)
     }
 
     /// Sets a variable for the tools of this run, from the next call on. It reaches those
@@ -154,13 +154,13 @@ impl Authority {
     /// # Errors
     ///
     /// A ceiling cannot be used.
-    pub fn profile(&self) -> Result<(Profile, Vec<Source>), Denial> {
+    pub fn profile(&self) -> Result<(Profile, Vec<Provenance>), Denial> {
         Ok(decide::profile(&self.current()?, &self.overrides))
     }
 
     /// Which build of a tool is to run.
     #[must_use]
-    pub fn choose(&self, name: &str, origin: Origin) -> Choice {
+    pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
         let choice = |backend, reason: Cow<'static, str>| Choice {
             backend,
             native_if_confined: false,
@@ -170,11 +170,11 @@ impl Authority {
         let Ok(layers) = self.current() else {
             return choice(BackendChoice::Auto, "".into());
         };
-        if let Some((backend, source)) = decide::backend(&layers, &self.overrides, name) {
-            return choice(backend, format!("{source} asks for it").into());
+        if let Some((backend, provenance)) = decide::backend(&layers, &self.overrides, name) {
+            return choice(backend, format!("{provenance} asks for it").into());
         }
         let (profile, _) = decide::profile(&layers, &self.overrides);
-        let is_shell = name == SHELL && origin == Origin::System;
+        let is_shell = name == SHELL && origin == ToolOrigin::System;
         Choice {
             native_if_confined: is_shell && profile == Profile::Standard,
             ..choice(BackendChoice::Auto, "".into())
@@ -187,7 +187,7 @@ impl Authority {
     ///
     /// The file, or what it would become, cannot be used.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.live.user_file()?, self.live.ground(), name, keys)
+        Proposal::grant(self.live.user_file()?, self.live.base(), name, keys)
     }
 
     /// What the user's file would become without the tool's entry; none where it has
@@ -197,7 +197,7 @@ impl Authority {
     ///
     /// The file cannot be used.
     pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.live.user_file()?, self.live.ground(), name)
+        Proposal::revoke(self.live.user_file()?, self.live.base(), name)
     }
 
     /// What would be decided if the proposal were the user's file.
@@ -211,7 +211,7 @@ impl Authority {
         request: &Request<'_>,
     ) -> Result<Decision, Denial> {
         let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
-        decide::decide(&layers, &self.overrides, &self.ground(), request)
+        decide::decide(&layers, &self.overrides, &self.context(), request)
     }
 
     /// The names that the user's file speaks of, and the line of each.
@@ -219,7 +219,7 @@ impl Authority {
     pub fn named(&self) -> Vec<(String, usize)> {
         let Ok(layers) = self.current() else { return Vec::new() };
         let named = layers.user.tools.iter();
-        named.map(|(name, entry)| (name.clone(), entry.spot.line)).collect()
+        named.map(|(name, entry)| (name.clone(), entry.position.line)).collect()
     }
 
     /// Whether the user's file has an entry for the tool that is bound to contents.
@@ -231,8 +231,8 @@ impl Authority {
 
     /// Each policy file, and how it stands.
     #[must_use]
-    pub fn files(&self) -> Vec<FileInForce> {
-        self.live.in_force()
+    pub fn files(&self) -> Vec<FileStatus> {
+        self.live.statuses()
     }
 
     /// The directory that tools work in.
@@ -243,13 +243,13 @@ impl Authority {
 
     /// The host's own places, where no tool may write.
     #[must_use]
-    pub fn own(&self) -> &[PathBuf] {
-        &self.own
+    pub fn protected(&self) -> &[PathBuf] {
+        &self.protected
     }
 
-    fn ground(&self) -> decide::Ground<'_> {
-        let Self { workspace, own, variables, handed_out, .. } = self;
-        decide::Ground { workspace, own, variables, handed_out }
+    fn context(&self) -> decide::PolicyContext<'_> {
+        let Self { workspace, protected, variables, writable_record, .. } = self;
+        decide::PolicyContext { workspace, protected, variables, writable_record }
     }
 
     fn current(&self) -> Result<Layers, Denial> {
@@ -259,19 +259,19 @@ impl Authority {
                 LayerKind::Ceiling => "nothing may run until it is mended",
                 LayerKind::User | LayerKind::Workspace => "what it said before stays in force",
             };
-            self.tell_once(&format!("{}; {fate}", problem.line()));
+            self.log_once(&format!("{}; {fate}", problem.line()));
         }
         layers.map_err(|problem| Denial::of_file(&problem))
     }
 
-    fn tell_once(&self, text: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(text.to_owned()) {
+    fn log_once(&self, text: &str) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(text.to_owned()) {
             tracing::warn!("{text}");
         }
     }
 
-    fn tell_of_own_places(&self) {
+    fn log_protected_workspace(&self) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::warn!(

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::rule::LayerKind;
-use super::{Backend, Grant, Origin, Profile, Sandbox};
+use super::{Backend, Grant, Profile, Sandbox, ToolOrigin};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::FileError;
@@ -20,7 +20,7 @@ pub struct Request<'a> {
     /// The name of the tool; none where a program is named by its path.
     pub name: Option<&'a str>,
     /// Where it is from.
-    pub origin: Origin,
+    pub origin: ToolOrigin,
     /// The build that is to run.
     pub backend: Backend,
     /// Whether it runs only because the component that was wanted cannot.
@@ -33,7 +33,7 @@ pub struct Request<'a> {
 
 /// Who decided something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum Provenance {
     /// The built-in rules of the profile.
     Profile(Profile),
     /// A line of a policy file.
@@ -48,51 +48,51 @@ pub enum Source {
     /// Whoever started the host, such as by a flag: [`Override::from`](super::Override::from).
     Override(Cow<'static, str>),
     /// The host's own places lie there, where no tool may write.
-    OwnPlaces,
+    ProtectedPaths,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Profile(profile) => write!(f, "profile {}", profile.as_str()),
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
             Self::Override(from) => f.write_str(from),
-            Self::OwnPlaces => f.write_str("ikigai's own files"),
+            Self::ProtectedPaths => f.write_str("ikigai's own files"),
         }
     }
 }
 
 /// Who decided each capability: first who gave it, then who took away from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<&'static str, Vec<Source>>);
+pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
 
-impl Sources {
+impl ProvenanceMap {
     /// Of `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or a limit by its key.
     #[must_use]
-    pub fn of(&self, capability: &str) -> &[Source] {
+    pub fn of(&self, capability: &str) -> &[Provenance] {
         self.0.get(capability).map_or(&[], Vec::as_slice)
     }
 
     /// Every capability with its sources.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Source])> {
-        self.0.iter().map(|(capability, sources)| (*capability, sources.as_slice()))
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Provenance])> {
+        self.0.iter().map(|(capability, all)| (*capability, all.as_slice()))
     }
 
     /// Who gave it, and nobody else yet.
-    pub(super) fn set(&mut self, capability: &'static str, source: Source) {
-        self.begin(capability, vec![source]);
+    pub(super) fn set(&mut self, capability: &'static str, provenance: Provenance) {
+        self.set_all(capability, vec![provenance]);
     }
 
     /// All who decided it so far.
-    pub(super) fn begin(&mut self, capability: &'static str, sources: Vec<Source>) {
-        self.0.insert(capability, sources);
+    pub(super) fn set_all(&mut self, capability: &'static str, all: Vec<Provenance>) {
+        self.0.insert(capability, all);
     }
 
     /// Who took away from it.
-    pub(super) fn add(&mut self, capability: &'static str, source: Source) {
-        let sources = self.0.entry(capability).or_default();
-        if !sources.contains(&source) {
-            sources.push(source);
+    pub(super) fn add(&mut self, capability: &'static str, provenance: Provenance) {
+        let all = self.0.entry(capability).or_default();
+        if !all.contains(&provenance) {
+            all.push(provenance);
         }
     }
 }
@@ -119,7 +119,7 @@ pub struct Decision {
     /// native tool has besides is in [`Grant::env`].
     pub variables: Vec<Variable>,
     /// Who decided what.
-    pub sources: Sources,
+    pub provenance: ProvenanceMap,
     /// What a person should know of it.
     pub notes: Vec<String>,
 }
@@ -138,7 +138,7 @@ impl Decision {
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for capability in ["fs", "net", "env", "assets", "sandbox"] {
-            for text in self.sources.of(capability).iter().map(Source::to_string) {
+            for text in self.provenance.of(capability).iter().map(Provenance::to_string) {
                 if !texts.contains(&text) {
                     texts.push(text);
                 }
@@ -162,12 +162,12 @@ pub struct Denial {
     /// What would allow it, if anything below a ceiling does.
     pub hint: Option<String>,
     /// Who forbids it.
-    pub source: Option<Source>,
+    pub provenance: Option<Provenance>,
 }
 
 impl Denial {
-    pub(super) fn new(reason: impl Into<String>, source: Source) -> Self {
-        Self { reason: reason.into(), hint: None, source: Some(source) }
+    pub(super) fn new(reason: impl Into<String>, provenance: Provenance) -> Self {
+        Self { reason: reason.into(), hint: None, provenance: Some(provenance) }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -176,7 +176,7 @@ impl Denial {
     }
 
     pub(super) fn of_file(problem: &FileError) -> Self {
-        Self { reason: problem.line(), hint: None, source: None }
+        Self { reason: problem.line(), hint: None, provenance: None }
     }
 }
 

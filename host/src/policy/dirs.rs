@@ -119,9 +119,9 @@ mod tests {
         for one in &lists {
             for other in lists.iter().step_by(7) {
                 let met = meet(one, other);
-                for spot in spots.map(Path::new) {
-                    let both = access_at(one, spot).min(access_at(other, spot));
-                    assert_eq!(access_at(&met, spot), both, "{one:?} {other:?} {spot:?}");
+                for position in spots.map(Path::new) {
+                    let both = access_at(one, position).min(access_at(other, position));
+                    assert_eq!(access_at(&met, position), both, "{one:?} {other:?} {position:?}");
                 }
                 assert_eq!(without_repeats(met.clone()), met, "{one:?} {other:?}");
             }

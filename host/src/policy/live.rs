@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
-use super::parse::{self, Ground};
+use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
 use crate::paths;
 use crate::toml_file::FileError;
@@ -57,7 +57,7 @@ pub(super) const IN_WORKSPACE: &str = ".ikigai/policy.toml";
 
 /// A file of the policy, and how it stands.
 #[derive(Clone, Debug)]
-pub struct FileInForce {
+pub struct FileStatus {
     /// Whose words it holds.
     pub kind: LayerKind,
     /// Where it is.
@@ -79,7 +79,7 @@ pub(super) struct Layers {
 /// The files, and what was read of them last.
 #[derive(Debug)]
 pub(super) struct Live {
-    ground: Ground,
+    base: BaseDirs,
     ceilings: Vec<Watched>,
     user: Option<Watched>,
     workspace: Watched,
@@ -113,7 +113,7 @@ enum Identity {
 impl Live {
     /// Reads all files.
     pub(super) fn open(files: &PolicyFiles) -> Result<Self, FileError> {
-        let ground = Ground { workspace: files.workspace.clone(), home: files.home.clone() };
+        let base = BaseDirs { workspace: files.workspace.clone(), home: files.home.clone() };
         let standing = files
             .ceiling
             .iter()
@@ -128,14 +128,14 @@ impl Live {
         });
         let workspace = files.workspace.join(IN_WORKSPACE);
         let live = Self {
-            ground,
+            base,
             ceilings: standing.chain(further).collect(),
             user,
             // Anybody's: it can only narrow.
             workspace: Watched::new(LayerKind::Workspace, &workspace, false, |_| true),
         };
         for file in live.files() {
-            file.look(&live.ground);
+            file.look(&live.base);
             if let Some(problem) = file.seen().problem.take() {
                 return Err(problem);
             }
@@ -150,7 +150,7 @@ impl Live {
     /// A ceiling cannot be used.
     pub(super) fn current(&self) -> Result<Layers, FileError> {
         for file in self.files() {
-            file.look(&self.ground);
+            file.look(&self.base);
         }
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
@@ -168,13 +168,13 @@ impl Live {
     pub(super) fn user(&self) -> Arc<Layer> {
         match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
-            None => Arc::new(Layer::silent(LayerKind::User, Path::new(""))),
+            None => Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
         }
     }
 
     /// What paths in the files are relative to.
-    pub(super) fn ground(&self) -> &Ground {
-        &self.ground
+    pub(super) fn base(&self) -> &BaseDirs {
+        &self.base
     }
 
     /// Where the user's file is, or would be.
@@ -193,10 +193,10 @@ impl Live {
     }
 
     /// Each file, and how it stood when it was last looked at.
-    pub(super) fn in_force(&self) -> Vec<FileInForce> {
+    pub(super) fn statuses(&self) -> Vec<FileStatus> {
         let file = |file: &Watched| {
             let seen = file.seen();
-            FileInForce {
+            FileStatus {
                 kind: file.kind,
                 path: file.path.clone(),
                 exists: seen.exists,
@@ -215,7 +215,7 @@ impl Watched {
     fn new(kind: LayerKind, path: &Path, must_exist: bool, owner: fn(u32) -> bool) -> Self {
         let seen = Seen {
             identity: None,
-            layer: Arc::new(Layer::silent(kind, path)),
+            layer: Arc::new(Layer::empty(kind, path)),
             exists: false,
             problem: None,
         };
@@ -227,21 +227,20 @@ impl Watched {
     }
 
     /// Reads the file again if it is not the one that was read.
-    fn look(&self, ground: &Ground) {
+    fn look(&self, base: &BaseDirs) {
         let identity = identity(&self.path);
         let mut seen = self.seen();
         if identity.is_some() && seen.identity == identity {
             return;
         }
         seen.identity = identity;
-        match self.read(ground) {
+        match self.read(base) {
             Ok(layer) => {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
                 }
                 seen.exists = layer.is_some();
-                seen.layer =
-                    Arc::new(layer.unwrap_or_else(|| Layer::silent(self.kind, &self.path)));
+                seen.layer = Arc::new(layer.unwrap_or_else(|| Layer::empty(self.kind, &self.path)));
             }
             Err(problem) if seen.problem.as_ref() == Some(&problem) => {}
             Err(problem) => {
@@ -251,7 +250,7 @@ impl Watched {
         }
     }
 
-    fn read(&self, ground: &Ground) -> Result<Option<Layer>, FileError> {
+    fn read(&self, base: &BaseDirs) -> Result<Option<Layer>, FileError> {
         let refused = |what: String| FileError::whole(&self.path, what);
         let (file, metadata) = match paths::open_regular(&self.path) {
             Ok(opened) => opened,
@@ -274,7 +273,7 @@ impl Watched {
         if text.len() as u64 > most {
             return Err(refused(format!("is larger than {most} bytes")));
         }
-        parse::parse(self.kind, &self.path, &text, ground).map(Some)
+        parse::parse(self.kind, &self.path, &text, base).map(Some)
     }
 
     /// Whether the user may not even look where its policy would be: that home is

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 
 use super::edit::{self, NewKey, Unchangeable};
-use super::parse::{self, Ground};
+use super::parse::{self, BaseDirs};
 use super::rule::{Entry, Layer, LayerKind};
 use crate::paths;
 use crate::toml_file::FileError;
@@ -27,38 +27,38 @@ impl Proposal {
     /// The file with these keys of the tool's entry set.
     pub(super) fn grant(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         keys: &[NewKey],
     ) -> Result<Self, FileError> {
-        Self::new(path, ground, name, |text| edit::set(text, name, keys))
+        Self::new(path, base, name, |text| edit::set(text, name, keys))
     }
 
     /// The file without the tool's entry; none where there is none.
     pub(super) fn revoke(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
     ) -> Result<Option<Self>, FileError> {
-        let proposal = Self::new(path, ground, name, |text| edit::remove(text, name))?;
+        let proposal = Self::new(path, base, name, |text| edit::remove(text, name))?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
 
     fn new(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
         let before = read(path)
             .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
-        Self::of(before, path, ground, name, edit)
+        Self::of(before, path, base, name, edit)
     }
 
     fn of(
         before: String,
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
@@ -66,7 +66,7 @@ impl Proposal {
             FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
-        let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), ground);
+        let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
         let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
         // Where it would have stood is no place in the file.
@@ -80,7 +80,7 @@ impl Proposal {
 
     /// Whether the file says this already.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.before == self.after
     }
 
@@ -118,14 +118,14 @@ pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
     use super::super::edit::{self, NewKey};
-    use super::super::parse::{self, Ground};
+    use super::super::parse::{self, BaseDirs};
     use super::super::rule::LayerKind;
     use super::Proposal;
     use crate::toml_file::FileError;
 
-    fn place() -> (&'static Path, Ground) {
-        let ground = Ground { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
-        (Path::new("/h/policy.toml"), ground)
+    fn place() -> (&'static Path, BaseDirs) {
+        let base = BaseDirs { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
+        (Path::new("/h/policy.toml"), base)
     }
 
     /// Reads a file of this layer.
@@ -134,8 +134,8 @@ pub mod fuzzing {
     ///
     /// It is refused.
     pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
-        let (path, ground) = place();
-        parse::parse(kind, path, text, &ground).map(drop)
+        let (path, base) = place();
+        parse::parse(kind, path, text, &base).map(drop)
     }
 
     /// The user's file with these keys of the tool's entry set, and then without the
@@ -145,11 +145,11 @@ pub mod fuzzing {
     ///
     /// It cannot be changed.
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
-        let (path, ground) = place();
+        let (path, base) = place();
         let set = |text: &str| edit::set(text, name, keys);
-        let granted = Proposal::of(text.to_owned(), path, &ground, name, set)?.after;
+        let granted = Proposal::of(text.to_owned(), path, &base, name, set)?.after;
         let remove = |text: &str| edit::remove(text, name);
-        let revoked = Proposal::of(granted.clone(), path, &ground, name, remove)?.after;
+        let revoked = Proposal::of(granted.clone(), path, &base, name, remove)?.after;
         Ok([granted, revoked])
     }
 }
@@ -157,9 +157,10 @@ pub mod fuzzing {
 /// What a layer says, without where, and without the entry of one tool.
 fn words(layer: &Layer, except: &str) -> Vec<String> {
     let entry = |(name, entry): (&str, &Entry)| {
-        let dirs = entry.fs.as_ref().map(|at| {
-            at.value.iter().map(|dir| (dir.access, dir.spelled.clone())).collect::<Vec<_>>()
-        });
+        let dirs = entry
+            .fs
+            .as_ref()
+            .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
             "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {limits:?}",

@@ -11,7 +11,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
-use crate::toml_file::Spot;
+use crate::toml_file::Position;
 
 /// Whose words a file holds.
 #[derive(
@@ -49,9 +49,9 @@ impl LayerKind {
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
-    pub(super) spot: Spot,
+    pub(super) position: Position,
 }
 
 /// One file.
@@ -59,7 +59,7 @@ pub(super) struct At<T> {
 pub(super) struct Layer {
     pub(super) kind: LayerKind,
     pub(super) path: Arc<Path>,
-    pub(super) profile: Option<At<Profile>>,
+    pub(super) profile: Option<Located<Profile>>,
     pub(super) tools: BTreeMap<String, Entry>,
     /// `[tools."*"]`: a bound for every tool, never a grant.
     pub(super) every: Option<Entry>,
@@ -67,7 +67,7 @@ pub(super) struct Layer {
 
 impl Layer {
     /// A file that is not there: it says nothing.
-    pub(super) fn silent(kind: LayerKind, path: &Path) -> Self {
+    pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
         Self { kind, path: path.into(), profile: None, tools: BTreeMap::new(), every: None }
     }
 }
@@ -75,14 +75,14 @@ impl Layer {
 /// `[tools.NAME]`. An absent key says nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
-    pub(super) spot: Spot,
-    pub(super) backend: Option<At<BackendChoice>>,
-    pub(super) sandbox: Option<At<Sandbox>>,
-    pub(super) sha256: Option<At<Vec<Digest>>>,
-    pub(super) fs: Option<At<Vec<DirRule>>>,
-    pub(super) net: Option<At<Net>>,
-    pub(super) env: Option<At<Vec<String>>>,
-    pub(super) assets: Option<At<AssetAccess>>,
+    pub(super) position: Position,
+    pub(super) backend: Option<Located<BackendChoice>>,
+    pub(super) sandbox: Option<Located<Sandbox>>,
+    pub(super) sha256: Option<Located<Vec<Digest>>>,
+    pub(super) fs: Option<Located<Vec<DirRule>>>,
+    pub(super) net: Option<Located<Net>>,
+    pub(super) env: Option<Located<Vec<String>>>,
+    pub(super) assets: Option<Located<AssetAccess>>,
     pub(super) limits: LimitRules,
 }
 
@@ -95,8 +95,8 @@ pub(super) struct DirRule {
     /// Whether it was written relative to the workspace, and so must lie in it.
     pub(super) within: bool,
     /// As it was written, without the access.
-    pub(super) spelled: String,
-    pub(super) spot: Spot,
+    pub(super) raw: String,
+    pub(super) position: Position,
 }
 
 /// A limit by the name of its key.
@@ -168,4 +168,4 @@ impl LimitKey {
 }
 
 /// The `limits` of an entry, each in the unit of its [`LimitKey`].
-pub(super) type LimitRules = BTreeMap<LimitKey, At<u64>>;
+pub(super) type LimitRules = BTreeMap<LimitKey, Located<u64>>;

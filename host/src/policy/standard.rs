@@ -49,7 +49,7 @@ pub(super) fn sandbox(tool: &str) -> Sandbox {
 
 /// The first of the host's `own` places that `dir` holds or lies in. A tool that may
 /// write there could install a tool, a grant or machine code.
-pub(super) fn own_place_in<'a>(dir: &Path, own: &'a [PathBuf]) -> Option<&'a Path> {
+pub(super) fn protected_path_in<'a>(dir: &Path, own: &'a [PathBuf]) -> Option<&'a Path> {
     let meets = |place: &&PathBuf| place.starts_with(dir) || dir.starts_with(place);
     own.iter().find(meets).map(PathBuf::as_path)
 }
@@ -89,10 +89,10 @@ mod tests {
     fn nothing_is_written_where_a_tool_could_be_installed() {
         let own = [PathBuf::from("/home/u/.ikigai/tools")];
         for dir in ["/", "/home/u", "/home/u/.ikigai/tools", "/home/u/.ikigai/tools/x"] {
-            assert!(own_place_in(Path::new(dir), &own).is_some(), "{dir}");
+            assert!(protected_path_in(Path::new(dir), &own).is_some(), "{dir}");
         }
         for dir in ["/home/u/work", "/home/u/.ikigai/tools-of-mine"] {
-            assert!(own_place_in(Path::new(dir), &own).is_none(), "{dir}");
+            assert!(protected_path_in(Path::new(dir), &own).is_none(), "{dir}");
         }
     }
 

@@ -25,14 +25,14 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin, Sandbox};
+use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Sandbox, ToolOrigin};
 
 /// Candidates asked at once, for each core: most of them wait for their process.
 const ASKED_PER_CORE: usize = 4;
 
 /// What a scan needs to know.
 pub(super) struct Scan {
-    pub(super) dirs: Vec<(PathBuf, Origin)>,
+    pub(super) dirs: Vec<(PathBuf, ToolOrigin)>,
     /// Those that somebody named: one that is missing is told.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,

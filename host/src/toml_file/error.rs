@@ -8,7 +8,7 @@ use ikigai_protocol::is_deceptive;
 
 /// A place in a text, both counted from 1; columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column.
@@ -31,11 +31,11 @@ impl<'t> Lines<'t> {
     }
 
     /// Where the byte `offset` is; the end of the text if it is beyond.
-    pub fn spot(&self, offset: usize) -> Spot {
+    pub fn position(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
-        Spot { line, column: 1 + characters(before) }
+        Position { line, column: 1 + characters(before) }
     }
 
     /// The line of this number, counted from 1, without its end.
@@ -59,7 +59,7 @@ pub struct FileError {
     /// The file.
     pub path: PathBuf,
     /// Where in it; nothing where the file as a whole is refused.
-    pub spot: Option<Spot>,
+    pub position: Option<Position>,
     /// What is wrong.
     pub what: String,
     /// What to do about it.
@@ -71,7 +71,7 @@ impl FileError {
     /// The file as a whole is refused.
     pub fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
-        Self { path: path.to_owned(), spot: None, what, hint: None, excerpt: None }
+        Self { path: path.to_owned(), position: None, what, hint: None, excerpt: None }
     }
 
     /// What is wrong stands at `span` of the text.
@@ -81,9 +81,9 @@ impl FileError {
         span: &Range<usize>,
         what: impl Into<String>,
     ) -> Self {
-        let spot = lines.spot(span.start);
-        let excerpt = Some(excerpt(lines, span, spot));
-        Self { spot: Some(spot), excerpt, ..Self::whole(path, what) }
+        let position = lines.position(span.start);
+        let excerpt = Some(excerpt(lines, span, position));
+        Self { position: Some(position), excerpt, ..Self::whole(path, what) }
     }
 
     #[must_use]
@@ -102,8 +102,8 @@ impl FileError {
     #[must_use]
     pub fn line(&self) -> String {
         let path = printable(&self.path.display().to_string());
-        let mut line = match self.spot {
-            Some(Spot { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
+        let mut line = match self.position {
+            Some(Position { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
             None => format!("{path}: {}", self.what),
         };
         if let Some(hint) = &self.hint {
@@ -124,23 +124,23 @@ impl fmt::Display for FileError {
     }
 }
 
-/// The line at `spot` and a mark under what is meant of it.
-fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
+/// The line at `position` and a mark under what is meant of it.
+fn excerpt(lines: &Lines<'_>, span: &Range<usize>, position: Position) -> String {
     /// What fits a terminal beside the line number.
     const WIDEST: usize = 120;
-    let line = String::from_utf8_lossy(lines.line(spot.line)).replace('\t', " ");
+    let line = String::from_utf8_lossy(lines.line(position.line)).replace('\t', " ");
     let line = line.trim_end_matches('\r');
-    let skipped = spot.column.saturating_sub(WIDEST / 2);
+    let skipped = position.column.saturating_sub(WIDEST / 2);
     let shown: String = line.chars().skip(skipped).take(WIDEST).collect();
     let length = lines.text.len();
     let marked =
         &lines.text[span.start.min(length)..span.end.min(length).max(span.start.min(length))];
     let marked = marked.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let room = shown.chars().count().saturating_sub(spot.column - 1 - skipped).max(1);
+    let room = shown.chars().count().saturating_sub(position.column - 1 - skipped).max(1);
     let width = characters(marked).clamp(1, room);
-    let number = spot.line.to_string();
+    let number = position.line.to_string();
     let gutter = " ".repeat(number.len());
-    let before = " ".repeat(spot.column - 1 - skipped);
+    let before = " ".repeat(position.column - 1 - skipped);
     format!("{number} | {}\n{gutter} | {before}{}", printable(&shown), "^".repeat(width))
 }
 

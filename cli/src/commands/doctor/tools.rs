@@ -5,15 +5,17 @@ use std::os::unix::fs::MetadataExt as _;
 use super::Check;
 use ikigai_host::host::Host;
 use ikigai_host::paths::{self, Paths};
-use ikigai_host::policy::{Backend, Origin};
+use ikigai_host::policy::{Backend, ToolOrigin};
 use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "tools";
 
 pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let dirs = host.registry().paths();
-    let mut checks =
-        vec![directory(dirs, Origin::System, snapshot), directory(dirs, Origin::User, snapshot)];
+    let mut checks = vec![
+        directory(dirs, ToolOrigin::System, snapshot),
+        directory(dirs, ToolOrigin::User, snapshot),
+    ];
     checks.push(match snapshot.skipped().len() {
         0 => Check::new(SECTION, "skipped", "none"),
         count => Check::new(SECTION, "skipped", count.to_string())
@@ -25,11 +27,11 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     checks
 }
 
-fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
+fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
     let what = format!("{} tools", origin.as_str());
     let dir = match origin {
-        Origin::System => paths.system_tools.as_deref(),
-        Origin::User => paths.user_tools.as_deref(),
+        ToolOrigin::System => paths.system_tools.as_deref(),
+        ToolOrigin::User => paths.user_tools.as_deref(),
     };
     let Some(dir) = dir else {
         return Check::new(SECTION, what, "no directory").warn("set HOME");
@@ -37,7 +39,9 @@ fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
     let shown = dir.display();
     let metadata = match dir.metadata() {
         Ok(metadata) => metadata,
-        Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error)
+            if origin == ToolOrigin::User && error.kind() == std::io::ErrorKind::NotFound =>
+        {
             let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
             let is_named = paths.required.iter().any(|named| named == dir);
             return if is_named { check.warn("make it, or name another") } else { check };

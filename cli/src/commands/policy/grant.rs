@@ -19,7 +19,7 @@ use crate::commands::{print_json, say};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
-    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Origin, Source,
+    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance, ToolOrigin,
     check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
@@ -160,7 +160,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// Whether it is a ceiling or a workspace that forbids it, and not what was asked for.
 fn is_of_others(denial: &Denial) -> bool {
-    matches!(&denial.source, Some(Source::File { kind, .. }) if *kind != LayerKind::User)
+    matches!(&denial.provenance, Some(Provenance::File { kind, .. }) if *kind != LayerKind::User)
 }
 
 /// What the person should know beyond the lines that changed.
@@ -168,11 +168,10 @@ fn tell(tool: &Tool, decided: &decided::Decided) {
     match decided {
         Err(denial) => say(&format!("warning: it may still not be called: {denial}\n")),
         Ok(decision) => {
-            for (capability, sources) in decision.sources.iter() {
-                let narrowed = sources
-                    .iter()
-                    .skip(1)
-                    .filter(|source| matches!(source, Source::File { .. } | Source::OwnPlaces));
+            for (capability, sources) in decision.provenance.iter() {
+                let narrowed = sources.iter().skip(1).filter(|source| {
+                    matches!(source, Provenance::File { .. } | Provenance::ProtectedPaths)
+                });
                 for source in narrowed {
                     say(&format!("warning: `{capability}` is narrowed by {source}\n"));
                 }
@@ -195,7 +194,7 @@ fn keys(
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
     // A system tool changes when ikigai is installed anew, which is no other's doing.
-    if tool.origin == Origin::User || host.authority().is_bound_to_content(tool.name()) {
+    if tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name()) {
         let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
         let digests: Vec<Digest> = builds.map(|build| build.digest).collect();
         add("sha256", NewValue::List(digests.iter().map(Digest::to_string).collect()));

@@ -2,19 +2,19 @@
 
 use ikigai_protocol::Access;
 
-use super::{Ruling, at_line, source};
+use super::{Rule, entry_provenance, provenance_of};
 use crate::digest::Digest;
-use crate::policy::decision::{Denial, Request, Source, Sources};
+use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request};
 use crate::policy::live::quoted;
 use crate::policy::rule::{Entry, Layer, LayerKind};
-use crate::policy::{AssetAccess, Origin, Profile};
+use crate::policy::{AssetAccess, Profile, ToolOrigin};
 
 /// The entry of the user's file that speaks of this very tool.
 pub(super) fn granting<'a>(
     user: &'a Layer,
     request: &Request<'_>,
     notes: &mut Vec<String>,
-) -> Result<Option<Ruling<'a>>, Denial> {
+) -> Result<Option<Rule<'a>>, Denial> {
     let Some(name) = request.name else {
         // A program that is named by its path has no name but its content.
         let named = user.tools.values().find(|entry| names_content(entry, request));
@@ -22,13 +22,13 @@ pub(super) fn granting<'a>(
     };
     let Some(entry) = user.tools.get(name) else { return Ok(None) };
     let Some(granted) = &entry.sha256 else {
-        if request.origin == Origin::System {
+        if request.origin == ToolOrigin::System {
             return Ok(Some((user, entry)));
         }
         notes.push(format!(
             "{} speaks of system tools alone, since it has no sha256, and so not of `{}`; \
              `ikigai policy grant {name}` makes it speak of this file",
-            at_line(user, entry),
+            entry_provenance(user, entry),
             request.path.display()
         ));
         return Ok(None);
@@ -42,11 +42,11 @@ pub(super) fn granting<'a>(
         "`{}` is not the file that was granted {} at {}: its sha256 is {}, granted was {}",
         request.path.display(),
         granted_text(entry),
-        at_line(user, entry),
+        entry_provenance(user, entry),
         digests(&request.contents[request.contents.len().saturating_sub(1)..]),
         if granted.value.is_empty() { "none".to_owned() } else { digests(&granted.value) },
     );
-    Err(Denial::new(reason, source(user, granted))
+    Err(Denial::new(reason, provenance_of(user, granted))
         .hint(format!("if the change is yours, `{}` grants it again", command(name, entry))))
 }
 
@@ -61,7 +61,7 @@ fn command(name: &str, entry: &Entry) -> String {
     let mut words = vec![format!("ikigai policy grant {name}")];
     for dir in entry.fs.iter().flat_map(|at| &at.value) {
         let flag = if dir.access == Access::ReadOnly { "--read" } else { "--write" };
-        words.push(format!("{flag} {}", quoted(&dir.spelled)));
+        words.push(format!("{flag} {}", quoted(&dir.raw)));
     }
     if let Some(net) = &entry.net {
         let any = net.value.any.then(|| "*".to_owned());
@@ -79,7 +79,7 @@ fn command(name: &str, entry: &Entry) -> String {
 fn granted_text(entry: &Entry) -> String {
     let mut parts = Vec::new();
     for dir in entry.fs.iter().flat_map(|at| &at.value) {
-        parts.push(format!("{}:{}", dir.access.as_str(), dir.spelled));
+        parts.push(format!("{}:{}", dir.access.as_str(), dir.raw));
     }
     if let Some(net) = entry.net.as_ref().filter(|net| !net.value.is_none()) {
         parts.push(format!("net {}", net.value));
@@ -93,21 +93,21 @@ fn granted_text(entry: &Entry) -> String {
     if parts.is_empty() { "to run".to_owned() } else { parts.join(", ") }
 }
 
-pub(super) fn check_bounds(bounds: &[Ruling<'_>], request: &Request<'_>) -> Result<(), Denial> {
+pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result<(), Denial> {
     for (layer, entry) in bounds {
         if let Some(at) = entry.sha256.as_ref().filter(|_| !names_content(entry, request)) {
             let reason = format!(
                 "{} allows other contents than those of `{}`",
-                source(layer, at),
+                provenance_of(layer, at),
                 request.path.display()
             );
-            return Err(Denial::new(reason, source(layer, at)));
+            return Err(Denial::new(reason, provenance_of(layer, at)));
         }
         let backend = entry.backend.as_ref().filter(|_| layer.kind == LayerKind::Ceiling);
         if let Some(at) = backend.filter(|at| !at.value.allows(request.backend)) {
             let reason =
-                format!("{} allows its {} build only", source(layer, at), at.value.as_str());
-            return Err(Denial::new(reason, source(layer, at)));
+                format!("{} allows its {} build only", provenance_of(layer, at), at.value.as_str());
+            return Err(Denial::new(reason, provenance_of(layer, at)));
         }
     }
     Ok(())
@@ -118,13 +118,13 @@ pub(super) fn check_bounds(bounds: &[Ruling<'_>], request: &Request<'_>) -> Resu
 pub(super) fn check_unconfined(
     name: &str,
     weakness: Option<String>,
-    entry: Option<Ruling<'_>>,
-    sources: &Sources,
+    entry: Option<Rule<'_>>,
+    provenance: &ProvenanceMap,
 ) -> Result<(), Denial> {
     let Some(reason) = weakness else { return Ok(()) };
-    let source = sources.of("sandbox").last().cloned().unwrap_or(Source::OwnPlaces);
+    let provenance = provenance.of("sandbox").last().cloned().unwrap_or(Provenance::ProtectedPaths);
     let is_granted = entry.is_some_and(|(_, entry)| entry.sandbox.is_some());
-    Err(Denial::new(reason, source).hint(if is_granted {
+    Err(Denial::new(reason, provenance).hint(if is_granted {
         format!("`ikigai policy grant {name} --sandbox require` sandboxes it")
     } else {
         format!(
@@ -138,14 +138,14 @@ pub(super) fn check_strict(
     request: &Request<'_>,
     granted: bool,
     explicit: bool,
-    sources: &[Source],
+    provenance: &[Provenance],
 ) -> Result<(), Denial> {
-    let source = sources.last().cloned().unwrap_or(Source::Profile(Profile::Strict));
+    let provenance = provenance.last().cloned().unwrap_or(Provenance::Profile(Profile::Strict));
     let name = request.name;
-    if request.origin == Origin::User && !granted {
+    if request.origin == ToolOrigin::User && !granted {
         let denial = Denial::new(
             "the profile `strict` runs no native tool that was not granted anything",
-            source,
+            provenance,
         );
         return Err(match name {
             Some(name) => denial.hint(format!(
@@ -155,10 +155,10 @@ pub(super) fn check_strict(
             None => denial.hint("a tool in ~/.ikigai/tools can be granted something"),
         });
     }
-    if !explicit && (request.origin == Origin::System || request.fell_back) {
+    if !explicit && (request.origin == ToolOrigin::System || request.fell_back) {
         let denial = Denial::new(
             "the profile `strict` runs its component only, and none can be used here",
-            source,
+            provenance,
         );
         return Err(match name {
             Some(name) => denial.hint(format!(

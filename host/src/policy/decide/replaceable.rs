@@ -34,16 +34,20 @@ pub(super) struct Start<'a> {
 
 /// Why another tool could decide what this one does; nothing if none can. `own` are the
 /// host's own places, where no tool writes.
-pub(super) fn weakness(start: &Start<'_>, own: &[PathBuf], reach: &Reach<'_>) -> Option<String> {
-    let is_own = |place: &Path| own.iter().any(|own| place.starts_with(own));
-    let places = paths::places_on(start.path);
+pub(super) fn weakness(
+    start: &Start<'_>,
+    protected: &[PathBuf],
+    reach: &Reach<'_>,
+) -> Option<String> {
+    let is_protected = |place: &Path| protected.iter().any(|dir| place.starts_with(dir));
+    let places = paths::resolution_steps(start.path);
     let real = places.last()?;
     for place in &places {
         let what = if place == real { "its file is" } else { "its file lies behind the link" };
         if let Some(within) = reach.holds(place) {
             return Some(replaced(what, place, &within));
         }
-        if !is_own(place) && paths::is_changeable(place) {
+        if !is_protected(place) && paths::is_changeable(place) {
             return Some(format!(
                 "{what} `{}`, outside of the tool directory, where you may write, and so may \
                  any tool that works there",
@@ -78,7 +82,7 @@ fn interpreters(
 
 /// The same of a program that interprets the tool.
 fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
-    let places = paths::places_on(program);
+    let places = paths::resolution_steps(program);
     for place in &places {
         let what = match place == program {
             true => "its interpreter is".to_owned(),
@@ -101,7 +105,7 @@ fn replaced(what: &str, place: &Path, within: &Within) -> String {
 
 /// Whether a file that can be changed has names outside of its directory.
 fn has_other_names(real: &Path, what: &str) -> Option<String> {
-    let told = |why: String| {
+    let reason = |why: String| {
         Some(format!("{what} `{}` {why}, by which a tool could rewrite it", real.display()))
     };
     let metadata = real.metadata().ok()?;
@@ -110,8 +114,10 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
     }
     match paths::other_names(real, &metadata) {
         Ok(0) => None,
-        Ok(others) => told(format!("has {others} hard link(s) in other directories")),
-        Err(error) => told(format!("has hard links, in directories that are not known ({error})")),
+        Ok(others) => reason(format!("has {others} hard link(s) in other directories")),
+        Err(error) => {
+            reason(format!("has hard links, in directories that are not known ({error})"))
+        }
     }
 }
 

@@ -55,7 +55,8 @@ pub(super) fn keep_out_of_reach(
 }
 
 fn is_out_of_reach(dir: &Path, reach: &Reach<'_>) -> bool {
-    dir.is_absolute() && paths::places_on(dir).iter().all(|place| reach.holds(place).is_none())
+    dir.is_absolute()
+        && paths::resolution_steps(dir).iter().all(|place| reach.holds(place).is_none())
 }
 
 /// The program of this name in the first of `dirs` that has it.

@@ -32,7 +32,7 @@ const SHORTENED: &str = "writable.new";
 const MANY: usize = 1000;
 
 /// It is locked for microseconds. Who holds the lock for so long is stuck.
-const PATIENCE: Duration = Duration::from_millis(250);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How often the file is opened anew because another host has shortened it meanwhile.
 const ATTEMPTS: usize = 16;
@@ -42,7 +42,7 @@ pub(super) type Dirs = HashSet<PathBuf>;
 
 /// The record, as one host knows it.
 #[derive(Debug)]
-pub(super) struct HandedOut {
+pub(super) struct WritableRecord {
     /// Where it is kept; nothing where there is no such place.
     dir: Option<PathBuf>,
     known: Mutex<Known>,
@@ -62,7 +62,7 @@ struct Identity {
     size: u64,
 }
 
-impl HandedOut {
+impl WritableRecord {
     /// The record in `dir`, which is made when there is something to keep.
     pub(super) fn new(dir: Option<PathBuf>) -> Self {
         Self { dir, known: Mutex::default() }
@@ -75,7 +75,7 @@ impl HandedOut {
     /// The record cannot be read; the text says why.
     pub(super) fn dirs(&self) -> Result<Arc<Dirs>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look(&mut known).map_err(|error| self.told(&error))?;
+        self.look(&mut known).map_err(|error| self.format_error(&error))?;
         Ok(Arc::clone(&known.dirs))
     }
 
@@ -104,10 +104,10 @@ impl HandedOut {
         if let Err(error) = &kept
             && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
         {
-            return Err(self.told(error));
+            return Err(self.format_error(error));
         }
         Arc::make_mut(&mut known.dirs).extend(fresh);
-        kept.unwrap_or_else(|error| self.say_unkept(&error));
+        kept.unwrap_or_else(|error| self.log_unkept(&error));
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl HandedOut {
         let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
         for _ in 0..ATTEMPTS {
             let (dir, mut file) = paths::open_own(path, NAME)?;
-            if !paths::lock(&file, PATIENCE)? {
+            if !paths::lock(&file, LOCK_TIMEOUT)? {
                 return Err(io::Error::other("it is locked by another process"));
             }
             let (found, opened) =
@@ -162,17 +162,17 @@ impl HandedOut {
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    fn told(&self, error: &io::Error) -> String {
+    fn format_error(&self, error: &io::Error) -> String {
         let path = self.dir.as_ref().map(|dir| dir.join(NAME)).unwrap_or_default();
         format!("the record `{}` of what tools could write cannot be kept: {error}", path.display())
     }
 
-    fn say_unkept(&self, error: &io::Error) {
+    fn log_unkept(&self, error: &io::Error) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::warn!(
                 "{}; a later run will not know where tools could write in this one",
-                self.told(error)
+                self.format_error(error)
             );
         });
     }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn what_one_host_hands_out_others_know_whenever_they_began() {
         let (_scratch, state) = scratch();
-        let [one, two] = [(); 2].map(|()| HandedOut::new(Some(state.clone())));
+        let [one, two] = [(); 2].map(|()| WritableRecord::new(Some(state.clone())));
         assert!(two.dirs().expect("nothing yet").is_empty());
         let odd = "/a line\nbreak\n\\n and \\";
         for path in ["/a", "/a", odd] {
@@ -270,7 +270,7 @@ mod tests {
         one.remember(&[GrantedDir { access: Access::ReadOnly, path: "/read".into() }])
             .expect("nothing to keep");
         let expected = Dirs::from([PathBuf::from("/a"), odd.into()]);
-        for host in [&one, &two, &HandedOut::new(Some(state.clone()))] {
+        for host in [&one, &two, &WritableRecord::new(Some(state.clone()))] {
             assert_eq!(*host.dirs().expect("readable"), expected);
         }
         let file = state.join(NAME);
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn half_a_line_is_no_directory_and_is_taken_away() {
         let (_scratch, state) = scratch();
-        let host = HandedOut::new(Some(state.clone()));
+        let host = WritableRecord::new(Some(state.clone()));
         host.remember(&written("/a")).expect("kept");
         fs::write(state.join(NAME), "/a\n/").expect("written");
         assert_eq!(*host.dirs().expect("readable"), Dirs::from(["/a".into()]));
@@ -293,23 +293,23 @@ mod tests {
     fn a_long_record_loses_what_is_gone() {
         let (scratch, state) = scratch();
         let there = scratch.path().to_str().expect("UTF-8");
-        let host = HandedOut::new(Some(state.clone()));
+        let host = WritableRecord::new(Some(state.clone()));
         host.remember(&written(there)).expect("kept");
         let gone: String = (1..MANY).map(|number| format!("{there}/gone/{number}\n")).collect();
         fs::write(state.join(NAME), format!("{there}\n{gone}")).expect("written");
         host.remember(&written("/new")).expect("kept");
         assert_eq!(fs::read_to_string(state.join(NAME)).expect("read"), format!("{there}\n/new\n"));
-        let other = HandedOut::new(Some(state));
+        let other = WritableRecord::new(Some(state));
         assert_eq!(other.dirs().expect("readable").len(), 2);
     }
 
     #[test]
     fn a_record_that_others_could_have_written_is_not_believed() {
         let (_scratch, state) = scratch();
-        HandedOut::new(Some(state.clone())).remember(&written("/a")).expect("kept");
+        WritableRecord::new(Some(state.clone())).remember(&written("/a")).expect("kept");
         fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o666))
             .expect("permitted");
-        let host = HandedOut::new(Some(state));
+        let host = WritableRecord::new(Some(state));
         let error = host.dirs().expect_err("refused");
         assert!(error.contains("somebody else"), "{error}");
         // What is handed out now is known to this host all the same.
