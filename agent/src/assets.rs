@@ -238,7 +238,7 @@ impl AssetStore for StoredAssets {
 
 /// Refuses a file that somebody else could swap: what is pinned in it goes into the context.
 fn check_way(file: &Path) -> Result<(), Error> {
-    paths::check_way(file, paths::is_own).map_err(|way| Error::Unsafe {
+    paths::check_ancestors(file, paths::is_own).map_err(|way| Error::Unsafe {
         path: way.dir,
         reason: "somebody else could swap the store by this directory on the way to it",
     })

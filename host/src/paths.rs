@@ -1,28 +1,28 @@
 //! Where the host keeps and finds its own things, each place declared once, and
 //! whether a directory can be trusted to be the user's alone.
 
-mod changeable;
-mod own_file;
-mod way;
+mod private_file;
+mod trust;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
+use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
-pub use changeable::{is_changeable, other_names};
-pub use own_file::{lock, open_own};
-pub use way::{OpenWay, check_way};
+pub use private_file::{lock, open_private};
+pub use trust::{
+    OtherWriter, UntrustedAncestor, check_ancestors, is_changeable, is_own, is_trusted,
+    open_trusted, open_trusted_dir, other_names, other_writer, program_owner,
+};
 
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+/// The age up to which a change of a file could be followed by another that leaves the file's
+/// times as they are: the clock of a file system ticks every few milliseconds.
+pub(crate) const SETTLED: Duration = Duration::from_millis(100);
 
 /// The directories of one user and one installation.
 #[derive(Clone, Debug)]
@@ -258,22 +258,23 @@ pub fn make_shared(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
 }
 
-/// Whether `dir` is a directory, not a link to one, that belongs to an `owner`
-/// who is trusted and that nobody else may write to or swap.
-pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
-    fs::symlink_metadata(dir).is_ok_and(|metadata| {
-        metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0
-    }) && check_way(dir, owner).is_ok()
-}
-
-/// Opens a regular file to be read, not a link to one, and says what it is. Never
+/// Opens a regular file to be read, not a link to one, and returns it with its metadata. Never
 /// waits, as opening a FIFO would.
 ///
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
 pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    open_for_reading(path, OFlags::NOFOLLOW)
+}
+
+/// Opens a regular file as [`open_regular`] does, but follows a link to it.
+pub(crate) fn open_regular_behind_links(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    open_for_reading(path, OFlags::empty())
+}
+
+fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Metadata)> {
+    let flags = flags | OFlags::NONBLOCK;
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
@@ -281,53 +282,6 @@ pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
         return Err(io::Error::other("it is no regular file"));
     }
     Ok((file, metadata))
-}
-
-/// Opens a regular file as [`open_regular`] does, that belongs to an `owner` who is
-/// trusted and that nobody else may write to or swap.
-///
-/// # Errors
-///
-/// It is something else, or cannot be opened.
-pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
-    let (file, metadata) = open_regular(path)?;
-    check_trusted(&metadata, &owner)?;
-    check_way(path, owner)?;
-    Ok(file)
-}
-
-/// Whether an open file is a regular one that belongs to an `owner` who is trusted
-/// and that nobody else may write to.
-///
-/// # Errors
-///
-/// It is something else.
-pub fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Result<()> {
-    if !file.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if !owner(file.uid()) || file.mode() & OTHERS_WRITE != 0 {
-        return Err(io::Error::other("somebody else may have written it"));
-    }
-    Ok(())
-}
-
-/// Opens a directory, not a link to one, that belongs to an `owner` who is trusted
-/// and that nobody else may write to or swap.
-///
-/// # Errors
-///
-/// It is something else, or cannot be opened.
-pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(path, flags, Mode::empty())?;
-    let found = rustix::fs::fstat(&dir)?;
-    if !owner(found.st_uid) || found.st_mode & OTHERS_WRITE != 0 {
-        let why = format!("somebody else may write to `{}`", path.display());
-        return Err(io::Error::other(why));
-    }
-    check_way(path, owner)?;
-    Ok(dir)
 }
 
 /// Says once that the cache cannot be kept: work goes on, only slower.
@@ -339,19 +293,6 @@ pub fn log_uncached(dir: &Path, error: &io::Error) {
             dir.display()
         );
     });
-}
-
-/// Whether this is the user that the host runs as.
-#[must_use]
-pub fn is_own(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw()
-}
-
-/// The owner of the running program.
-#[must_use]
-pub fn program_owner() -> Option<u32> {
-    let program = std::env::current_exe().ok()?;
-    Some(fs::metadata(program).ok()?.uid())
 }
 
 #[cfg(test)]

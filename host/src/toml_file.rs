@@ -5,6 +5,7 @@
 //! key means is the affair of whoever reads it.
 
 mod error;
+mod read;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use error::{FileError, Position};
 pub use error::{Lines, printable};
+pub use read::{ReadError, ReadRules, read};
 
 use crate::nearest::nearest;
 

@@ -5,33 +5,24 @@
 //! where that changed. An edit that cannot be used leaves what was in force, and is
 //! said once; but a ceiling that cannot be used lets nothing through.
 
-use std::fs::{self, Metadata};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rustix::io::Errno;
-
 use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
-use crate::paths;
-use crate::toml_file::FileError;
+use crate::paths::{self, OtherWriter};
+use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
 /// More than any policy needs, in bytes.
-const MOST: u64 = 1 << 20;
+const LARGEST: u64 = 1 << 20;
 
 /// The same of a file that anybody may have written: the most that it can cost the
 /// user is a fraction of a second, once.
-const MOST_OF_WORKSPACE: u64 = 64 << 10;
-
-/// A file that changed this lately could change again without its times moving, and
-/// so is read again.
-const SETTLED: Duration = Duration::from_millis(100);
-
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
 /// Where the files of the three layers are.
 #[derive(Clone, Debug)]
@@ -90,7 +81,7 @@ struct Watched {
     kind: LayerKind,
     path: PathBuf,
     must_exist: bool,
-    owner: fn(u32) -> bool,
+    rules: ReadRules,
     seen: Mutex<Seen>,
 }
 
@@ -114,25 +105,24 @@ impl Live {
     /// Reads all files.
     pub(super) fn open(files: &PolicyFiles) -> Result<Self, FileError> {
         let base = BaseDirs { workspace: files.workspace.clone(), home: files.home.clone() };
-        let standing = files
-            .ceiling
-            .iter()
-            .map(|path| Watched::new(LayerKind::Ceiling, path, false, is_admin));
-        let further = files.further_ceilings.iter().map(|path| {
-            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || paths::is_own(uid))
-        });
-        let user = files.user.as_ref().map(|path| {
-            Watched::new(LayerKind::User, path, files.user_is_named, |uid| {
-                uid == 0 || paths::is_own(uid)
-            })
-        });
+        let ceiling = |path, must_exist, owner| {
+            Watched::new(LayerKind::Ceiling, path, must_exist, rules(owner))
+        };
+        let first = files.ceiling.iter().map(|path| ceiling(path, false, is_admin));
+        let further = files.further_ceilings.iter();
+        let further = further.map(|path| ceiling(path, true, is_admin_or_own));
+        let user = files
+            .user
+            .as_ref()
+            .map(|path| Watched::new(LayerKind::User, path, files.user_is_named, rules(is_user)));
         let workspace = files.workspace.join(IN_WORKSPACE);
+        let of_workspace =
+            ReadRules { largest: LARGEST_OF_WORKSPACE, follows_links: false, owner: None };
         let live = Self {
             base,
-            ceilings: standing.chain(further).collect(),
+            ceilings: first.chain(further).collect(),
             user,
-            // Anybody's: it can only narrow.
-            workspace: Watched::new(LayerKind::Workspace, &workspace, false, |_| true),
+            workspace: Watched::new(LayerKind::Workspace, &workspace, false, of_workspace),
         };
         for file in live.files() {
             file.look(&live.base);
@@ -212,14 +202,14 @@ impl Live {
 }
 
 impl Watched {
-    fn new(kind: LayerKind, path: &Path, must_exist: bool, owner: fn(u32) -> bool) -> Self {
+    fn new(kind: LayerKind, path: &Path, must_exist: bool, rules: ReadRules) -> Self {
         let seen = Seen {
             identity: None,
             layer: Arc::new(Layer::empty(kind, path)),
             exists: false,
             problem: None,
         };
-        Self { kind, path: path.to_owned(), must_exist, owner, seen: Mutex::new(seen) }
+        Self { kind, path: path.to_owned(), must_exist, rules, seen: Mutex::new(seen) }
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -251,68 +241,55 @@ impl Watched {
     }
 
     fn read(&self, base: &BaseDirs) -> Result<Option<Layer>, FileError> {
-        let refused = |what: String| FileError::whole(&self.path, what);
-        let (file, metadata) = match paths::open_regular(&self.path) {
-            Ok(opened) => opened,
-            Err(error) if is_missing(&error) && !self.must_exist => return Ok(None),
-            Err(_) if self.is_elsewhere() => return Ok(None),
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                return Err(refused("is a symbolic link, which a policy must not be".to_owned())
-                    .hint("put the file itself there, or name it with --policy"));
+        match toml_file::read(&self.path, self.rules) {
+            Ok(text) => parse::parse(self.kind, &self.path, &text, base).map(Some),
+            Err(ReadError::Missing(_)) if !self.must_exist => Ok(None),
+            Err(ReadError::Hidden(_)) if self.kind == LayerKind::User && !self.must_exist => {
+                self.log_hidden();
+                Ok(None)
             }
-            Err(error) => return Err(refused(format!("cannot be read: {error}"))),
-        };
-        if self.kind != LayerKind::Workspace {
-            self.check_writers(&metadata)?;
+            Err(error) => Err(self.refusal(error)),
         }
-        let most = if self.kind == LayerKind::Workspace { MOST_OF_WORKSPACE } else { MOST };
-        let mut text = Vec::new();
-        file.take(most + 1)
-            .read_to_end(&mut text)
-            .map_err(|error| refused(format!("cannot be read: {error}")))?;
-        if text.len() as u64 > most {
-            return Err(refused(format!("is larger than {most} bytes")));
-        }
-        parse::parse(self.kind, &self.path, &text, base).map(Some)
     }
 
-    /// Whether the user may not even look where its policy would be: that home is
+    /// Logs once that the user may not enter the directory of their policy, because that home is
     /// another's, as under `sudo -u`.
-    fn is_elsewhere(&self) -> bool {
+    fn log_hidden(&self) {
         static ONCE: Once = Once::new();
-        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        let is_elsewhere = self.kind == LayerKind::User
-            && !self.must_exist
-            && fs::symlink_metadata(&self.path).is_err_and(denied);
-        if is_elsewhere {
-            ONCE.call_once(|| {
-                tracing::warn!(
-                    "no policy of yours: `{}` is in a directory that you may not enter",
-                    self.path.display()
-                );
-            });
-        }
-        is_elsewhere
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "no policy of yours: `{}` is in a directory that you may not enter",
+                self.path.display()
+            );
+        });
     }
 
-    /// Whoever may write a policy decides what tools may do.
-    fn check_writers(&self, file: &Metadata) -> Result<(), FileError> {
-        let refused = |what: &str| FileError::whole(&self.path, format!("is refused: {what}"));
+    /// Returns the error of a file that was not read, in the words of a policy: whoever may write
+    /// one decides what tools may do.
+    fn refusal(&self, error: ReadError) -> FileError {
+        let whole = |what: String| FileError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
                           tools may do";
         let closing = |path: &Path| format!("chmod go-w {}", quoted(&path.to_string_lossy()));
-        if !(self.owner)(file.uid()) {
-            let what = format!("it belongs to another user (id {})", file.uid());
-            return Err(refused(&what).hint(not_theirs));
+        match error {
+            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error) => {
+                whole(format!("cannot be read: {error}"))
+            }
+            ReadError::Link => whole("is a symbolic link, which a policy must not be".to_owned())
+                .hint("put the file itself there"),
+            ReadError::OtherWriter(OtherWriter::Owner(uid)) => {
+                whole(format!("is refused: it belongs to another user (id {uid})")).hint(not_theirs)
+            }
+            ReadError::OtherWriter(OtherWriter::Mode(mode)) => {
+                whole(format!("is refused: others may write to it (mode {mode:04o})"))
+                    .hint(closing(&self.path))
+            }
+            ReadError::Ancestor(dir) => {
+                let hint = if dir.is_writable { closing(&dir.dir) } else { not_theirs.to_owned() };
+                whole(format!("is refused: {dir}")).hint(hint)
+            }
+            ReadError::TooLarge(most) => whole(format!("is larger than {most} bytes")),
         }
-        if file.mode() & OTHERS_WRITE != 0 {
-            let what = format!("others may write to it (mode {:04o})", file.mode() & 0o7777);
-            return Err(refused(&what).hint(closing(&self.path)));
-        }
-        paths::check_way(&self.path, self.owner).map_err(|way| {
-            let hint = if way.is_writable { closing(&way.dir) } else { not_theirs.to_owned() };
-            refused(&way.reason).hint(hint)
-        })
     }
 }
 
@@ -325,9 +302,23 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Root, and whoever installed the host.
+/// Returns whether this is root or the user that the host runs as.
+pub(super) fn is_user(uid: u32) -> bool {
+    uid == 0 || paths::is_own(uid)
+}
+
+/// Returns the rules by which a policy of this owner is read.
+pub(super) fn rules(owner: fn(u32) -> bool) -> ReadRules {
+    ReadRules { largest: LARGEST, follows_links: false, owner: Some(owner) }
+}
+
+/// Returns whether this is root or the user who installed the host.
 fn is_admin(uid: u32) -> bool {
     uid == 0 || paths::program_owner() == Some(uid)
+}
+
+fn is_admin_or_own(uid: u32) -> bool {
+    is_admin(uid) || paths::is_own(uid)
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -345,7 +336,7 @@ fn identity(path: &Path) -> Option<Identity> {
         u64::try_from(metadata.ctime()).unwrap_or(0),
         u32::try_from(metadata.ctime_nsec()).unwrap_or(0),
     ))?;
-    if SystemTime::now().duration_since(changed).is_ok_and(|age| age <= SETTLED) {
+    if SystemTime::now().duration_since(changed).is_ok_and(|age| age <= paths::SETTLED) {
         return None;
     }
     let number = |value: u64| value.cast_signed();

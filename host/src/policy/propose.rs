@@ -1,17 +1,18 @@
 //! A change of the user's policy file: worked out, looked at, then written.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::edit::{self, NewKey, Unchangeable};
+use super::live;
 use super::parse::{self, BaseDirs};
 use super::rule::{Entry, Layer, LayerKind};
 use crate::paths;
-use crate::toml_file::FileError;
+use crate::toml_file::{self, FileError, ReadError};
 
 /// What the file is to become. Nothing is written yet.
 #[derive(Clone, Debug)]
@@ -181,13 +182,17 @@ fn words(layer: &Layer, except: &str) -> Vec<String> {
         .collect()
 }
 
-/// The file's text; one that is not there is empty.
+/// Returns the text of the file, which is empty where there is none.
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    match paths::open_regular(path) {
-        Ok((mut file, _)) => file.read_to_string(&mut text)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    Ok(text)
+    match toml_file::read(path, live::rules(live::is_user)) {
+        Ok(text) => String::from_utf8(text)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")),
+        Err(ReadError::Missing(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(String::new())
+        }
+        Err(
+            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error),
+        ) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }

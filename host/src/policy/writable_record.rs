@@ -141,7 +141,7 @@ impl WritableRecord {
         let path = self.dir.as_ref().ok_or_else(no_place)?;
         let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
         for _ in 0..ATTEMPTS {
-            let (dir, mut file) = paths::open_own(path, NAME)?;
+            let (dir, mut file) = paths::open_private(path, NAME)?;
             if !paths::lock(&file, LOCK_TIMEOUT)? {
                 return Err(io::Error::other("it is locked by another process"));
             }

@@ -26,10 +26,6 @@ const FORMAT: u32 = 3;
 /// Beyond this many entries those that the present scan did not use are let go.
 const MAX_ENTRIES: usize = 4096;
 
-/// A file that changed this lately could change again without its times moving:
-/// the clock of a file system ticks every few milliseconds. Its digest is not kept.
-const SETTLED: Duration = Duration::from_millis(100);
-
 /// What identifies the contents of a file without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity(String);
@@ -228,11 +224,12 @@ fn write(path: &Path, entries: &Entries) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns whether the file changed so long ago that its digest can be kept.
 fn is_settled(metadata: &fs::Metadata) -> bool {
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
     let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
     let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)
+    SystemTime::now().duration_since(changed).is_ok_and(|age| age > paths::SETTLED)
 }
 
 /// Returns the names of the programs of an installation, as exactly as a file can be named

@@ -1,10 +1,8 @@
 //! The directories of tools, and what was found in them.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use super::Check;
 use ikigai_host::host::Host;
-use ikigai_host::paths::{self, Paths};
+use ikigai_host::paths::{self, OtherWriter, Paths};
 use ikigai_host::policy::{Backend, ToolOrigin};
 use ikigai_host::registry::Snapshot;
 
@@ -56,13 +54,14 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
     let count = tools.len();
     let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
     let check = Check::new(SECTION, what, text);
-    let owner = metadata.uid();
-    let known = owner == 0 || paths::is_own(owner) || paths::program_owner() == Some(owner);
-    if !known {
-        return check.warn(format!("`{shown}` belongs to another user, who can change every tool"));
+    let is_known = |uid| uid == 0 || paths::is_own(uid) || paths::program_owner() == Some(uid);
+    match paths::other_writer(&metadata, is_known) {
+        Some(OtherWriter::Owner(_)) => {
+            check.warn(format!("`{shown}` belongs to another user, who can change every tool"))
+        }
+        Some(OtherWriter::Mode(_)) => {
+            check.warn(format!("others can install tools there: chmod go-w '{shown}'"))
+        }
+        None => check,
     }
-    if metadata.mode() & 0o022 != 0 {
-        return check.warn(format!("others can install tools there: chmod go-w '{shown}'"));
-    }
-    check
 }

@@ -1,12 +1,13 @@
 //! Whether nobody else could swap what a path leads to, as sshd asks before it reads a user's
 //! keys (`StrictModes`): who may write to a directory on the way puts another below it.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{OTHERS_WRITE, resolution_steps};
+use super::{OtherWriter, other_writer};
+use crate::paths::resolution_steps;
 
 /// In such a directory nobody but its owner removes or renames what is another's.
 const STICKY: u32 = 0o1000;
@@ -14,7 +15,7 @@ const STICKY: u32 = 0o1000;
 /// A directory on the way to a place, by which somebody else could change what is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct OpenWay {
+pub struct UntrustedAncestor {
     /// The directory.
     pub dir: PathBuf,
     /// Who could change what.
@@ -30,7 +31,7 @@ pub struct OpenWay {
 /// # Errors
 ///
 /// One is another's.
-pub fn check_way(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), OpenWay> {
+pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), UntrustedAncestor> {
     // Whoever owns the top owns all below it: root, or in a user namespace the id that
     // stands for everybody whom it does not know.
     let top = fs::metadata("/").map_or(0, |top| top.uid());
@@ -42,33 +43,35 @@ pub fn check_way(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), OpenWay
             Some(parent) if parent == dir => "its directory".to_owned(),
             _ => format!("the directory `{}` on the way to it", dir.display()),
         };
-        let open = |reason, is_writable| OpenWay { dir: dir.to_owned(), reason, is_writable };
+        let untrusted = |reason, is_writable| {
+            let dir = dir.to_owned();
+            UntrustedAncestor { dir, reason, is_writable }
+        };
         match fs::symlink_metadata(dir) {
-            Ok(found) if !is_trusted(found.uid()) => {
-                let reason = format!("{name} belongs to another user (id {})", found.uid());
-                return Err(open(reason, false));
-            }
-            Ok(found) if others_write(&found) => {
-                let mode = found.mode() & 0o7777;
-                let reason = format!("others may write to {name} (mode {mode:04o})");
-                return Err(open(reason, true));
-            }
-            // What is not there leads nowhere.
-            Ok(_) => {}
+            Ok(found) => match other_writer(&found, is_trusted) {
+                Some(OtherWriter::Owner(uid)) => {
+                    let reason = format!("{name} belongs to another user (id {uid})");
+                    return Err(untrusted(reason, false));
+                }
+                Some(OtherWriter::Mode(mode)) if mode & STICKY == 0 => {
+                    let reason = format!("others may write to {name} (mode {mode:04o})");
+                    return Err(untrusted(reason, true));
+                }
+                Some(OtherWriter::Mode(_)) | None => {}
+            },
+            // A directory that does not exist leads nowhere.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(open(format!("{name} cannot be looked at: {error}"), false)),
+            Err(error) => {
+                return Err(untrusted(format!("{name} cannot be looked at: {error}"), false));
+            }
         }
     }
     Ok(())
 }
 
-fn others_write(dir: &Metadata) -> bool {
-    dir.mode() & OTHERS_WRITE != 0 && dir.mode() & STICKY == 0
-}
-
-impl From<OpenWay> for io::Error {
-    fn from(way: OpenWay) -> Self {
-        Self::other(way.reason)
+impl From<UntrustedAncestor> for io::Error {
+    fn from(ancestor: UntrustedAncestor) -> Self {
+        Self::other(ancestor.reason)
     }
 }
 
@@ -78,8 +81,8 @@ mod tests {
 
     use super::*;
 
-    fn checked(path: &Path) -> Result<(), OpenWay> {
-        check_way(path, super::super::is_own)
+    fn checked(path: &Path) -> Result<(), UntrustedAncestor> {
+        check_ancestors(path, crate::paths::is_own)
     }
 
     #[test]
@@ -121,7 +124,7 @@ mod tests {
         fs::create_dir(scratch.path().join("dir")).expect("a directory");
         // All that is not root's is another's to nobody in particular.
         let is_root = rustix::process::geteuid().is_root();
-        let open = check_way(&scratch.path().join("dir/file"), |_| false);
+        let open = check_ancestors(&scratch.path().join("dir/file"), |_| false);
         assert_eq!(open.is_err(), !is_root);
         if is_root {
             let dir = scratch.path().join("dir");

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{check_trusted, is_own, make_private, open_trusted_dir};
+use super::make_private;
+use super::trust::{check_trusted, is_own, open_trusted_dir};
 
 /// Opens a file of the user's own that is appended to and read, in a directory of the
 /// user's own, and makes both, for the user alone, where they lack. Gives the directory
@@ -19,7 +20,7 @@ use super::{check_trusted, is_own, make_private, open_trusted_dir};
 /// # Errors
 ///
 /// Either is something else, a link, or another user's to write to.
-pub fn open_own(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
+pub fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
     make_private(dir)?;
     let dir = open_trusted_dir(dir, is_own)?;
     let flags = OFlags::RDWR
