@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Override,
-    Overrides, Profile, Provenance, Request, Sandbox, ToolOrigin,
+    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Net, Override,
+    Overrides, Permissions, Profile, Provenance, Remedy, Request, Sandbox, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, Paths};
 use ikigai_tests::draw::Draw;
@@ -187,14 +187,21 @@ fn a_grant_ends_when_the_contents_change() {
     let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]\nenv = [\"DB\"]"), "");
     let changed = [Digest::of(b"another")];
     for backend in [Backend::Wasm, Backend::Native] {
-        let denial = rig.decide(users(backend, &changed)).expect_err("denied").to_string();
+        let denial = rig.decide(users(backend, &changed)).expect_err("denied");
+        let permissions = Permissions {
+            net: Net::parse(["db.internal:5432"]).expect("a list"),
+            env: vec!["DB".to_owned()],
+            ..Permissions::default()
+        };
+        let again = Remedy::GrantAgain { tool: "tool".to_owned(), permissions };
+        assert_eq!(denial.remedy.as_deref(), Some(&again));
+        let denial = denial.to_string();
         for part in [
             "/user/tool",
             "net db.internal:5432, env DB",
             "policy.toml:1",
             &changed[0].to_string(),
             &contents()[0].to_string(),
-            "`ikigai policy grant tool --net db.internal:5432 --env DB`",
         ] {
             assert!(denial.contains(part), "{part}: {denial}");
         }
@@ -213,12 +220,12 @@ fn a_grant_ends_when_the_contents_change() {
 fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
     let own = contents();
     let rig = Rig::with("", "profile = \"strict\"", "");
-    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
-    assert!(denial.contains("`ikigai policy grant tool`"), "{denial}");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantToRun { tool: "tool".to_owned() }));
     rig.allowed(users(Backend::Wasm, &own));
     for tool in ["bash", "grep"] {
-        let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied").to_string();
-        assert!(denial.contains(&format!("`ikigai policy grant {tool} --backend native`")));
+        let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied");
+        assert_eq!(denial.remedy.as_deref(), Some(&Remedy::AllowNative { tool: tool.to_owned() }));
     }
     let fell = Request { fell_back: true, ..users(Backend::Native, &own) };
     rig.decide(fell).expect_err("denied");
@@ -383,9 +390,9 @@ fn contents_that_a_bound_does_not_name_do_not_run() {
 fn a_list_of_hosts_is_refused_for_a_native_tool() {
     let own = contents();
     let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]"), "");
-    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
-    assert!(denial.contains("has no network or all of it"), "{denial}");
-    assert!(denial.contains("`ikigai policy grant tool --net '*'`"), "{denial}");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied");
+    assert!(denial.reason.contains("has no network or all of it"), "{denial}");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantNetwork { tool: "tool".to_owned() }));
     rig.allowed(users(Backend::Wasm, &own));
     let rig = Rig::with("", &granted("net = [\"*\"]"), "");
     assert!(rig.allowed(users(Backend::Native, &own)).grant.net.any);

@@ -14,6 +14,7 @@ use ikigai_assets::{self as assets, Agent, StoreUrl};
 use super::error::CliError;
 use super::progress;
 use crate::config::Config;
+use crate::remedy;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session};
 use ikigai_host::exec::assets::AssetStore;
@@ -183,6 +184,7 @@ impl Options {
         let mut host = Host::builder(self.directory()?)
             .paths(self.paths())
             .overrides(self.overrides())
+            .hints(remedy::policy::sentence)
             .progress(move |event| progress(event));
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);

@@ -18,7 +18,7 @@ use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::paths::{self, Paths, WorkspaceError};
 use crate::policy::{
-    Authority, BackendChoice, LimitKey, Override, Overrides, PolicyFiles, Profile,
+    Authority, BackendChoice, Hints, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
 };
 use crate::registry::{Budget, Progress, ProgressFn, Registry, Settings};
 use crate::toml_file::FileError;
@@ -52,6 +52,7 @@ pub enum BuildError {
 /// | [`paths`](Self::paths) | [`Paths::of_user`] |
 /// | [`ceiling`](Self::ceiling) | none but the administrator's |
 /// | [`overrides`](Self::overrides) | none |
+/// | [`hints`](Self::hints) | none |
 /// | [`assets`](Self::assets) | no asset store |
 /// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
@@ -78,6 +79,7 @@ pub struct HostBuilder {
     paths: Option<Paths>,
     ceilings: Vec<PathBuf>,
     overrides: Overrides,
+    hints: Hints,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     budget: Budget,
     compile_timeout: Option<Duration>,
@@ -92,6 +94,7 @@ impl HostBuilder {
             paths: None,
             ceilings: Vec::new(),
             overrides: Overrides::default(),
+            hints: Hints::default(),
             assets: None,
             budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
             compile_timeout: None,
@@ -161,6 +164,13 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the sentences for what a person can do about a denial, in the words of the embedding
+    /// program. They follow the reason in envelopes, in notes and in the log.
+    pub fn hints(mut self, sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
+        self.hints = Hints::new(sentence);
+        self
+    }
+
     /// Serves assets to the tools that policy grants them, on behalf of `agent`, whose pins and
     /// budget count. What the store is kept in is protected from every tool.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
@@ -218,7 +228,7 @@ impl HostBuilder {
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
         protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
-        let authority = Authority::open(&files, self.overrides, protected)?;
+        let authority = Authority::open(&files, self.overrides, protected, self.hints)?;
         let audit = Audit::new(paths.state.clone(), &workspace, self.record_arguments);
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),

@@ -12,10 +12,12 @@ use super::edit::NewKey;
 use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
+use super::remedy::{Hints, Remedy};
 use super::standard::SHELL;
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
 use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
+use crate::paths;
 use crate::toml_file::FileError;
 
 /// What whoever starts a host asks of the policy, for this host alone. It passes no ceiling.
@@ -70,6 +72,7 @@ pub struct Authority {
     protected: Vec<PathBuf>,
     variables: Variables,
     writable_record: WritableRecord,
+    hints: Hints,
     logged: Mutex<BTreeSet<String>>,
 }
 
@@ -83,6 +86,7 @@ impl Authority {
         files: &PolicyFiles,
         overrides: Overrides,
         protected: Vec<PathBuf>,
+        hints: Hints,
     ) -> Result<Self, FileError> {
         Ok(Self {
             live: Live::open(files)?,
@@ -91,6 +95,7 @@ impl Authority {
             protected,
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
+            hints,
             logged: Mutex::default(),
         })
     }
@@ -187,7 +192,7 @@ impl Authority {
     ///
     /// The file, or what it would become, cannot be used.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.live.user_file()?, self.live.base(), name, keys)
+        Proposal::grant(self.user_file()?, self.live.base(), name, keys)
     }
 
     /// What the user's file would become without the tool's entry; none where it has
@@ -197,7 +202,7 @@ impl Authority {
     ///
     /// The file cannot be used.
     pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.live.user_file()?, self.live.base(), name)
+        Proposal::revoke(self.user_file()?, self.live.base(), name)
     }
 
     /// What would be decided if the proposal were the user's file.
@@ -247,9 +252,20 @@ impl Authority {
         &self.protected
     }
 
+    fn user_file(&self) -> Result<&Path, FileError> {
+        self.live.user_file().ok_or_else(|| {
+            let error =
+                FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in");
+            match self.hints.of(&Remedy::NamePolicyFile) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            }
+        })
+    }
+
     fn context(&self) -> decide::PolicyContext<'_> {
-        let Self { workspace, protected, variables, writable_record, .. } = self;
-        decide::PolicyContext { workspace, protected, variables, writable_record }
+        let Self { workspace, protected, variables, writable_record, hints, .. } = self;
+        decide::PolicyContext { workspace, protected, variables, writable_record, hints }
     }
 
     fn current(&self) -> Result<Layers, Denial> {
@@ -274,11 +290,11 @@ impl Authority {
     fn log_protected_workspace(&self) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            tracing::warn!(
-                "the workspace `{}` holds ikigai's own files, so tools may only read it; \
-                 choose a directory beneath it with --workspace",
-                self.workspace.display()
+            let workspace = self.workspace.display();
+            let text = format!(
+                "the workspace `{workspace}` holds ikigai's own files, so tools may only read it"
             );
+            tracing::warn!("{}", self.hints.append(text, &Remedy::ChooseWorkspace));
         });
     }
 }

@@ -21,6 +21,7 @@ use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
 use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
+use super::remedy::Hints;
 use super::rule::{Entry, Layer, LimitKey, Located};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
@@ -33,6 +34,7 @@ pub(super) struct PolicyContext<'a> {
     pub(super) protected: &'a [PathBuf],
     pub(super) variables: &'a Variables,
     pub(super) writable_record: &'a WritableRecord,
+    pub(super) hints: &'a Hints,
 }
 
 /// An entry of a layer.
@@ -83,8 +85,18 @@ pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
     }
 }
 
-/// The answer for one call.
+/// Decides one call.
 pub(super) fn decide(
+    layers: &Layers,
+    overrides: &Overrides,
+    context: &PolicyContext<'_>,
+    request: &Request<'_>,
+) -> Result<Decision, Denial> {
+    decide_without_hint(layers, overrides, context, request)
+        .map_err(|denial| denial.with_hint(context.hints))
+}
+
+fn decide_without_hint(
     layers: &Layers,
     overrides: &Overrides,
     context: &PolicyContext<'_>,
@@ -92,7 +104,7 @@ pub(super) fn decide(
 ) -> Result<Decision, Denial> {
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
-    let entry = granting(&layers.user, request, &mut notes)?;
+    let entry = granting(&layers.user, request, context.hints, &mut notes)?;
     let bounds = bounds(layers, request.name);
     check_bounds(&bounds, request)?;
     let explicit = request

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::remedy::{Hints, Remedy};
 use super::rule::LayerKind;
 use super::{Backend, Grant, Profile, Sandbox, ToolOrigin};
 use crate::digest::Digest;
@@ -157,26 +158,35 @@ impl Decision {
 /// A call that policy forbids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What would allow it, if anything below a ceiling does.
+    /// The step that would allow it, if one below a ceiling does.
+    pub remedy: Option<Box<Remedy>>,
+    /// The sentence for the remedy, in the words of the program that embeds the host:
+    /// [`HostBuilder::hints`](crate::HostBuilder::hints).
     pub hint: Option<String>,
-    /// Who forbids it.
+    /// The rule that forbids it.
     pub provenance: Option<Provenance>,
 }
 
 impl Denial {
     pub(super) fn new(reason: impl Into<String>, provenance: Provenance) -> Self {
-        Self { reason: reason.into(), hint: None, provenance: Some(provenance) }
+        Self { reason: reason.into(), remedy: None, hint: None, provenance: Some(provenance) }
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub(super) fn remedy(mut self, remedy: Remedy) -> Self {
+        self.remedy = Some(Box::new(remedy));
+        self
+    }
+
+    /// Adds the sentence for the remedy.
+    pub(super) fn with_hint(mut self, hints: &Hints) -> Self {
+        self.hint = self.remedy.as_deref().and_then(|remedy| hints.of(remedy));
         self
     }
 
     pub(super) fn of_file(problem: &FileError) -> Self {
-        Self { reason: problem.line(), hint: None, provenance: None }
+        Self { reason: problem.line(), remedy: None, hint: None, provenance: None }
     }
 }
 

@@ -167,13 +167,10 @@ impl Live {
         &self.base
     }
 
-    /// Where the user's file is, or would be.
-    pub(super) fn user_file(&self) -> Result<&Path, FileError> {
-        let missing = || {
-            FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in")
-                .hint("name a file with --policy")
-        };
-        Ok(&self.user.as_ref().ok_or_else(missing)?.path)
+    /// Returns the path of the user's file, which need not exist; nothing for a user without a
+    /// home who named none.
+    pub(super) fn user_file(&self) -> Option<&Path> {
+        Some(&self.user.as_ref()?.path)
     }
 
     /// What is wrong with files that are not in force as they stand.
@@ -270,7 +267,7 @@ impl Watched {
         let whole = |what: String| FileError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
                           tools may do";
-        let closing = |path: &Path| format!("chmod go-w {}", quoted(&path.to_string_lossy()));
+        let closing = |path: &Path| format!("chmod go-w {}", shell_quoted(&path.to_string_lossy()));
         match error {
             ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error) => {
                 whole(format!("cannot be read: {error}"))
@@ -293,8 +290,9 @@ impl Watched {
     }
 }
 
-/// A word as a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
+/// Returns a word as it is written in a command of a shell.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

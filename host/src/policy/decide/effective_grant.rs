@@ -7,8 +7,8 @@ use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
-use crate::policy::live::quoted;
 use crate::policy::parse::overlap_text;
+use crate::policy::remedy::Remedy;
 use crate::policy::rule::{DirRule, Entry, Layer, Located};
 use crate::policy::variables::Variables;
 use crate::policy::{
@@ -233,10 +233,10 @@ impl EffectiveGrant {
             );
             let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
             return Err(match request.name {
-                Some(name) => denial.hint(format!(
-                    "`ikigai policy grant {name} --read {}` lets it read there",
-                    quoted(&dir.path.to_string_lossy())
-                )),
+                Some(name) => {
+                    let (tool, dir) = (name.to_owned(), dir.path.clone());
+                    denial.remedy(Remedy::GrantReading { tool, dir })
+                }
                 None => denial,
             });
         }
@@ -256,8 +256,7 @@ impl EffectiveGrant {
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
         Err(match request.name {
-            Some(name) => denial
-                .hint(format!("`ikigai policy grant {name} --net '*'` gives it the whole network")),
+            Some(name) => denial.remedy(Remedy::GrantNetwork { tool: name.to_owned() }),
             None => denial,
         })
     }
@@ -292,6 +291,7 @@ impl EffectiveGrant {
         if request.backend == Backend::Native && self.sandbox != Sandbox::Off && !is_shell {
             let list = encode_dirs(&dirs).map_err(|error| Denial {
                 reason: error.to_string(),
+                remedy: None,
                 hint: None,
                 provenance: self.provenance.of("fs").first().cloned(),
             })?;
