@@ -1,8 +1,8 @@
 //! The question who else may write to a file or a directory.
 //!
 //! Owns the rules by which a file or a directory is trusted: by its own mode and owner, and by
-//! the directories on the way to it ([`ancestors`]). Owns as well what the user of this process
-//! can change ([`changeable`]), because a tool runs as that user. What follows from an answer is
+//! the directories on the way to it (`ancestors`). Owns as well what the user of this process
+//! can change (`changeable`), because a tool runs as that user. What follows from an answer is
 //! decided by the caller.
 
 mod ancestors;

@@ -1,5 +1,5 @@
-//! Who decides: the policy files, the flags, and the place a host works in,
-//! together. Every front end asks here, and gets the same answer.
+//! The authority that decides on calls, by the policy files, the settings of the host and its
+//! workspace. Every front end asks it, and gets the same answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,47 +20,47 @@ use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOri
 use crate::paths;
 use crate::toml_file::FileError;
 
-/// What whoever starts a host asks of the policy, for this host alone. It passes no ceiling.
+/// The settings that one host asks of the policy for itself alone. They pass no ceiling.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The profile.
     pub profile: Option<Override<Profile>>,
     /// The builds of tools that may run.
     pub backend: Option<Override<BackendChoice>>,
-    /// Limits of each call, in the unit of the key.
+    /// The limits of each call, in the unit of the key.
     pub limits: Vec<(LimitKey, Override<u64>)>,
 }
 
-/// A value that is asked for, and who asks.
+/// A value that is asked for, and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override<T> {
     /// The value.
     pub value: T,
-    /// For a person: a flag, a variable, or a line of a configuration file.
+    /// The author for a person: a flag, a variable, or a line of a configuration file.
     pub from: Cow<'static, str>,
 }
 
 impl<T> Override<T> {
-    /// Returns a value that the program asks for which embeds the host.
+    /// Returns a value that the embedding program asks for.
     pub(crate) fn of_program(value: T) -> Self {
         Self { value, from: Cow::Borrowed("the program") }
     }
 
-    /// Returns who asks for it.
+    /// Returns the rule that the value is.
     pub(super) fn provenance(&self) -> Provenance {
         Provenance::Override(self.from.clone())
     }
 }
 
-/// Which build of a tool is to run, and why.
+/// The build of a tool that is to run, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What was asked for.
+    /// The builds that were asked for.
     pub backend: BackendChoice,
-    /// With [`BackendChoice::Auto`]: the native build comes first where files, network
-    /// and processes can be kept from it on this machine, and nothing outlives a call.
+    /// True if, with [`BackendChoice::Auto`], the native build comes first on a machine whose
+    /// sandbox confines its files, network and processes, and ends them with the call.
     pub native_if_confined: bool,
-    /// For a person.
+    /// The reason, for a person.
     pub reason: Cow<'static, str>,
 }
 
@@ -77,7 +77,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Reads the policy files. `own` are the host's own places, canonical.
+    /// Reads the policy files. `protected` are the canonical paths that no tool may write.
     ///
     /// # Errors
     ///
@@ -100,11 +100,11 @@ impl Authority {
         })
     }
 
-    /// What the tool may touch and use up, and who says so.
+    /// Decides what the tool may touch and use up.
     ///
     /// # Errors
     ///
-    /// It may not run at all.
+    /// The tool may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         let layers = self.current()?;
         let decision = decide::decide(&layers, &self.overrides, &self.context(), request)?;
@@ -117,28 +117,28 @@ impl Authority {
         Ok(decision)
     }
 
-    /// What a native tool has for its `--schema` call, which is nothing.
+    /// Returns the grant of a `--schema` call, which is empty.
     #[must_use]
     pub fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
         decide::for_schema(&self.live.user(), &self.context(), path, backend)
     }
 
-    /// Records where a call may write that is about to have this grant: from then on nothing
-    /// there is part of a tool that runs unconfined, in any workspace.
+    /// Records the directories in which a call with this grant may write. From then on no file in
+    /// them is trusted as part of a tool that runs unconfined, in any workspace.
     ///
     /// # Errors
     ///
-    /// It cannot be recorded because a disk is full; the call must not run.
+    /// They cannot be recorded because a disk is full. The call must not run.
     pub fn record_writable(&self, grant: &Grant) -> Result<(), String> {
-        self.writable_record.remember(&grant.dirs)
+        self.writable_record.record(&grant.dirs)
     }
 
-    /// Sets a variable for the tools of this run, from the next call on. It reaches those
-    /// that it would reach if the host's environment had it: no tool gets more by this.
+    /// Sets a variable for the tools of this run, from the next call on. It reaches the tools that
+    /// it would reach if the environment of the host had it: no tool is granted more by this.
     ///
     /// # Errors
     ///
-    /// The name is none that a tool can be given, or the value has a NUL; the text says so.
+    /// A variable of this name cannot be granted, or the value has a NUL. The text is the reason.
     pub fn set_variable(&self, name: &str, value: &str) -> Result<(), String> {
         check_variable(name)?;
         if value.contains('\0') {
@@ -148,13 +148,13 @@ impl Authority {
         Ok(())
     }
 
-    /// Whether the answer for this tool depends on what its file holds now.
+    /// Returns whether the decision on this tool depends on the present contents of its file.
     #[must_use]
     pub fn looks_at_content(&self, name: Option<&str>) -> bool {
         self.current().is_ok_and(|layers| decide::looks_at_content(&layers, name))
     }
 
-    /// The profile in force, and what decided it.
+    /// Returns the profile in force, and the rules that decided it.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Authority {
         Ok(decide::profile(&self.current()?, &self.overrides))
     }
 
-    /// Which build of a tool is to run.
+    /// Chooses the build of a tool that is to run.
     #[must_use]
     pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
         let choice = |backend, reason: Cow<'static, str>| Choice {
@@ -171,7 +171,7 @@ impl Authority {
             native_if_confined: false,
             reason,
         };
-        // Without a ceiling that can be used nothing will run.
+        // With a ceiling that cannot be used no tool will run.
         let Ok(layers) = self.current() else {
             return choice(BackendChoice::Auto, "".into());
         };
@@ -186,17 +186,16 @@ impl Authority {
         }
     }
 
-    /// What the user's file would become with these keys of the tool's entry set.
+    /// Proposes the user's file with these keys of the tool's entry set.
     ///
     /// # Errors
     ///
-    /// The file, or what it would become, cannot be used.
+    /// The file cannot be used, as it is or as it would be.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
         Proposal::grant(self.user_file()?, self.live.base(), name, keys)
     }
 
-    /// What the user's file would become without the tool's entry; none where it has
-    /// none.
+    /// Proposes the user's file without the tool's entry; nothing if it has no such entry.
     ///
     /// # Errors
     ///
@@ -205,11 +204,11 @@ impl Authority {
         Proposal::revoke(self.user_file()?, self.live.base(), name)
     }
 
-    /// What would be decided if the proposal were the user's file.
+    /// Decides as if the proposal were the user's file.
     ///
     /// # Errors
     ///
-    /// The tool may not run then either.
+    /// The tool may not run even then.
     pub fn decide_with(
         &self,
         proposal: &Proposal,
@@ -219,7 +218,7 @@ impl Authority {
         decide::decide(&layers, &self.overrides, &self.context(), request)
     }
 
-    /// The names that the user's file speaks of, and the line of each.
+    /// Returns the names of tools in the user's file, with the line of each.
     #[must_use]
     pub fn named(&self) -> Vec<(String, usize)> {
         let Ok(layers) = self.current() else { return Vec::new() };
@@ -227,26 +226,26 @@ impl Authority {
         named.map(|(name, entry)| (name.clone(), entry.position.line)).collect()
     }
 
-    /// Whether the user's file has an entry for the tool that is bound to contents.
+    /// Returns whether the user's file has an entry for the tool that is bound to contents.
     #[must_use]
     pub fn is_bound_to_content(&self, name: &str) -> bool {
         let Ok(layers) = self.current() else { return false };
         layers.user.tools.get(name).is_some_and(|entry| entry.sha256.is_some())
     }
 
-    /// Each policy file, and how it stands.
+    /// Returns the status of each policy file.
     #[must_use]
     pub fn files(&self) -> Vec<FileStatus> {
         self.live.statuses()
     }
 
-    /// The directory that tools work in.
+    /// Returns the directory that tools work in.
     #[must_use]
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// The host's own places, where no tool may write.
+    /// Returns the host's own files and directories, which no tool may write.
     #[must_use]
     pub fn protected(&self) -> &[PathBuf] {
         &self.protected

@@ -1,8 +1,8 @@
-//! From the layers to the answer for one call.
+//! The decision on one call, by the layers of the policy.
 //!
-//! What a tool has to begin with comes of the profile and of the user's file. The
-//! ceiling and the workspace only take away: each is met with what there is, so
-//! that the result is never wider than either.
+//! The profile and the user's file give a tool its first grant. The ceiling and the workspace only
+//! take away: the grant is intersected with each of them, so that the result is never wider than
+//! either.
 
 mod effective_grant;
 mod reach;
@@ -28,7 +28,7 @@ use super::writable_record::WritableRecord;
 use super::{Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
 use crate::limits::Limits;
 
-/// Where calls are decided.
+/// The surroundings of a decision, besides the layers.
 pub(super) struct PolicyContext<'a> {
     pub(super) workspace: &'a Path,
     pub(super) protected: &'a [PathBuf],
@@ -37,10 +37,10 @@ pub(super) struct PolicyContext<'a> {
     pub(super) hints: &'a Hints,
 }
 
-/// An entry of a layer.
+/// An entry of a layer, with the layer.
 type Rule<'a> = (&'a Layer, &'a Entry);
 
-/// The profile in force: the strictest that any layer asks for.
+/// Returns the profile in force, which is the strictest that any layer asks for.
 pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
     let asked = match (&overrides.profile, &layers.user.profile) {
         (Some(asked), _) => Some((asked.value, asked.provenance())),
@@ -60,8 +60,8 @@ pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<P
     (profile, provenance)
 }
 
-/// The build that somebody asks for by name, a ceiling before the rest. A workspace
-/// is not asked.
+/// Returns the build that a layer or an override asks for, a ceiling before the rest. The file of a
+/// workspace has no say.
 pub(super) fn backend(
     layers: &Layers,
     overrides: &Overrides,
@@ -76,7 +76,7 @@ pub(super) fn backend(
     layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
-/// Whether some layer names the tool by content.
+/// Returns whether some layer names the tool by its contents.
 pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
     match name {
         Some(name) => all(layers)
@@ -115,13 +115,13 @@ fn decide_without_hint(
         check_strict(request, entry.is_some(), explicit, &profile_provenance)?;
     }
     let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
-    // What is refused by itself is not mended by what a bound takes away.
+    // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
     effective.check_net(request)?;
     for bound in &bounds {
         effective.meet(bound, request, context)?;
     }
-    // A bound may make a list of hosts of the whole network.
+    // A bound may narrow the whole network to a list of hosts.
     effective.check_net(request)?;
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
@@ -140,8 +140,8 @@ fn decide_without_hint(
     Ok(Decision { grant, limits, profile, variables, provenance, notes })
 }
 
-/// The grant of a `--schema` call: nothing. A tool that another could replace does not run
-/// without the sandbox for it either.
+/// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
+/// needs the sandbox here too.
 pub(super) fn for_schema(
     user: &Layer,
     context: &PolicyContext<'_>,
@@ -173,20 +173,20 @@ fn all(layers: &Layers) -> impl Iterator<Item = &Layer> {
     bounding(layers).chain([&*layers.user])
 }
 
-/// The layers that only take away.
+/// Returns the layers that only take away.
 fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
 }
 
-/// Every entry that takes away from this tool.
+/// Returns every entry that takes away from this tool.
 fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Rule<'a>> {
     let every = all(layers).filter_map(|layer| Some((layer, layer.every.as_ref()?)));
     let own = bounding(layers).filter_map(|layer| Some((layer, layer.tools.get(name?)?)));
     every.chain(own).collect()
 }
 
-/// What the call may use up: the user's entry instead of the default, a flag instead
-/// of both, and never more than a bound.
+/// Returns the limits of a call: the user's entry replaces the default, an override replaces both,
+/// and no bound is passed.
 fn limits(
     profile: Profile,
     overrides: &Overrides,

@@ -1,5 +1,5 @@
-//! What is asked of the policy, and its answer: the decision on one call or its
-//! denial, each with who said so.
+//! The request to the policy, and its answer: the decision on one call or its denial, each with the
+//! rule that decided it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,40 +15,40 @@ use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::FileError;
 
-/// What is asked about.
+/// The call that the policy decides on.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The name of the tool; none where a program is named by its path.
+    /// The name of the tool; nothing for a program that is named by its path.
     pub name: Option<&'a str>,
-    /// Where it is from.
+    /// The origin of the tool.
     pub origin: ToolOrigin,
     /// The build that is to run.
     pub backend: Backend,
-    /// Whether it runs only because the component that was wanted cannot.
+    /// True if the build runs only because the component cannot be used.
     pub fell_back: bool,
-    /// The file.
+    /// The file of the build.
     pub path: &'a Path,
-    /// What is known of its contents. A grant by content must name them all.
+    /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
 }
 
-/// Who decided something.
+/// The rule that decided a part of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// The built-in rules of the profile.
     Profile(Profile),
     /// A line of a policy file.
     File {
-        /// Whose file.
+        /// The author of the file.
         kind: LayerKind,
-        /// Where it is.
+        /// The path of the file.
         path: Arc<Path>,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
     },
-    /// Whoever started the host, such as by a flag: [`Override::from`](super::Override::from).
+    /// A setting of the program or the person that started the host, such as a flag: [`Override::from`](super::Override::from).
     Override(Cow<'static, str>),
-    /// The host's own places lie there, where no tool may write.
+    /// The host's own files, which no tool may write.
     ProtectedPaths,
 }
 
@@ -63,33 +63,34 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// Who decided each capability: first who gave it, then who took away from it.
+/// The rules that decided each capability: first the one that gave it, then those that narrowed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
 
 impl ProvenanceMap {
-    /// Of `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or a limit by its key.
+    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or the key of a
+    /// limit.
     #[must_use]
     pub fn of(&self, capability: &str) -> &[Provenance] {
         self.0.get(capability).map_or(&[], Vec::as_slice)
     }
 
-    /// Every capability with its sources.
+    /// Returns every capability with its rules.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Provenance])> {
         self.0.iter().map(|(capability, all)| (*capability, all.as_slice()))
     }
 
-    /// Who gave it, and nobody else yet.
+    /// Sets the rule that gave a capability.
     pub(super) fn set(&mut self, capability: &'static str, provenance: Provenance) {
         self.set_all(capability, vec![provenance]);
     }
 
-    /// All who decided it so far.
+    /// Sets all rules for a capability.
     pub(super) fn set_all(&mut self, capability: &'static str, all: Vec<Provenance>) {
         self.0.insert(capability, all);
     }
 
-    /// Who took away from it.
+    /// Adds a rule that narrowed a capability.
     pub(super) fn add(&mut self, capability: &'static str, provenance: Provenance) {
         let all = self.0.entry(capability).or_default();
         if !all.contains(&provenance) {
@@ -101,32 +102,32 @@ impl ProvenanceMap {
 /// A variable that was granted by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Whether the host's environment has it.
+    /// True if the environment of the host has it.
     pub is_set: bool,
 }
 
-/// What one call may touch and use up, and who says so.
+/// The permissions and limits of one call, with the rules that decided them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What it may touch.
+    /// The permissions.
     pub grant: Grant,
-    /// What it may use up.
+    /// The limits.
     pub limits: Limits,
     /// The profile in force.
     pub profile: Profile,
-    /// The variables that were granted by name. Their values are secrets; what a
-    /// native tool has besides is in [`Grant::env`].
+    /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also
+    /// those that every native tool gets.
     pub variables: Vec<Variable>,
-    /// Who decided what.
+    /// The rules that decided each capability.
     pub provenance: ProvenanceMap,
-    /// What a person should know of it.
+    /// The notes for a person.
     pub notes: Vec<String>,
 }
 
 impl Decision {
-    /// The variables that were granted by name, with their values, which are secrets.
+    /// Returns the variables that were granted by name with their values, which are secrets.
     #[must_use]
     pub fn granted_values(&self) -> Vec<(OsString, OsString)> {
         let granted =
@@ -134,7 +135,7 @@ impl Decision {
         self.grant.env.iter().filter(|(name, _)| granted(name)).cloned().collect()
     }
 
-    /// Who decided what may be touched, each once.
+    /// Returns the rules that decided the permissions, each once.
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
@@ -148,14 +149,14 @@ impl Decision {
         texts
     }
 
-    /// Whether nothing keeps the tool from what its user may do.
+    /// Returns whether the tool runs with all rights of its user.
     #[must_use]
     pub fn is_unconfined(&self, backend: Backend) -> bool {
         backend == Backend::Native && self.grant.sandbox == Sandbox::Off
     }
 }
 
-/// A call that policy forbids.
+/// The denial of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The reason.

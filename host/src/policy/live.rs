@@ -1,9 +1,9 @@
-//! The policy files of one host: where they are, who may have written them, and
-//! what they say now.
+//! The policy files of one host: their paths, the users who may have written them, and their present
+//! contents.
 //!
-//! Each is looked at again before every call, by its identity alone, and read again
-//! where that changed. An edit that cannot be used leaves what was in force, and is
-//! said once; but a ceiling that cannot be used lets nothing through.
+//! The metadata of each file is checked before every call, and the file is read again if they
+//! changed. An edit that cannot be used leaves the earlier contents in force, and is logged once;
+//! but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
 use std::io;
@@ -17,49 +17,50 @@ use super::rule::{Layer, LayerKind};
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
-/// More than any policy needs, in bytes.
+/// The largest policy file, in bytes. No policy needs as much.
 const LARGEST: u64 = 1 << 20;
 
-/// The same of a file that anybody may have written: the most that it can cost the
-/// user is a fraction of a second, once.
+/// The largest policy file of a workspace, in bytes. Anybody may have written it, and it must not
+/// take more than a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
-/// Where the files of the three layers are.
+/// The paths of the files of all layers.
 #[derive(Clone, Debug)]
 pub struct PolicyFiles {
-    /// The administrator's; need not exist.
+    /// The administrator's file, which need not exist.
     pub ceiling: Option<PathBuf>,
-    /// Further ceilings; each must exist. Adding one can only narrow, so anybody may.
+    /// Further ceilings, each of which must exist. Anybody may add one, because it can only narrow.
     pub further_ceilings: Vec<PathBuf>,
-    /// The user's.
+    /// The user's file.
     pub user: Option<PathBuf>,
-    /// Whether the user's was named, and so must exist.
+    /// True if somebody named the user's file, which must then exist.
     pub user_is_named: bool,
     /// The workspace, absolute and canonical; its file is `.ikigai/policy.toml`.
     pub workspace: PathBuf,
-    /// What `~` stands for in a policy file.
+    /// The directory for which `~` stands in a policy file.
     pub home: Option<PathBuf>,
-    /// Where it is kept which directories tools could write in; nothing where nothing is.
+    /// The directory of the record of directories in which tools could write; nothing if none is
+    /// kept.
     pub state: Option<PathBuf>,
 }
 
-/// Where the file of a workspace is, in it.
+/// The path of the file of a workspace, in the workspace.
 pub(super) const IN_WORKSPACE: &str = ".ikigai/policy.toml";
 
-/// A file of the policy, and how it stands.
+/// The status of a policy file.
 #[derive(Clone, Debug)]
 pub struct FileStatus {
-    /// Whose words it holds.
+    /// The author of the file.
     pub kind: LayerKind,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Whether there is one.
+    /// True if the file exists.
     pub exists: bool,
-    /// Why it is not in force as it stands; what it said before is.
+    /// The reason why its present contents are not in force; the earlier ones are.
     pub problem: Option<FileError>,
 }
 
-/// All layers as they are at one moment.
+/// All layers at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Layers {
     pub(super) ceilings: Vec<Arc<Layer>>,
@@ -67,7 +68,7 @@ pub(super) struct Layers {
     pub(super) workspace: Arc<Layer>,
 }
 
-/// The files, and what was read of them last.
+/// The files, and the contents that were read last.
 #[derive(Debug)]
 pub(super) struct Live {
     base: BaseDirs,
@@ -87,14 +88,14 @@ struct Watched {
 
 #[derive(Debug)]
 struct Seen {
-    /// None where the file must be read again in any case.
+    /// The metadata; nothing if the file must be read again in any case.
     identity: Option<Identity>,
     layer: Arc<Layer>,
     exists: bool,
     problem: Option<FileError>,
 }
 
-/// What changes when a file does, or who may write to it.
+/// The metadata that change with the contents of a file, or with the users who may write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
     Missing,
@@ -125,7 +126,7 @@ impl Live {
             workspace: Watched::new(LayerKind::Workspace, &workspace, false, of_workspace),
         };
         for file in live.files() {
-            file.look(&live.base);
+            file.refresh(&live.base);
             if let Some(problem) = file.seen().problem.take() {
                 return Err(problem);
             }
@@ -133,14 +134,15 @@ impl Live {
         Ok(live)
     }
 
-    /// What the files say now, or what they last said that can be used.
+    /// Returns the contents of the files, each as it is now, or as it was last if that cannot be
+    /// used.
     ///
     /// # Errors
     ///
     /// A ceiling cannot be used.
     pub(super) fn current(&self) -> Result<Layers, FileError> {
         for file in self.files() {
-            file.look(&self.base);
+            file.refresh(&self.base);
         }
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
@@ -154,7 +156,7 @@ impl Live {
         Ok(Layers { ceilings, user: self.user(), workspace })
     }
 
-    /// What the user's file said when it was last looked at.
+    /// Returns the contents of the user's file at the last check.
     pub(super) fn user(&self) -> Arc<Layer> {
         match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
@@ -162,7 +164,7 @@ impl Live {
         }
     }
 
-    /// What paths in the files are relative to.
+    /// Returns the directories that paths in the files are relative to.
     pub(super) fn base(&self) -> &BaseDirs {
         &self.base
     }
@@ -173,13 +175,13 @@ impl Live {
         Some(&self.user.as_ref()?.path)
     }
 
-    /// What is wrong with files that are not in force as they stand.
+    /// Returns the errors of the files whose present contents are not in force.
     pub(super) fn problems(&self) -> Vec<(LayerKind, FileError)> {
         let problem = |file: &Watched| Some((file.kind, file.seen().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
 
-    /// Each file, and how it stood when it was last looked at.
+    /// Returns the status of each file at the last check.
     pub(super) fn statuses(&self) -> Vec<FileStatus> {
         let file = |file: &Watched| {
             let seen = file.seen();
@@ -213,8 +215,8 @@ impl Watched {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if it is not the one that was read.
-    fn look(&self, base: &BaseDirs) {
+    /// Reads the file again if its metadata changed.
+    fn refresh(&self, base: &BaseDirs) {
         let identity = identity(&self.path);
         let mut seen = self.seen();
         if identity.is_some() && seen.identity == identity {
@@ -261,8 +263,7 @@ impl Watched {
         });
     }
 
-    /// Returns the error of a file that was not read, in the words of a policy: whoever may write
-    /// one decides what tools may do.
+    /// Returns the error of a file that was not read, in the words of a policy.
     fn refusal(&self, error: ReadError) -> FileError {
         let whole = |what: String| FileError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
@@ -315,15 +316,17 @@ fn is_admin(uid: u32) -> bool {
     uid == 0 || paths::program_owner() == Some(uid)
 }
 
+/// Returns whether this is the user who installed the host, or the one that it runs as.
 fn is_admin_or_own(uid: u32) -> bool {
     is_admin(uid) || paths::is_own(uid)
 }
 
+/// Returns whether there is no such file.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// None where the file has changed so lately that its times say nothing.
+/// Returns the metadata of a file; nothing if it changed so lately that its times prove nothing.
 fn identity(path: &Path) -> Option<Identity> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -1,5 +1,5 @@
-//! Reading a policy file: TOML in which every key must be known, every value of
-//! its kind, and every mistake is told with its place.
+//! The parser of policy files: TOML in which every key must be known, every value must be of its
+//! kind, and every mistake is reported with its position.
 
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -26,16 +26,16 @@ const FILE_KEYS: &[&str] = &["profile", "tools"];
 const TOOL_KEYS: &[&str] =
     &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "limits"];
 
-/// What paths in a policy file are relative to.
+/// The directories that paths in a policy file are relative to.
 #[derive(Clone, Debug)]
 pub(super) struct BaseDirs {
-    /// Absolute and canonical.
+    /// The workspace, absolute and canonical.
     pub(super) workspace: PathBuf,
-    /// What `~` stands for.
+    /// The directory for which `~` stands.
     pub(super) home: Option<PathBuf>,
 }
 
-/// Reads one file.
+/// Parses one file.
 pub(super) fn parse(
     kind: LayerKind,
     path: &Path,
@@ -118,8 +118,8 @@ impl Reader<'_> {
         };
         let Located { value, position } = self.list("fs", item, spanned)?;
         let (rules, spans): (Vec<DirRule>, Vec<_>) = value.into_iter().unzip();
-        // Here by name, so that it is said when the file is read; links are looked
-        // through when a call is decided.
+        // By name alone, so that the mistake is reported when the file is read. Links are resolved
+        // when a call is decided.
         let named = rules.iter().map(|rule| (rule.access, rule.path.as_path()));
         if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
             return Err(self.file.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Ok(DirRule { access, path, within, raw: raw.to_owned(), position })
     }
 
-    /// The absolute path, and whether it was written relative to the workspace.
+    /// Returns the absolute path, and whether it was written relative to the workspace.
     fn absolute(&self, raw: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
         if raw == "~" || raw.starts_with("~/") {
             let home = self.base.home.as_ref();
@@ -280,12 +280,12 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the words that a policy file has for the values of a type.
+/// Returns the words for the values of a type in a policy file.
 fn words<T: VariantArray + AsRef<str>>() -> Vec<&'static str> {
     T::VARIANTS.iter().map(AsRef::as_ref).collect()
 }
 
-/// Why two entries of one `fs` list cannot stand side by side.
+/// Returns the reason why one `fs` list cannot have both entries.
 pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
     format!(
         "`{}:{}` lies in `{}:{}`: a directory has one access, with all that is in it",
@@ -296,7 +296,7 @@ pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
     )
 }
 
-/// How a limit is written.
+/// Returns the form in which a limit is written.
 pub(super) fn limit_form(key: LimitKey) -> &'static str {
     match key {
         LimitKey::WallClock => "a duration such as \"30s\"",
@@ -305,17 +305,17 @@ pub(super) fn limit_form(key: LimitKey) -> &'static str {
     }
 }
 
-/// A limit as text, in the unit of its key.
+/// Parses a limit, and returns it in the unit of its key.
 ///
 /// # Errors
 ///
-/// It is none; the text says why.
+/// The text is no such limit. The error is the reason.
 pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
     let error = |what: String| format!("`{text}` {what}");
     match key {
         LimitKey::WallClock => {
             let time = limits::parse_timeout(text).map_err(error)?;
-            // At most a week.
+            // It is at most a week.
             Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
         LimitKey::Memory | LimitKey::Output => limits::parse_size(text).map_err(error),
@@ -326,11 +326,11 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
     }
 }
 
-/// Whether a variable of this name can be granted.
+/// Checks that a variable of this name can be granted.
 ///
 /// # Errors
 ///
-/// It cannot; the text says why.
+/// It cannot be granted. The text is the reason.
 pub fn check_variable(name: &str) -> Result<(), String> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(format!("`{name}` is set by ikigai itself"));

@@ -1,4 +1,4 @@
-//! A change of the user's policy file: worked out, looked at, then written.
+//! A change of the user's policy file, which is proposed, shown, and then written.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use super::rule::{Entry, Layer, LayerKind};
 use crate::paths;
 use crate::toml_file::{self, FileError, ReadError};
 
-/// What the file is to become. Nothing is written yet.
+/// A change of the file that is not written yet.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The file.
@@ -25,7 +25,7 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The file with these keys of the tool's entry set.
+    /// Proposes the file with these keys of the tool's entry set.
     pub(super) fn grant(
         path: &Path,
         base: &BaseDirs,
@@ -35,7 +35,7 @@ impl Proposal {
         Self::new(path, base, name, |text| edit::set(text, name, keys))
     }
 
-    /// The file without the tool's entry; none where there is none.
+    /// Proposes the file without the tool's entry; nothing if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
         base: &BaseDirs,
@@ -70,37 +70,37 @@ impl Proposal {
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
         let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
-        // Where it would have stood is no place in the file.
+        // The position is one of the new text, which nobody can look at.
         let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
-        if words(&old, name) != words(&new, name) {
+        if contents(&old, name) != contents(&new, name) {
             return Err(unchangeable());
         }
         Ok(Self { path: path.to_owned(), before, after, layer: Arc::new(new) })
     }
 
-    /// Whether the file says this already.
+    /// Returns whether the proposal changes nothing.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.before == self.after
     }
 
-    /// The lines that change, marked `-` and `+`.
+    /// Returns the lines that change, marked `-` and `+`.
     #[must_use]
     pub fn difference(&self) -> Vec<String> {
         edit::difference(&self.before, &self.after)
     }
 
-    /// Writes the file whole, for its user alone.
+    /// Replaces the file by the proposed one, which only its user can read.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or somebody else changed it meanwhile.
+    /// It cannot be written, or it was changed meanwhile.
     pub fn write(&self) -> io::Result<()> {
         let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         paths::make_private(dir)?;
         let handle = fs::File::open(dir)?;
-        // Two who change it at once go one after the other.
+        // Two changes at once are made one after the other.
         flock(&handle, FlockOperation::LockExclusive)?;
         if read(&self.path)? != self.before {
             return Err(io::Error::other("the file has changed meanwhile; look at it again"));
@@ -113,7 +113,7 @@ impl Proposal {
     }
 }
 
-/// What the fuzz targets reach of policy files, without a file.
+/// The parser and the editor of policy files for the fuzz targets, which have no file.
 #[doc(hidden)]
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
@@ -129,22 +129,21 @@ pub mod fuzzing {
         (Path::new("/h/policy.toml"), base)
     }
 
-    /// Reads a file of this layer.
+    /// Parses a file of this layer.
     ///
     /// # Errors
     ///
-    /// It is refused.
+    /// The file is refused.
     pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
         let (path, base) = place();
         parse::parse(kind, path, text, &base).map(drop)
     }
 
-    /// The user's file with these keys of the tool's entry set, and then without the
-    /// entry.
+    /// Returns the user's file with these keys of the tool's entry set, and then without the entry.
     ///
     /// # Errors
     ///
-    /// It cannot be changed.
+    /// The file cannot be changed.
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
         let (path, base) = place();
         let set = |text: &str| edit::set(text, name, keys);
@@ -155,8 +154,8 @@ pub mod fuzzing {
     }
 }
 
-/// What a layer says, without where, and without the entry of one tool.
-fn words(layer: &Layer, except: &str) -> Vec<String> {
+/// Returns the contents of a layer without positions, and without the entry of one tool.
+fn contents(layer: &Layer, except: &str) -> Vec<String> {
     let entry = |(name, entry): (&str, &Entry)| {
         let dirs = entry
             .fs

@@ -1,4 +1,4 @@
-//! What one policy file says, read and checked, with the place of each word.
+//! The contents of one policy file, read and checked, with the position of each value.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::Position;
 
-/// Whose words a file holds.
+/// The author of a policy file.
 #[derive(
     Clone,
     Copy,
@@ -31,48 +31,48 @@ use crate::toml_file::Position;
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
-    /// The administrator's: nothing passes it.
+    /// The administrator, whose file nothing passes.
     Ceiling,
-    /// The user's: the only one that grants.
+    /// The user, whose file alone grants.
     User,
-    /// The workspace's: anybody's, and so it can only narrow.
+    /// Anybody who may write to the workspace, so that its file can only narrow.
     Workspace,
 }
 
 impl LayerKind {
-    /// `ceiling`, `user` or `workspace`.
+    /// Returns `ceiling`, `user` or `workspace`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// A value and where it stands.
+/// A value and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located<T> {
     pub(super) value: T,
     pub(super) position: Position,
 }
 
-/// One file.
+/// The contents of one file.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) kind: LayerKind,
     pub(super) path: Arc<Path>,
     pub(super) profile: Option<Located<Profile>>,
     pub(super) tools: BTreeMap<String, Entry>,
-    /// `[tools."*"]`: a bound for every tool, never a grant.
+    /// The table `[tools."*"]`: a bound for every tool, never a grant.
     pub(super) every: Option<Entry>,
 }
 
 impl Layer {
-    /// A file that is not there: it says nothing.
+    /// Returns the layer of a file that does not exist.
     pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
         Self { kind, path: path.into(), profile: None, tools: BTreeMap::new(), every: None }
     }
 }
 
-/// `[tools.NAME]`. An absent key says nothing.
+/// The table `[tools.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) position: Position,
@@ -90,16 +90,16 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DirRule {
     pub(super) access: Access,
-    /// Absolute; links are not resolved yet.
+    /// The absolute path, in which links are not resolved yet.
     pub(super) path: PathBuf,
-    /// Whether it was written relative to the workspace, and so must lie in it.
+    /// True if it was written relative to the workspace, in which it must then lie.
     pub(super) within: bool,
-    /// As it was written, without the access.
+    /// The path as it was written, without the access.
     pub(super) raw: String,
     pub(super) position: Position,
 }
 
-/// A limit by the name of its key.
+/// The key of a limit.
 #[derive(
     Clone,
     Copy,
@@ -117,28 +117,28 @@ pub(super) struct DirRule {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum LimitKey {
-    /// Nanoseconds.
+    /// The wall clock, in nanoseconds.
     WallClock,
-    /// Instructions.
+    /// The fuel, about one unit an instruction.
     Fuel,
-    /// Bytes, of both kinds of tools.
+    /// The memory of both kinds of tools, in bytes.
     Memory,
-    /// Bytes of stdout.
+    /// The stdout, in bytes.
     Output,
-    /// Open handles.
+    /// The number of open handles.
     Handles,
-    /// Processes and threads.
+    /// The number of processes and threads.
     Processes,
 }
 
 impl LimitKey {
-    /// As policy files write it.
+    /// Returns the key as policy files have it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Sets it.
+    /// Sets the limit.
     pub(super) fn set(self, limits: &mut Limits, value: u64) {
         match self {
             Self::WallClock => limits.wall_clock = Duration::from_nanos(value),
@@ -150,7 +150,7 @@ impl LimitKey {
         }
     }
 
-    /// Sets it where it is more, and says whether it was.
+    /// Lowers the limit to `value`, and returns whether it was higher.
     pub(super) fn narrow(self, limits: &mut Limits, value: u64) -> bool {
         let before = *limits;
         self.set(limits, value);

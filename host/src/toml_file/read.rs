@@ -1,7 +1,7 @@
 //! The reading of a settings file: of a policy, or of the configuration of a program.
 //!
-//! Owns how such a file is opened, how large it may be, and that nobody may have written it who
-//! is not trusted. The sentences about a refusal are those of whoever reads the file.
+//! Owns how such a file is opened, the bound of its size, and the check that only trusted users may
+//! have written it. The caller finds the words for a refusal.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -16,10 +16,10 @@ use crate::paths::{self, OtherWriter, UntrustedAncestor};
 pub struct ReadRules {
     /// The largest file that is read, in bytes.
     pub largest: u64,
-    /// Whether a symbolic link is followed.
+    /// True if a symbolic link is followed.
     pub follows_links: bool,
-    /// The users who may own the file and the directories on the way to it, and nobody else may
-    /// write to them. Anybody may have written the file if there is no such rule.
+    /// The users who may own the file and the directories on the way to it, to which nobody else
+    /// may write. Without this rule anybody may have written the file.
     pub owner: Option<fn(u32) -> bool>,
 }
 
@@ -54,7 +54,7 @@ pub enum ReadError {
 ///
 /// # Errors
 ///
-/// The file is not there, cannot be read, or the rules do not allow it.
+/// The file does not exist, cannot be read, or is not allowed by the rules.
 pub fn read(path: &Path, rules: ReadRules) -> Result<Vec<u8>, ReadError> {
     let opened = match rules.follows_links {
         true => paths::open_regular_behind_links(path),

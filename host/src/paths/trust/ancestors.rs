@@ -1,5 +1,5 @@
-//! Whether nobody else could swap what a path leads to, as sshd asks before it reads a user's
-//! keys (`StrictModes`): who may write to a directory on the way puts another below it.
+//! The check of the directories on the way to a file, as sshd has it before it reads a user's keys
+//! (`StrictModes`): a user who may write to one of them can replace everything below it.
 
 use std::fs;
 use std::io;
@@ -9,36 +9,36 @@ use std::path::{Path, PathBuf};
 use super::{OtherWriter, other_writer};
 use crate::paths::resolution_steps;
 
-/// In such a directory nobody but its owner removes or renames what is another's.
+/// The bit of a directory in which only the owner of a file may remove or rename it.
 const STICKY: u32 = 0o1000;
 
-/// A directory on the way to a place, by which somebody else could change what is there.
+/// A directory on the way to a file by which another user could replace the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct UntrustedAncestor {
     /// The directory.
     pub dir: PathBuf,
-    /// Who could change what.
+    /// The user who could replace the file, and by which right.
     pub reason: String,
-    /// Whether its owner can mend it by taking the right to write from others.
+    /// True if others may write to it, a right that its owner can take from them.
     pub is_writable: bool,
 }
 
-/// Checks the directories on the way to `path`, links looked through: each must belong to
-/// root or to an `owner` who is trusted, and nobody else may write to it, unless it is sticky
-/// as `/tmp` is. What is at `path` itself is not asked about.
+/// Checks the directories on the way to `path`, also behind links: each must belong to root or to
+/// an `owner` who is trusted, and nobody else may write to it, unless it is sticky as `/tmp` is.
+/// The file at `path` itself is not checked.
 ///
 /// # Errors
 ///
-/// One is another's.
+/// A directory belongs to another user, or others may write to it.
 pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), UntrustedAncestor> {
-    // Whoever owns the top owns all below it: root, or in a user namespace the id that
-    // stands for everybody whom it does not know.
+    // The owner of `/` owns everything below it: root, or in a user namespace the id that stands
+    // for all users whom it does not map.
     let top = fs::metadata("/").map_or(0, |top| top.uid());
     let is_trusted = |uid| uid == 0 || uid == top || owner(uid);
-    let places = resolution_steps(path);
-    let parent = places.last().and_then(|place| place.parent());
-    for dir in places.iter().flat_map(|place| place.ancestors().skip(1)) {
+    let steps = resolution_steps(path);
+    let parent = steps.last().and_then(|step| step.parent());
+    for dir in steps.iter().flat_map(|step| step.ancestors().skip(1)) {
         let name = match parent {
             Some(parent) if parent == dir => "its directory".to_owned(),
             _ => format!("the directory `{}` on the way to it", dir.display()),
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_on_the_way_is_asked_about() {
+    fn each_directory_on_the_way_is_checked() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = scratch.path().canonicalize().expect("a path");
-        let [place, other] = ["a/b/c/file", "other"].map(|name| root.join(name));
+        let [file, other] = ["a/b/c/file", "other"].map(|name| root.join(name));
         fs::create_dir_all(root.join("a/b/c")).expect("directories");
         fs::create_dir(&other).expect("a directory");
         symlink(root.join("a/b"), other.join("link")).expect("a link");
-        for way in [place.clone(), other.join("link/c/file")] {
+        for way in [file.clone(), other.join("link/c/file")] {
             assert_eq!(checked(&way), Ok(()), "{}", way.display());
             for dir in ["a", "a/b", "a/b/c"] {
                 let dir = root.join(dir);
@@ -112,17 +112,17 @@ mod tests {
                 permit(0o755);
             }
         }
-        // Who may replace the link has replaced what is behind it.
+        // A link that is replaced leads elsewhere.
         fs::set_permissions(&other, fs::Permissions::from_mode(0o777)).expect("permitted");
         assert_eq!(checked(&other.join("link/c/file")).expect_err("open").dir, other);
-        assert_eq!(checked(&place), Ok(()));
+        assert_eq!(checked(&file), Ok(()));
     }
 
     #[test]
     fn a_directory_of_another_user_is_open_whatever_its_mode() {
         let scratch = tempfile::tempdir().expect("a directory");
         fs::create_dir(scratch.path().join("dir")).expect("a directory");
-        // All that is not root's is another's to nobody in particular.
+        // With no trusted owner, only what belongs to root is safe.
         let is_root = rustix::process::geteuid().is_root();
         let open = check_ancestors(&scratch.path().join("dir/file"), |_| false);
         assert_eq!(open.is_err(), !is_root);

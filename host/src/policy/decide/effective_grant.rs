@@ -1,4 +1,5 @@
-//! What a tool has: what the profile and the user's file give, less what bounds take away.
+//! The grant of a tool while it is decided: what the profile and the user's file give, less what
+//! bounds take away.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,20 +16,21 @@ use crate::policy::{
     AssetAccess, Backend, Grant, Net, Profile, Sandbox, ToolOrigin, dirs, standard,
 };
 
-/// What lies there is no file of anybody's, and cannot be granted.
+/// The file system of processes, which cannot be granted.
 const PROCESSES: &str = "/proc";
 
 /// The environment that is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Env {
-    /// The user's own, less the keys of model providers.
+    /// The environment of the user, less the keys of model providers.
     User,
+    /// The variables of these names.
     Names(BTreeSet<String>),
 }
 
-/// What the tool has so far.
+/// The grant of a tool, as far as it is decided.
 pub(super) struct EffectiveGrant {
-    /// None: all that its user may.
+    /// The directories; nothing for a tool that has all rights of its user.
     dirs: Option<Vec<GrantedDir>>,
     net: Net,
     env: Env,
@@ -38,7 +40,7 @@ pub(super) struct EffectiveGrant {
 }
 
 impl EffectiveGrant {
-    /// What the profile and the user's file give.
+    /// Returns the grant by the profile and the user's file.
     pub(super) fn new(
         profile: Profile,
         request: &Request<'_>,
@@ -82,7 +84,7 @@ impl EffectiveGrant {
         Ok(effective)
     }
 
-    /// What the user's file says instead, key by key.
+    /// Replaces each key that the entry of the user's file has.
     fn overlay(
         &mut self,
         layer: &Layer,
@@ -93,7 +95,7 @@ impl EffectiveGrant {
         if let Some(at) = &entry.sandbox {
             self.sandbox = at.value;
             self.provenance.set("sandbox", provenance_of(layer, at));
-            // Nothing keeps what the entry does not name either.
+            // Without a sandbox nothing confines the tool to the keys of its entry.
             let is_free = request.origin == ToolOrigin::User && request.backend == Backend::Native;
             if at.value == Sandbox::Off && is_free {
                 self.dirs = None;
@@ -119,7 +121,7 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Takes away what `bound` does not allow.
+    /// Takes away everything that `bound` does not allow.
     pub(super) fn meet(
         &mut self,
         bound: &Rule<'_>,
@@ -134,8 +136,7 @@ impl EffectiveGrant {
             self.sandbox = at.value;
             self.provenance.add("sandbox", provenance_of(layer, at));
         }
-        // A bound that nothing keeps would be none. The file tools keep theirs by
-        // themselves.
+        // A bound has no effect unless something enforces it. The file tools enforce their own.
         let keeps_itself = request.origin == ToolOrigin::System
             && request.name.is_some_and(|name| standard::sandbox(name) == Sandbox::Prefer)
             && self.sandbox >= Sandbox::Prefer;
@@ -147,8 +148,8 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// The same of directories. What is given, here and below, is who took away something
-    /// that only a sandbox keeps from a native tool.
+    /// Takes away directories. Returns, like the methods below, the rule that took away something
+    /// that only a sandbox can keep from a native tool.
     fn meet_dirs(
         &mut self,
         (layer, entry): &Rule<'_>,
@@ -158,8 +159,8 @@ impl EffectiveGrant {
         let allowed = resolve(layer, at, context, Missing::IsNothing)?;
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
-            // All that its user may is no grant of any of it: once it is kept from
-            // the rest, it has what it was granted, which is nothing.
+            // A tool with all rights of its user was granted no directory: once it is confined,
+            // it has none.
             None => Vec::new(),
         };
         if self.dirs.as_ref() != Some(&met) {
@@ -202,11 +203,11 @@ impl EffectiveGrant {
             self.assets = at.value;
             self.provenance.add("assets", provenance_of(layer, at));
         }
-        // Without a sandbox the store's own files would be open to it.
+        // Without a sandbox it could open the files of the store.
         (at.value < AssetAccess::Write).then(|| provenance_of(layer, at))
     }
 
-    /// No tool writes where a tool, a grant or machine code could be put.
+    /// Denies writing where a tool, a grant or machine code could be put.
     pub(super) fn deny_writing_protected_paths(
         &mut self,
         context: &PolicyContext<'_>,
@@ -217,7 +218,7 @@ impl EffectiveGrant {
             if dir.access == Access::ReadOnly {
                 continue;
             }
-            let Some(place) = standard::protected_path_in(&dir.path, context.protected) else {
+            let Some(protected) = standard::protected_path_in(&dir.path, context.protected) else {
                 continue;
             };
             if dir.path == context.workspace {
@@ -229,7 +230,7 @@ impl EffectiveGrant {
                 "it may not be granted to write to `{}`: `{}` of ikigai's own is there, and who \
                  writes there can install a tool",
                 dir.path.display(),
-                place.display()
+                protected.display()
             );
             let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
             return Err(match request.name {
@@ -243,7 +244,7 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// A network namespace is empty or whole.
+    /// Refuses a list of hosts for a native tool: a network namespace is empty or whole.
     pub(super) fn check_net(&self, request: &Request<'_>) -> Result<(), Denial> {
         if request.backend == Backend::Wasm || self.net.any || self.net.peers.is_empty() {
             return Ok(());
@@ -261,7 +262,7 @@ impl EffectiveGrant {
         })
     }
 
-    /// The grant, with the values of variables.
+    /// Returns the grant, with the values of variables.
     pub(super) fn grant(
         self,
         request: &Request<'_>,
@@ -285,7 +286,7 @@ impl EffectiveGrant {
             }
         }
         let dirs = self.dirs.unwrap_or_default();
-        // The shell's commands would inherit it.
+        // The commands of the shell would inherit it.
         let is_shell =
             request.origin == ToolOrigin::System && request.name == Some(standard::SHELL);
         if request.backend == Backend::Native && self.sandbox != Sandbox::Off && !is_shell {
@@ -309,16 +310,16 @@ impl EffectiveGrant {
     }
 }
 
-/// What a directory that does not exist means.
+/// The meaning of a directory that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// In a grant: somebody counts on it.
+    /// An error, in a grant: somebody counts on the directory.
     IsWrong,
-    /// In a bound: it allows nothing.
+    /// Nothing, in a bound: it allows nothing there.
     IsNothing,
 }
 
-/// The directories of an `fs` list as they are, links looked through.
+/// Returns the directories of an `fs` list with their links resolved.
 fn resolve(
     layer: &Layer,
     rules: &Located<Vec<DirRule>>,
@@ -328,8 +329,8 @@ fn resolve(
     let mut resolved: Vec<(&DirRule, GrantedDir)> = Vec::with_capacity(rules.value.len());
     for rule in &rules.value {
         let provenance = line_provenance(layer, rule.position.line);
-        let raw = format!("{provenance} names the directory `{}`,", rule.raw);
-        let wrong = |what: String| Denial::new(format!("{raw} {what}"), provenance.clone());
+        let subject = format!("{provenance} names the directory `{}`,", rule.raw);
+        let wrong = |what: String| Denial::new(format!("{subject} {what}"), provenance.clone());
         let path = match rule.path.canonicalize() {
             Ok(path) if path.is_dir() => path,
             Ok(_) => return Err(wrong("which is no directory".to_owned())),

@@ -1,5 +1,5 @@
-//! Where a sandboxed tool may write, or once could: what lies there is part of no tool that
-//! runs unconfined, and none of a native tool's `PATH`.
+//! The directories in which sandboxed tools may write, or once could. A file in them is no part of
+//! a tool that runs unconfined, and they are left out of the `PATH` of a native tool.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::policy::rule::Layer;
 use crate::policy::standard;
 use crate::policy::writable_record::Dirs;
 
-/// Directories that tools may write in, or once could.
+/// The directories in which tools may write, or once could.
 pub(super) struct Reach<'a> {
     /// The workspace, unless it can only be read.
     workspace: Option<&'a Path>,
@@ -21,13 +21,14 @@ pub(super) struct Reach<'a> {
     recorded: Result<Arc<Dirs>, String>,
 }
 
-/// Why a place is in reach.
+/// The reason why tools can write at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Within {
+    /// It lies in the workspace.
     Workspace,
-    /// A standing grant lets some tool write there.
+    /// An entry of the user's file lets some tool write there.
     Granted(Provenance),
-    /// Tools could write in this directory, in this run or another.
+    /// Tools could write in this directory, in this run or in another.
     Recorded(PathBuf),
 }
 
@@ -36,7 +37,7 @@ impl<'a> Reach<'a> {
         let rules = user.tools.values().filter_map(|entry| entry.fs.as_ref());
         let granted = rules.flat_map(|at| {
             let written = at.value.iter().filter(|rule| rule.access == Access::ReadWrite);
-            // One that cannot be found is none that a tool has now.
+            // No tool has a directory that does not exist.
             written
                 .filter_map(|rule| Some((rule.path.canonicalize().ok()?, provenance_of(user, at))))
         });
@@ -48,7 +49,8 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Why a tool could change what is at `place`, whose directories are not links.
+    /// Returns the reason why a tool could change the file at `place`, whose directories are not
+    /// links; nothing if no tool can.
     pub(super) fn holds(&self, place: &Path) -> Option<Within> {
         if self.workspace.is_some_and(|dir| place.starts_with(dir)) {
             return Some(Within::Workspace);
@@ -61,13 +63,13 @@ impl<'a> Reach<'a> {
         Some(Within::Recorded(dir.to_owned()))
     }
 
-    /// Why it is not known where tools could write in other runs.
+    /// Returns the reason why the directories of other runs are not known.
     pub(super) fn unknown(&self) -> Option<&str> {
         self.recorded.as_ref().err().map(String::as_str)
     }
 }
 
-/// Behind a place, in a sentence.
+/// Writes the reason as the end of a sentence about a path.
 impl fmt::Display for Within {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
