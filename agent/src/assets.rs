@@ -240,7 +240,7 @@ impl AssetStore for StoredAssets {
 
 /// Refuses a file that another user could swap: its pinned assets go into the model's context.
 fn check_way(file: &Path) -> Result<(), Error> {
-    paths::check_way(file, paths::is_own).map_err(|way| Error::Unsafe {
+    paths::check_ancestors(file, paths::is_own).map_err(|way| Error::Unsafe {
         path: way.dir,
         reason: "somebody else could swap the store by this directory on the way to it",
     })

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ikigai_host::policy::Origin;
+use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_provider::{Bounds, Effect, Provider, Tools, translate_all};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub fn offered(
     let own = commands.then(slash::schema);
     let mut tools: Vec<&Tool> = snapshot.tools().collect();
     let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
-    tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == Origin::User));
+    tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == ToolOrigin::User));
     let schemas = own.as_ref().into_iter().chain(tools.into_iter().map(|tool| &*tool.schema));
     translate_all(provider, offer.bounds, schemas)
 }

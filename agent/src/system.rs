@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ikigai_assets::{Asset, thousands};
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, Decision, Origin, Sandbox};
+use ikigai_host::policy::{Backend, Decision, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
@@ -57,7 +57,7 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
          first, pass its steps on to the user. Calls that do not depend on each other may be \
          made at once.",
     );
-    let shell = snapshot.get("bash").filter(|tool| tool.origin == Origin::System);
+    let shell = snapshot.get("bash").filter(|tool| tool.origin == ToolOrigin::System);
     if let Some(tool) = shell
         && let Ok(decision) = host.decide(tool.into())
     {
@@ -83,7 +83,7 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
 /// tools for files write to granted directories alone, and the shell has a paragraph of its own.
 fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let has_own = |tool: &&Tool| {
-        tool.origin == Origin::User
+        tool.origin == ToolOrigin::User
             && tool.build.backend() == Backend::Native
             && host.decide((*tool).into()).is_ok_and(|decision| {
                 let is_granted = |dir: &GrantedDir| dir.path == Path::new("/tmp");

@@ -9,20 +9,18 @@ mod provenance;
 pub(crate) mod provider;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
-use rustix::fs::OFlags;
 use toml::de::DeValue;
 
 pub(crate) use provenance::Provenance;
 
-use ikigai_host::paths::{self, Paths};
-use ikigai_host::toml_file::{FileError, Item, Pair, Spot, TomlFile, kind_of, pairs};
+use ikigai_host::paths::{self, OtherWriter, Paths};
+use ikigai_host::toml_file::{
+    self, FileError, Item, Pair, Position, ReadError, ReadRules, TomlFile, kind_of, pairs,
+};
 
 /// The name of a configuration file.
 pub(crate) const CONFIG: &str = "config.toml";
@@ -92,13 +90,13 @@ pub(crate) struct Setting {
     /// The file.
     pub path: PathBuf,
     /// The position in the file.
-    pub spot: Spot,
+    pub position: Position,
 }
 
 impl Setting {
     /// Returns the line that the value stands in.
     pub(crate) fn provenance(&self) -> Provenance {
-        Provenance::File { path: self.path.clone(), line: self.spot.line }
+        Provenance::File { path: self.path.clone(), line: self.position.line }
     }
 }
 
@@ -148,14 +146,14 @@ impl Config {
     fn add(&mut self, path: &Path, home: Option<&Path>) -> Result<(), FileError> {
         let Some(text) = read(path)? else { return Ok(()) };
         let (file, table) = TomlFile::parse(path, &text)?;
-        for Pair { key, place, item } in pairs(table.get_ref()) {
+        for Pair { key, span, item } in pairs(table.get_ref()) {
             if key == PROVIDERS {
                 self.add_providers(&file, item)?;
                 continue;
             }
             let Some((key, kind)) = KEYS.iter().find(|(known, _)| *known == key) else {
                 let known: Vec<&str> = Self::keys().chain([PROVIDERS]).collect();
-                return Err(file.unknown(&place, key, &known));
+                return Err(file.unknown(&span, key, &known));
             };
             self.settings.insert(key, setting(&file, key, *kind, item, home)?);
         }
@@ -163,15 +161,15 @@ impl Config {
     }
 
     fn add_providers(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
-        for Pair { key: name, place, item } in pairs(file.table(PROVIDERS, item)?) {
+        for Pair { key: name, span, item } in pairs(file.table(PROVIDERS, item)?) {
             let Ok(provider) = name.parse::<Provider>() else {
-                return Err(file.unknown(&place, name, &Provider::ALL.map(Provider::as_str)));
+                return Err(file.unknown(&span, name, &Provider::ALL.map(Provider::as_str)));
             };
-            for Pair { key, place, item } in pairs(file.table(name, item)?) {
+            for Pair { key, span, item } in pairs(file.table(name, item)?) {
                 let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
                 else {
                     let known: Vec<&str> = PROVIDER_KEYS.iter().map(|(key, _)| *key).collect();
-                    return Err(file.unknown(&place, key, &known));
+                    return Err(file.unknown(&span, key, &known));
                 };
                 let setting = setting(file, key, *kind, item, None)?;
                 provider::check(key, &setting.value).map_err(|what| {
@@ -237,7 +235,7 @@ fn setting(
         }
         _ => text,
     };
-    Ok(Setting { value: text, path: file.path().to_owned(), spot: file.spot(&span) })
+    Ok(Setting { value: text, path: file.path().to_owned(), position: file.position(&span) })
 }
 
 /// Returns the names of tools in a list, or nothing if it is not a list of strings.
@@ -260,58 +258,46 @@ fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, File
 /// A link is followed: people keep such files elsewhere and link them. What it leads to
 /// may name a command to run, so that it must be the user's or the administrator's.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    let unreadable =
-        |error: std::io::Error| FileError::whole(path, format!("cannot be read: {error}"));
-    // A FIFO would be waited for.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // The place of one who has no file there, such as `~/.config` that is a file.
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
-        // The home of somebody else, as where another user's environment was kept: whether
-        // there is a file in it cannot even be asked.
-        Err(error)
-            if error.kind() == std::io::ErrorKind::PermissionDenied
-                && fs::symlink_metadata(path).is_err_and(|it| it.kind() == error.kind()) =>
-        {
-            return Ok(None);
+    let rules = ReadRules { largest: LARGEST, follows_links: true, owner: Some(is_trusted) };
+    let refused = |what: String| FileError::whole(path, what);
+    match toml_file::read(path, rules) {
+        Ok(text) => Ok(Some(text)),
+        // Also in the home of somebody else, as where another user's environment was kept.
+        Err(ReadError::Missing(_) | ReadError::Hidden(_)) => Ok(None),
+        Err(error @ ReadError::OtherWriter(OtherWriter::Owner(_))) => {
+            Err(refused(format!("is not used: {error}")))
         }
-        Err(error) => return Err(unreadable(error)),
-    };
-    let metadata = file.metadata().map_err(unreadable)?;
-    check_writers(path, &metadata)?;
-    if metadata.len() > LARGEST {
-        let what = format!("is larger than any configuration: {LARGEST} bytes are read at most");
-        return Err(FileError::whole(path, what));
+        Err(error @ ReadError::OtherWriter(OtherWriter::Mode(_))) => {
+            let hint = format!("chmod go-w {}", path.display());
+            Err(refused(format!("is not used: {error}")).hint(hint))
+        }
+        Err(ReadError::Ancestor(dir)) => {
+            Err(refused(format!("is not used: {dir}")).hint(if dir.is_writable {
+                format!("chmod go-w {}", dir.dir.display())
+            } else {
+                "keep it in a directory of your own".to_owned()
+            }))
+        }
+        Err(ReadError::TooLarge(most)) => {
+            let what = format!("is larger than any configuration: {most} bytes are read at most");
+            Err(refused(what))
+        }
+        Err(error @ (ReadError::Link | ReadError::Unreadable(_))) => {
+            Err(refused(format!("cannot be read: {error}")))
+        }
     }
-    let mut text = Vec::new();
-    file.take(LARGEST).read_to_end(&mut text).map_err(unreadable)?;
-    Ok(Some(text))
 }
 
-fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
-    let is_trusted = |uid| uid == 0 || paths::is_own(uid);
-    paths::check_trusted(metadata, is_trusted).map_err(|error| {
-        let refused = FileError::whole(path, format!("is not used: {error}"));
-        match metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() {
-            true => refused.hint(format!("chmod go-w {}", path.display())),
-            false => refused,
-        }
-    })?;
-    paths::check_way(path, is_trusted).map_err(|way| {
-        let refused = FileError::whole(path, format!("is not used: {way}"));
-        match way.is_writable {
-            true => refused.hint(format!("chmod go-w {}", way.dir.display())),
-            false => refused.hint("keep it in a directory of your own"),
-        }
-    })
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || paths::is_own(uid)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
 
     fn read_all(texts: &[&str]) -> Result<Config, FileError> {
         let scratch = tempfile::tempdir().expect("a temporary directory");
@@ -326,8 +312,9 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let error = read_all(&[text]).expect_err("a mistake");
-        let spot = error.spot.map_or_else(String::new, |it| format!("{}:{} ", it.line, it.column));
-        format!("{spot}{}; {}", error.what, error.hint.unwrap_or_default())
+        let position =
+            error.position.map_or_else(String::new, |it| format!("{}:{} ", it.line, it.column));
+        format!("{position}{}; {}", error.what, error.hint.unwrap_or_default())
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use bytesize::ByteSize;
 use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
+use strum::VariantArray as _;
 
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{
-    AssetAccess, Backend, Decision, Denial, LimitKey, Origin, Sandbox, Source,
+    AssetAccess, Backend, Decision, Denial, LimitKey, Provenance, Sandbox, ToolOrigin,
 };
 use ikigai_host::registry::Tool;
 
@@ -59,7 +60,7 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
     match sandbox {
         Sandbox::Require => "refused here",
         // A system tool keeps to its grant by itself; the sandbox is a second boundary.
-        _ if tool.origin == Origin::System => "self-confined",
+        _ if tool.origin == ToolOrigin::System => "self-confined",
         _ => "partial",
     }
 }
@@ -134,7 +135,7 @@ pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
 /// Returns the rules that decided these capabilities, each once.
 pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
-    for source in capabilities.iter().flat_map(|it| decision.sources.of(it)) {
+    for source in capabilities.iter().flat_map(|it| decision.provenance.of(it)) {
         let text = source.to_string();
         if !texts.contains(&text) {
             texts.push(text);
@@ -144,8 +145,8 @@ pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
 }
 
 /// Returns the keys of all limits, for [`sources`].
-pub(crate) fn limit_keys() -> [&'static str; 6] {
-    LimitKey::ALL.map(LimitKey::as_str)
+pub(crate) fn limit_keys() -> Vec<&'static str> {
+    LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect()
 }
 
 /// Returns a decision as JSON. It has the names of variables, and not their values.
@@ -157,7 +158,7 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
                 "denied": {
                     "reason": denial.reason,
                     "hint": denial.hint,
-                    "source": denial.source.as_ref().map(Source::to_string),
+                    "source": denial.provenance.as_ref().map(Provenance::to_string),
                 },
             });
         }
@@ -171,8 +172,8 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     let variables =
         decision.variables.iter().map(|it| json!({ "name": it.name, "set": it.is_set }));
     let net = grant.net.to_string();
-    let by = decision.sources.iter().map(|(capability, sources)| {
-        let texts = sources.iter().map(Source::to_string).collect::<Vec<_>>();
+    let by = decision.provenance.iter().map(|(capability, sources)| {
+        let texts = sources.iter().map(Provenance::to_string).collect::<Vec<_>>();
         (capability.to_owned(), json!(texts))
     });
     json!({

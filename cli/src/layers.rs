@@ -114,8 +114,8 @@ fn flag(key: &str) -> String {
 
 /// Checks a value of a file as if it had been given with its flag.
 fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
-    let Setting { path, spot, .. } = setting;
-    let place = format!("{}:{}:{}", path.display(), spot.line, spot.column);
+    let Setting { path, position, .. } = setting;
+    let place = format!("{}:{}:{}", path.display(), position.line, position.column);
     if key == "provider"
         && let Err(error) = setting.value.parse::<Provider>()
     {

@@ -188,6 +188,7 @@ impl Options {
         let mut host = Host::builder(self.directory()?)
             .paths(self.paths())
             .overrides(self.overrides())
+            .hints(crate::remedy::policy::sentence)
             .progress(move |event| progress(event));
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);

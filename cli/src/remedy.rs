@@ -2,4 +2,5 @@
 //! its configuration. The libraries know a remedy as a type only.
 
 pub(crate) mod asset;
+pub(crate) mod policy;
 pub(crate) mod provider;

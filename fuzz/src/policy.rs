@@ -39,8 +39,8 @@ fn check_refusal(error: &FileError, data: &[u8]) {
     assert!(!error.line().contains(char::is_control), "{:?}", error.line());
     let shown = error.to_string();
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
-    if let Some(spot) = error.spot {
+    if let Some(position) = error.position {
         let lines = data.split(|byte| *byte == b'\n').count();
-        assert!((1..=lines).contains(&spot.line) && spot.column >= 1, "{spot:?}");
+        assert!((1..=lines).contains(&position.line) && position.column >= 1, "{position:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The SHA-256 digest of a file's contents: what grants, cached code and cached
-//! schemas are bound to.
+//! The SHA-256 digest of the contents of a file. Grants, cached code and cached schemas are bound
+//! to it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,13 +12,14 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Returns the digest of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of what is read, by pieces: a tool may be larger than memory.
+    /// Returns the digest of everything that a reader gives. Reads by pieces, because a tool may
+    /// be larger than memory.
     ///
     /// # Errors
     ///
@@ -49,7 +50,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The text is no SHA-256 digest.
+/// A text that is no SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no SHA-256 digest (64 hexadecimal digits)")]
 pub struct DigestError(String);

@@ -1,5 +1,5 @@
-//! The one path of a call: look the tool up, decide what it may touch, run it, tell
-//! what came of it. Every front end goes through here.
+//! The one path of a call: the tool is looked up, the policy decides, the program runs, and its
+//! outcome becomes an envelope. Every front end goes through here.
 
 mod builder;
 
@@ -22,13 +22,13 @@ use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
-    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Origin, Request,
+    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Request, ToolOrigin,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
 
-/// Tools, who decides what a call of one may use, and the record of calls.
+/// A host: the registry of tools, the policy that decides on calls, and the audit log.
 pub struct Host {
     registry: Registry,
     workspace: Arc<Path>,
@@ -37,32 +37,32 @@ pub struct Host {
     compile_timeout: Option<Duration>,
 }
 
-/// Why a call is late that has not begun.
+/// The reason for a timeout before the program has begun.
 const COMPILING: &str = "its component was still being compiled";
 
-/// What is run: a tool, or a program that is named by its path.
+/// The program that a call runs: a tool, or a program that is named by its path.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The name of the tool; none where a program is named by its path.
+    /// The name of the tool; nothing for a program that is named by its path.
     pub name: Option<&'a str>,
-    /// Where it is from.
-    pub origin: Origin,
-    /// What runs.
+    /// The origin of the tool.
+    pub origin: ToolOrigin,
+    /// The build that runs.
     pub build: &'a Build,
-    /// Why this build, for a person.
+    /// The reason for this build, for a person.
     pub reason: &'a str,
-    /// Whether it runs only because its component cannot be used on this host.
+    /// True if it runs only because its component cannot be used on this host.
     pub fell_back: bool,
 }
 
 impl<'a> Subject<'a> {
-    /// A program that is named by its path.
+    /// Returns the subject for a program that is named by its path.
     #[must_use]
     pub fn at_path(build: &'a Build) -> Self {
-        Self { name: None, origin: Origin::User, build, reason: WAS_NAMED, fell_back: false }
+        Self { name: None, origin: ToolOrigin::User, build, reason: WAS_NAMED, fell_back: false }
     }
 
-    /// Its name, or its path.
+    /// Returns the name, or the path of a program that has none.
     fn title(&self) -> Cow<'a, str> {
         self.name.map_or_else(|| self.build.path.to_string_lossy(), Cow::Borrowed)
     }
@@ -77,11 +77,11 @@ impl<'a> From<&'a Tool> for Subject<'a> {
 
 /// The streams of a call that does not collect them.
 pub struct Streams {
-    /// What the tool reads.
+    /// The stdin of the tool.
     pub stdin: Stdin,
-    /// Where its stdout goes.
+    /// The destination of its stdout.
     pub stdout: Sink,
-    /// Where its stderr goes.
+    /// The destination of its stderr.
     pub stderr: Sink,
 }
 
@@ -103,13 +103,13 @@ impl Host {
         self.registry.scan(Depth::Remembered).await
     }
 
-    /// Finds one tool, as [`Registry::look_up`] does, and waits for compilations no longer
-    /// than this host is to.
+    /// Finds one tool, as [`Registry::look_up`] does, and waits for compilations no longer than
+    /// the compile timeout of this host.
     pub async fn look_up(&self, name: &str) -> Arc<Snapshot> {
         self.registry.look_up(name, self.compile_timeout).await
     }
 
-    /// The asset store, for one call.
+    /// Returns a handle of the asset store for one call.
     fn handle(&self) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
         let caller = Caller { agent: Arc::clone(agent) };
@@ -154,8 +154,8 @@ impl Host {
         Envelope::of(name, &limits, outcome, entry.secrets())
     }
 
-    /// Answers a call of the tool that is part of the host and runs no program: decided by
-    /// policy, as far as assets go, and recorded like any other.
+    /// Answers a call of the tool that is part of the host and runs no program. The policy decides
+    /// on its access to assets, and the call is recorded like any other.
     pub async fn call_own<A>(
         &self,
         arguments: Bytes,
@@ -168,8 +168,8 @@ impl Host {
         entry.arguments(arguments);
         let request = Request {
             name: Some(OWN_TOOL),
-            origin: Origin::System,
-            // Held by the host itself, as a component is.
+            origin: ToolOrigin::System,
+            // The host confines it as it does a component.
             backend: Backend::Wasm,
             fell_back: false,
             path: Path::new(OWN_TOOL),
@@ -178,7 +178,7 @@ impl Host {
         let envelope = match self.authority().decide(&request) {
             Ok(decision) => {
                 let grant = Grant { assets: decision.grant.assets, ..Grant::default() };
-                let sources = decision.sources.of("assets").iter().map(ToString::to_string);
+                let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
                 entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
                 answer(grant.assets).await
             }
@@ -188,7 +188,7 @@ impl Host {
         envelope
     }
 
-    /// Runs a program by the bare protocol, with the grant that it has as a tool.
+    /// Runs a program by the bare protocol, with its grant as a tool.
     pub async fn run(
         &self,
         via: Via,
@@ -215,14 +215,14 @@ impl Host {
         outcome
     }
 
-    /// Records that somebody asked for a tool that is not there, and answers it.
+    /// Records a call of a tool that does not exist, and returns the envelope that answers it.
     pub fn refuse_missing(&self, via: Via, snapshot: &Snapshot, name: &str) -> Envelope {
         let envelope = self.answer_missing(snapshot, name);
         self.audit.begin(via, name).end(envelope.failure());
         envelope
     }
 
-    /// What is said of a tool that is not there, or perhaps not yet.
+    /// Returns the answer to a call of a tool that does not exist, or does not exist yet.
     fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
         let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {
             return Envelope::not_found(name);
@@ -231,7 +231,7 @@ impl Host {
         Envelope::of(name, &limits, Outcome::late(COMPILING), &Secrets::default())
     }
 
-    /// The outcome, and the limits that held for it.
+    /// Decides and runs a call. Returns its outcome with the limits that were in force.
     async fn attempt(
         &self,
         entry: &mut Entry<'_>,
@@ -245,13 +245,13 @@ impl Host {
             Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
             Err(reason) => return (Outcome::not_started(reason), Limits::default()),
         };
-        if let Err(reason) = self.authority().hand_out(&decision.grant) {
+        if let Err(reason) = self.authority().record_writable(&decision.grant) {
             return (Outcome::not_started(reason), decision.limits);
         }
         let (backend, limits) = (subject.build.backend(), decision.limits);
         let secrets = Secrets::of(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
-        // A component may be compiled first, for many seconds.
+        // A component may have to be compiled first, for many seconds.
         let deadline = self.compile_timeout.map(|timeout| Instant::now() + timeout);
         let program = before_deadline(deadline, subject.build.program());
         let program = match cancel.run_until_cancelled(program).await {
@@ -281,24 +281,26 @@ impl Host {
         (outcome, limits)
     }
 
-    /// What a tool may touch and use up, by what its file held when it was found.
+    /// Decides what a tool may touch and use up, for the contents that its file had when it was
+    /// found.
     ///
     /// # Errors
     ///
-    /// Policy forbids to call it.
+    /// The policy forbids to call it.
     pub fn decide(&self, subject: Subject<'_>) -> Result<Decision, Denial> {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
-    /// The same by what its file holds now; fails where that cannot be read.
+    /// Decides as [`decide`](Self::decide) does, for the contents that the file has now. Fails if
+    /// the file cannot be read.
     async fn decide_now(&self, subject: Subject<'_>) -> Result<Result<Decision, Denial>, String> {
         let found = subject.build.digest;
         if !self.authority().looks_at_content(subject.name) {
             return Ok(self.authority().decide(&request(subject, &[found])));
         }
         let present = self.registry.present_digest(subject.build).await?;
-        // A native tool is started from its file. A component was compiled from what
-        // was found, so both must be granted.
+        // A native tool is started from its file. A component was compiled from the contents
+        // that were found, so that both must be granted.
         let contents = match subject.build.backend() {
             Backend::Native => vec![present],
             Backend::Wasm => vec![found, present],
@@ -306,20 +308,20 @@ impl Host {
         Ok(self.authority().decide(&request(subject, &contents)))
     }
 
-    /// What a call may use up, the defaults where it is not allowed.
+    /// Returns the limits of a call, or the defaults if it is not allowed.
     #[must_use]
     pub fn limits(&self, subject: Subject<'_>) -> Limits {
         self.decide(subject).map_or_else(|_| Limits::default(), |decision| decision.limits)
     }
 
-    /// Who decides.
+    /// Returns the authority that decides on calls.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         self.registry.authority()
     }
 }
 
-/// What an authority is asked of a subject.
+/// Returns the request to the policy for a subject.
 #[must_use]
 pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> {
     Request {
@@ -332,7 +334,7 @@ pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> 
     }
 }
 
-/// What the audit log says of a program.
+/// Returns the description of a program for the audit log.
 fn program(subject: Subject<'_>) -> Program {
     Program {
         origin: subject.origin.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! The name that was probably meant.
+//! The search for the name that a mistyped one is most like.
 
 /// Returns the one of `names` most like `name`, if any is like it at all.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -11,7 +11,7 @@ pub fn nearest_named<'a, T>(
     name: &str,
     named: impl IntoIterator<Item = (&'a str, T)>,
 ) -> Option<T> {
-    /// Below this similarity a suggestion is noise.
+    /// The similarity below which a suggestion is noise.
     const SIMILAR: f64 = 0.7;
     named
         .into_iter()

@@ -1,70 +1,66 @@
-//! Where the host keeps and finds its own things, each place declared once, and
-//! whether a directory can be trusted to be the user's alone.
+//! The paths of the host's own files and directories, each declared once.
+//!
+//! Owns as well how such files are opened and made, and in `trust` the question who else may
+//! write to them.
 
-mod changeable;
-mod own_file;
+mod private_file;
 mod settled;
-mod way;
+mod trust;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
-pub use changeable::{is_changeable, other_names};
-pub use own_file::{lock, open_own};
+pub use private_file::{lock, open_private};
 pub use settled::has_settled;
-pub use way::{OpenWay, check_way};
-
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+pub use trust::{
+    OtherWriter, UntrustedAncestor, check_ancestors, is_changeable, is_own, is_trusted,
+    open_trusted, open_trusted_dir, other_names, other_writer, program_owner,
+};
 
 /// The directories of one user and one installation.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// `PREFIX/libexec/ikigai`, relative to the running program; nothing where the
-    /// program's own place cannot be found.
+    /// The tools of the installation: `PREFIX/libexec/ikigai`, relative to the running program;
+    /// nothing if the path of the program is not known.
     pub system_tools: Option<PathBuf>,
-    /// Where the installation keeps its compiled components, which is the only place
-    /// besides `cache` that machine code is loaded from. Not moved by flags.
+    /// The compiled components of the installation. Besides `cache`, machine code is loaded from
+    /// nowhere else. No flag moves it.
     pub system_cache: Option<PathBuf>,
-    /// `~/.ikigai/tools`; nothing without a home.
+    /// The tools of the user: `~/.ikigai/tools`; nothing without a home.
     pub user_tools: Option<PathBuf>,
-    /// Those of these paths that somebody named: unlike the others they are missed where they
-    /// are not there.
+    /// The paths among these that somebody named. Unlike the others, they must exist.
     pub required: Vec<PathBuf>,
-    /// `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
+    /// The cache: `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
-    /// `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
+    /// The configuration: `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
     pub config: Option<PathBuf>,
-    /// `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`.
+    /// The data: `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`.
     pub data: Option<PathBuf>,
-    /// `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`.
+    /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`.
     pub state: Option<PathBuf>,
     /// The user's policy: `policy.toml` of `config`, unless a flag names another.
     pub policy: Option<PathBuf>,
-    /// The administrator's policy. No flag and no variable moves it: whoever could
-    /// name another would have none above them.
+    /// The administrator's policy. No flag and no variable moves it: a user who could name another
+    /// one would have none above them.
     pub ceiling: PathBuf,
-    /// The user's home, which `~` stands for in a policy file.
+    /// The user's home, for which `~` stands in a policy file.
     pub home: Option<PathBuf>,
     /// The program that every native call runs under: `PREFIX/libexec/ikigai-supervisor`,
-    /// beside the tools and not among them, where each file is asked for its schema. Native
-    /// tools cannot be called without it.
+    /// beside the tools and not among them, because each file there is asked for its schema.
+    /// Native tools cannot be called without it.
     pub supervisor: Option<PathBuf>,
     /// The program that compiles components: `PREFIX/bin/ikigai`, of the same version as this
-    /// library. Components that are in no cache cannot be called without it.
+    /// library. Without it, components that are in no cache cannot be called.
     pub compiler: Option<PathBuf>,
 }
 
-/// Where an administrator sets what no user can pass.
+/// The policy of the administrator, which no user can pass.
 const CEILING: &str = "/etc/ikigai/policy.toml";
 
 /// The name of a policy file.
@@ -77,8 +73,8 @@ impl Paths {
     pub fn of_user() -> Self {
         let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
         let programs = program.as_deref().and_then(Path::parent);
-        // `bin/ikigai` and `libexec` are beside each other in an installation,
-        // `target/debug/ikigai` and `target/libexec` in a build tree.
+        // An installation has `bin/ikigai` and `libexec`, a build tree `target/debug/ikigai` and
+        // `target/libexec`.
         Self::with(programs, programs.and_then(Path::parent))
     }
 
@@ -118,10 +114,11 @@ impl Paths {
         }
     }
 
-    /// All of them, the running program and the supervisor, canonical as far as they exist, with each
-    /// link that leads to one: who replaces a link has replaced what is behind it.
+    /// Returns the paths that no tool may write: all of these and the running program, canonical
+    /// as far as they exist, with each link that leads to one of them, because a link that is
+    /// replaced leads elsewhere.
     #[must_use]
-    pub fn own(&self) -> Vec<PathBuf> {
+    pub fn protected(&self) -> Vec<PathBuf> {
         let Self {
             system_tools,
             system_cache,
@@ -141,11 +138,11 @@ impl Paths {
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
         let all = all.chain(programs).chain(std::env::current_exe());
-        all.flat_map(|path| places_on(&path)).collect()
+        all.flat_map(|path| resolution_steps(&path)).collect()
     }
 }
 
-/// A workspace that cannot be one.
+/// A path that cannot be the workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// It does not exist or cannot be reached.
@@ -175,21 +172,21 @@ pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(workspace)
 }
 
-/// What a path leads to in the end, which need not exist; nothing where the current
-/// directory of a relative one is gone.
+/// Returns the path that `path` leads to in the end, which need not exist; nothing for a relative
+/// one whose current directory does not exist.
 #[must_use]
 pub fn canonical(path: &Path) -> Option<PathBuf> {
-    places_on(path).pop()
+    resolution_steps(path).pop()
 }
 
-/// The links that a path leads through, each where it really is, and what it leads to
-/// in the end, which need not exist.
+/// Returns the steps in which a path is resolved: the canonical path of each link on the way, and
+/// at the end the path that it leads to, which need not exist.
 #[must_use]
-pub fn places_on(path: &Path) -> Vec<PathBuf> {
-    /// What the kernel follows before it gives up.
+pub fn resolution_steps(path: &Path) -> Vec<PathBuf> {
+    /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
-    let mut places = Vec::new();
+    let mut steps = Vec::new();
     let mut at = PathBuf::from("/");
     // The last component first.
     let mut rest: Vec<OsString> = parts(&path);
@@ -200,8 +197,8 @@ pub fn places_on(path: &Path) -> Vec<PathBuf> {
         }
         let next = at.join(&name);
         match fs::read_link(&next) {
-            Ok(target) if places.len() < MOST_LINKS => {
-                places.push(next);
+            Ok(target) if steps.len() < MOST_LINKS => {
+                steps.push(next);
                 if target.is_absolute() {
                     at = PathBuf::from("/");
                 }
@@ -210,11 +207,11 @@ pub fn places_on(path: &Path) -> Vec<PathBuf> {
             _ => at = next,
         }
     }
-    places.push(at);
-    places
+    steps.push(at);
+    steps
 }
 
-/// The names of a path, the last of them first; `..` stays one.
+/// Returns the names of a path, the last of them first; `..` is one of them.
 fn parts(path: &Path) -> Vec<OsString> {
     let name = |part: Component<'_>| match part {
         Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
@@ -225,15 +222,15 @@ fn parts(path: &Path) -> Vec<OsString> {
     names
 }
 
-/// The directory inside the system tools that the installation fills with
-/// compiled components. Hidden, so that it is no candidate.
+/// The directory inside the system tools that the installation fills with compiled components. Its
+/// name is hidden, so that it is no candidate for a tool.
 pub const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Makes a directory that only its user can enter, unless it is there.
+/// Makes a directory that only its user can enter, unless it exists.
 ///
 /// # Errors
 ///
@@ -242,8 +239,7 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Makes a directory that everybody can enter and only its owner can change,
-/// unless it is there.
+/// Makes a directory that everybody can enter and only its owner can change, unless it exists.
 ///
 /// # Errors
 ///
@@ -256,26 +252,27 @@ pub fn make_shared(dir: &Path) -> io::Result<()> {
         make_shared(parent)?;
     }
     fs::create_dir(dir)?;
-    // Not left to the umask.
+    // The umask must not decide.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
 }
 
-/// Whether `dir` is a directory, not a link to one, that belongs to an `owner`
-/// who is trusted and that nobody else may write to or swap.
-pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
-    fs::symlink_metadata(dir).is_ok_and(|metadata| {
-        metadata.is_dir() && owner(metadata.uid()) && metadata.mode() & OTHERS_WRITE == 0
-    }) && check_way(dir, owner).is_ok()
-}
-
-/// Opens a regular file to be read, not a link to one, and says what it is. Never
+/// Opens a regular file to be read, not a link to one, and returns it with its metadata. Never
 /// waits, as opening a FIFO would.
 ///
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
 pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    open_for_reading(path, OFlags::NOFOLLOW)
+}
+
+/// Opens a regular file as [`open_regular`] does, but follows a link to it.
+pub(crate) fn open_regular_behind_links(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    open_for_reading(path, OFlags::empty())
+}
+
+fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Metadata)> {
+    let flags = flags | OFlags::NONBLOCK;
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
@@ -285,55 +282,8 @@ pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     Ok((file, metadata))
 }
 
-/// Opens a regular file as [`open_regular`] does, that belongs to an `owner` who is
-/// trusted and that nobody else may write to or swap.
-///
-/// # Errors
-///
-/// It is something else, or cannot be opened.
-pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
-    let (file, metadata) = open_regular(path)?;
-    check_trusted(&metadata, &owner)?;
-    check_way(path, owner)?;
-    Ok(file)
-}
-
-/// Whether an open file is a regular one that belongs to an `owner` who is trusted
-/// and that nobody else may write to.
-///
-/// # Errors
-///
-/// It is something else.
-pub fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Result<()> {
-    if !file.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if !owner(file.uid()) || file.mode() & OTHERS_WRITE != 0 {
-        return Err(io::Error::other("somebody else may have written it"));
-    }
-    Ok(())
-}
-
-/// Opens a directory, not a link to one, that belongs to an `owner` who is trusted
-/// and that nobody else may write to or swap.
-///
-/// # Errors
-///
-/// It is something else, or cannot be opened.
-pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(path, flags, Mode::empty())?;
-    let found = rustix::fs::fstat(&dir)?;
-    if !owner(found.st_uid) || found.st_mode & OTHERS_WRITE != 0 {
-        let why = format!("somebody else may write to `{}`", path.display());
-        return Err(io::Error::other(why));
-    }
-    check_way(path, owner)?;
-    Ok(dir)
-}
-
-/// Says once that the cache cannot be kept: work goes on, only slower.
-pub fn say_uncached(dir: &Path, error: &io::Error) {
+/// Logs once that nothing can be kept in the cache. Calls still work, but slower.
+pub fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
@@ -343,26 +293,13 @@ pub fn say_uncached(dir: &Path, error: &io::Error) {
     });
 }
 
-/// Whether this is the user that the host runs as.
-#[must_use]
-pub fn is_own(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw()
-}
-
-/// The owner of the running program.
-#[must_use]
-pub fn program_owner() -> Option<u32> {
-    let program = std::env::current_exe().ok()?;
-    Some(fs::metadata(program).ok()?.uid())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn every_link_on_the_way_to_a_place_is_one() {
+    fn every_link_is_a_step() {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let root = scratch.path().canonicalize().expect("a path");
         for name in ["home", "work", "real"] {
@@ -371,15 +308,15 @@ mod tests {
         symlink("../work/hop", root.join("home/.config")).expect("a link");
         symlink(root.join("real"), root.join("work/hop")).expect("a link");
         assert_eq!(
-            places_on(&root.join("home/.config/ikigai")),
+            resolution_steps(&root.join("home/.config/ikigai")),
             [root.join("home/.config"), root.join("work/hop"), root.join("real/ikigai")]
         );
         symlink("../work/absent", root.join("home/.dangling")).expect("a link");
         assert_eq!(
-            places_on(&root.join("home/.dangling/tools")),
+            resolution_steps(&root.join("home/.dangling/tools")),
             [root.join("home/.dangling"), root.join("work/absent/tools")]
         );
         symlink("loop", root.join("loop")).expect("a link");
-        assert!(places_on(&root.join("loop")).len() <= 41);
+        assert!(resolution_steps(&root.join("loop")).len() <= 41);
     }
 }

@@ -1,165 +1,218 @@
-//! What a tool may touch, who said so, and where.
+//! The policy: the decision what a tool may touch, with the rule that decided it.
 //!
-//! Owns the policy files (parsing, layers, the command that edits one), the
-//! built-in profiles, and the decision on one call that comes of them. Opens
-//! nothing but its own files, and the line in which a tool that would run unconfined names
-//! its interpreter: a grant is a list of names, and the executor of a tool turns it into
-//! handles.
+//! Owns the policy files (how they are parsed, layered and edited), the built-in profiles, and
+//! the decision on one call. Opens nothing but its own files, and the first line of a script that
+//! would run unconfined, which names its interpreter: a grant is a list of names, and the executor
+//! that runs a tool turns it into handles.
 
 mod authority;
 mod decide;
 mod decision;
 mod dirs;
 mod edit;
-mod handed_out;
 mod live;
 mod net;
 mod parse;
 mod propose;
+mod remedy;
 mod rule;
 mod standard;
 mod variables;
+mod writable_record;
 
 use std::ffi::OsString;
 
 use ikigai_protocol::GrantedDir;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use authority::{Authority, Choice, Override, Overrides};
-pub use decision::{Decision, Denial, Request, Source, Sources, Variable};
+pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
-pub use live::{FileInForce, PolicyFiles};
+pub use live::{FileStatus, PolicyFiles, shell_quoted};
 pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
+pub(crate) use remedy::Hints;
+pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
 pub use standard::{OWN_TOOL, STORE_VARIABLE};
 
-/// What one tool may touch in one workspace. Nothing else is reachable.
+/// The permissions of one tool in one workspace. Nothing else is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Directories, absolute. A component gets each as a preopen; a native tool
-    /// learns of them in `IKIGAI_DIRS`.
+    /// The directories, absolute. A component gets each as a preopen; a native tool reads them
+    /// in `IKIGAI_DIRS`.
     pub dirs: Vec<GrantedDir>,
     /// The whole environment of the tool.
     pub env: Vec<(OsString, OsString)>,
-    /// Whether that is its user's own environment rather than variables that were
-    /// granted by name.
+    /// True if `env` is the environment of its user instead of variables that were granted by
+    /// name.
     pub inherits_env: bool,
-    /// Which peers it may connect to. A native tool has no network or all of it.
+    /// The peers that it may connect to. A native tool has no network or all of it.
     pub net: Net,
-    /// What it may do with the host's assets.
+    /// The access to assets.
     pub assets: AssetAccess,
-    /// How much of this the native executor must be able to keep. Components are always
-    /// kept to all of it.
+    /// The sandbox that a native tool needs. Components are always confined.
     pub sandbox: Sandbox,
 }
 
-/// What a tool may do with the assets of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The access of a tool to the assets of the host.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum AssetAccess {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read and list them.
+    /// Reading and listing.
     Read,
-    /// Also write and edit them.
+    /// Reading, listing, writing and editing.
     Write,
 }
 
 impl AssetAccess {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("none", Self::None), ("read", Self::Read), ("write", Self::Write)];
-
-    /// `none`, `read` or `write`.
+    /// Returns `none`, `read` or `write`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Read => "read",
-            Self::Write => "write",
-        }
+        self.into()
     }
 }
 
-/// What becomes of a native call where this machine cannot keep the whole grant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The rule for a native call on a machine that cannot enforce its whole grant.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Sandbox {
-    /// There is no sandbox: the tool runs with all of its user's rights.
+    /// The tool runs without a sandbox, with all rights of its user.
     Off,
-    /// It runs with what can be kept, and is reported so.
+    /// The tool runs under what can be enforced, and its call is reported so.
     Prefer,
-    /// It does not run.
+    /// The tool does not run.
     #[default]
     Require,
 }
 
 impl Sandbox {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("off", Self::Off), ("prefer", Self::Prefer), ("require", Self::Require)];
-
-    /// `off`, `prefer` or `require`.
+    /// Returns `off`, `prefer` or `require`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Prefer => "prefer",
-            Self::Require => "require",
-        }
+        self.into()
     }
 }
 
-/// What holds where no file says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The built-in rules for tools that no policy file names.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Profile {
-    /// The standard tools work in the workspace; a user's native tools run as their
-    /// user.
+    /// The standard tools work in the workspace; native tools of a user run with all rights of
+    /// that user.
     #[default]
     Standard,
-    /// Nothing runs unconfined, and nothing falls back.
+    /// No tool runs unconfined, and no native build stands in for a component.
     Strict,
 }
 
 impl Profile {
-    /// Each as policy files write it.
-    pub const WORDS: [(&'static str, Self); 2] =
-        [("standard", Self::Standard), ("strict", Self::Strict)];
-
-    /// `standard` or `strict`.
+    /// Returns `standard` or `strict`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Standard => "standard",
-            Self::Strict => "strict",
-        }
+        self.into()
     }
 }
 
-/// Which of the two directories a tool comes from. The built-in grants are for
-/// system tools only: a user's tool that calls itself `file_write` gets nothing
-/// from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// Installed with the host.
+/// The directory of tools that a tool comes from. The built-in grants are for system tools only:
+/// a user's tool with the name `file_write` gets nothing from them.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum ToolOrigin {
+    /// The tools that are installed with the host.
     System,
-    /// Put there by the user, or named by its path.
+    /// The tools of the user, and programs that are named by their path.
     User,
 }
 
-impl Origin {
-    /// `system` or `user`.
+impl ToolOrigin {
+    /// Returns `system` or `user`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-        }
+        self.into()
     }
 }
 
-/// Which kind of program a tool is run as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The kind of program that a tool is run as.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A WebAssembly component.
     Wasm,
@@ -168,20 +221,30 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// `wasm` or `native`, as flags and tables write it.
+    /// Returns `wasm` or `native`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Wasm => "wasm",
-            Self::Native => "native",
-        }
+        self.into()
     }
 }
 
-/// Which build of a tool to take where there are two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The build of a tool that is taken where there are two.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum BackendChoice {
-    /// The component; the native build only where there is no usable component.
+    /// The component, or the native build where no component can be used.
     #[default]
     Auto,
     /// Components only.
@@ -191,21 +254,13 @@ pub enum BackendChoice {
 }
 
 impl BackendChoice {
-    /// Each as policy files and flags write it.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("wasm", Self::Wasm), ("native", Self::Native)];
-
-    /// `auto`, `wasm` or `native`.
+    /// Returns `auto`, `wasm` or `native`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Wasm => "wasm",
-            Self::Native => "native",
-        }
+        self.into()
     }
 
-    /// Whether a build of this kind may be taken.
+    /// Returns whether a build of this kind may be taken.
     #[must_use]
     pub fn allows(self, backend: Backend) -> bool {
         match self {

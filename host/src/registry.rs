@@ -29,7 +29,7 @@ use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::paths::{Paths, SYSTEM_CACHE};
-use crate::policy::{Authority, Origin};
+use crate::policy::{Authority, ToolOrigin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
@@ -277,7 +277,7 @@ impl Registry {
         let schema = Arc::new(schema);
         Ok(Tool {
             schema,
-            origin: Origin::User,
+            origin: ToolOrigin::User,
             build,
             reason: WAS_NAMED.into(),
             other: None,
@@ -308,8 +308,8 @@ impl Registry {
 
     fn scanner(&self, depth: Depth, wanted: Wanted) -> Scan {
         let paths = &self.settings.paths;
-        let system = paths.system_tools.clone().map(|dir| (dir, Origin::System));
-        let user = paths.user_tools.clone().map(|dir| (dir, Origin::User));
+        let system = paths.system_tools.clone().map(|dir| (dir, ToolOrigin::System));
+        let user = paths.user_tools.clone().map(|dir| (dir, ToolOrigin::User));
         Scan {
             // Of two tools of one name the later is used.
             dirs: system.into_iter().chain(user).collect(),
@@ -330,7 +330,7 @@ impl Registry {
 pub const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
-    Candidate::at(path.to_owned(), Origin::User)
+    Candidate::at(path.to_owned(), ToolOrigin::User)
         .map_err(|unfit| format!("`{}`: {unfit}", path.display()))
 }
 
@@ -362,7 +362,7 @@ impl Drop for Unfinished<'_> {
 ///
 /// The directory cannot be read, or a component cannot be used.
 pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
-    let listing = candidate::list(dir, Origin::System)
+    let listing = candidate::list(dir, ToolOrigin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
     let cache = Cache::to_install(&dir.join(SYSTEM_CACHE))
         .map_err(|error| format!("`{}` cannot have a cache: {error}", dir.display()))?;

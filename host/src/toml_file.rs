@@ -1,10 +1,11 @@
-//! Settings that people write in TOML: read strictly, and every mistake told with its
-//! place.
+//! Settings that people write in TOML. They are read strictly, and every mistake is reported with
+//! its position.
 //!
-//! Owns how a file is opened, what is told of a mistake, and the kinds of values. What a
-//! key means is the affair of whoever reads it.
+//! Owns how a file is opened, the report of a mistake, and the kinds of values. The meaning of a
+//! key belongs to its reader.
 
 mod error;
+mod read;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,41 +14,42 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use error::{FileError, Spot};
+pub use error::{FileError, Position};
 pub use error::{Lines, printable};
+pub use read::{ReadError, ReadRules, read};
 
 use crate::nearest::nearest;
 
-/// A value and its place.
+/// A value and its span.
 pub type Item<'t> = Spanned<DeValue<'t>>;
 
-/// A key, its place, and its value.
+/// A key with its span, and its value.
 pub struct Pair<'a, 't> {
     pub key: &'a str,
-    pub place: Range<usize>,
+    pub span: Range<usize>,
     pub item: &'a Item<'t>,
 }
 
-/// The pairs of a table in the order of the file, so that the first mistake is told
+/// Returns the pairs of a table in the order of the file, so that the first mistake is reported
 /// first.
 pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
     let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
         let text: &'a Cow<'t, str> = key.get_ref();
-        Pair { key: text, place: key.span(), item }
+        Pair { key: text, span: key.span(), item }
     };
     let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
-    pairs.sort_by_key(|pair| pair.place.start);
+    pairs.sort_by_key(|pair| pair.span.start);
     pairs
 }
 
-/// A file while it is read: what its mistakes are told with.
+/// A file that is being read, with which its mistakes are reported.
 pub struct TomlFile<'a> {
     path: &'a Path,
     lines: Lines<'a>,
 }
 
 impl<'a> TomlFile<'a> {
-    /// The table that the text of a file is.
+    /// Parses the text of a file, which is a table.
     pub fn parse(
         path: &'a Path,
         text: &'a [u8],
@@ -79,8 +81,8 @@ impl<'a> TomlFile<'a> {
         })
     }
 
-    pub fn unknown(&self, place: &Range<usize>, key: &str, known: &[&str]) -> FileError {
-        let error = self.fail(place, format!("unknown key `{key}`"));
+    pub fn unknown(&self, span: &Range<usize>, key: &str, known: &[&str]) -> FileError {
+        let error = self.fail(span, format!("unknown key `{key}`"));
         match nearest(key, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint(format!("known here are {}", known.join(", "))),
@@ -91,12 +93,12 @@ impl<'a> TomlFile<'a> {
         FileError::at(self.path, &self.lines, span, what)
     }
 
-    pub fn spot(&self, span: &Range<usize>) -> Spot {
-        self.lines.spot(span.start)
+    pub fn position(&self, span: &Range<usize>) -> Position {
+        self.lines.position(span.start)
     }
 }
 
-/// Adds the nearest of `words`, if one is near.
+/// Adds the nearest of `words` as a hint, if one is near.
 pub fn did_you_mean<'a>(
     error: FileError,
     text: &str,
@@ -108,7 +110,7 @@ pub fn did_you_mean<'a>(
     }
 }
 
-/// The kind of a value, with its article.
+/// Returns the kind of a value, with its article.
 pub fn kind_of(item: &Item<'_>) -> String {
     article(item.get_ref().type_str())
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Origin, Override,
-    Overrides, Profile, Request, Sandbox, Source,
+    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Net, Override,
+    Overrides, Permissions, Profile, Provenance, Remedy, Request, Sandbox, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, Paths};
 use ikigai_tests::draw::Draw;
@@ -115,12 +115,12 @@ fn contents() -> [Digest; 1] {
 }
 
 fn system(name: &str, backend: Backend) -> Request<'_> {
-    let (origin, path) = (Origin::System, Path::new("/system/tool"));
+    let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
     Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[] }
 }
 
 fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
-    let (origin, path) = (Origin::User, Path::new("/user/tool"));
+    let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
     Request { name: Some("tool"), origin, backend, fell_back: false, path, contents }
 }
 
@@ -176,7 +176,7 @@ fn a_users_tool_has_nothing_or_all_of_its_user_until_it_is_granted_something() {
         assert_eq!(decision.grant.sandbox, Sandbox::Require);
         assert!(decision.grant.net.is_none());
         assert_eq!(decision.variables[0].name, "PATH");
-        let line = |capability: &str| decision.sources.of(capability)[0].to_string();
+        let line = |capability: &str| decision.provenance.of(capability)[0].to_string();
         assert!(line("fs").ends_with("policy.toml:3") && line("env").ends_with("policy.toml:4"));
         assert_eq!(line("net"), "profile standard");
     }
@@ -187,14 +187,21 @@ fn a_grant_ends_when_the_contents_change() {
     let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]\nenv = [\"DB\"]"), "");
     let changed = [Digest::of(b"another")];
     for backend in [Backend::Wasm, Backend::Native] {
-        let denial = rig.decide(users(backend, &changed)).expect_err("denied").to_string();
+        let denial = rig.decide(users(backend, &changed)).expect_err("denied");
+        let permissions = Permissions {
+            net: Net::parse(["db.internal:5432"]).expect("a list"),
+            env: vec!["DB".to_owned()],
+            ..Permissions::default()
+        };
+        let again = Remedy::GrantAgain { tool: "tool".to_owned(), permissions };
+        assert_eq!(denial.remedy.as_deref(), Some(&again));
+        let denial = denial.to_string();
         for part in [
             "/user/tool",
             "net db.internal:5432, env DB",
             "policy.toml:1",
             &changed[0].to_string(),
             &contents()[0].to_string(),
-            "`ikigai policy grant tool --net db.internal:5432 --env DB`",
         ] {
             assert!(denial.contains(part), "{part}: {denial}");
         }
@@ -213,12 +220,12 @@ fn a_grant_ends_when_the_contents_change() {
 fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
     let own = contents();
     let rig = Rig::with("", "profile = \"strict\"", "");
-    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
-    assert!(denial.contains("`ikigai policy grant tool`"), "{denial}");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantToRun { tool: "tool".to_owned() }));
     rig.allowed(users(Backend::Wasm, &own));
     for tool in ["bash", "grep"] {
-        let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied").to_string();
-        assert!(denial.contains(&format!("`ikigai policy grant {tool} --backend native`")));
+        let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied");
+        assert_eq!(denial.remedy.as_deref(), Some(&Remedy::AllowNative { tool: tool.to_owned() }));
     }
     let fell = Request { fell_back: true, ..users(Backend::Native, &own) };
     rig.decide(fell).expect_err("denied");
@@ -295,11 +302,11 @@ fn each_bound_takes_away_what_it_does_not_allow() {
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
         assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
         for capability in ["fs", "net", "env", "wall_clock", "handles"] {
-            let last = decision.sources.of(capability).last();
-            let narrowed = matches!(last, Some(Source::File { kind: own, .. }) if *own == kind);
+            let last = decision.provenance.of(capability).last();
+            let narrowed = matches!(last, Some(Provenance::File { kind: own, .. }) if *own == kind);
             assert!(narrowed, "{capability}: {last:?}");
         }
-        assert_eq!(decision.sources.of("memory").len(), 1);
+        assert_eq!(decision.provenance.of("memory").len(), 1);
     }
     // An absent key is no constraint, an empty list leaves nothing.
     let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
@@ -348,7 +355,7 @@ fn flags_pass_the_users_file_and_no_bound() {
     rig.overrides = asked.clone();
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
-    assert_eq!(decision.sources.of("fuel"), [Source::Override("--flag".into())]);
+    assert_eq!(decision.provenance.of("fuel"), [Provenance::Override("--flag".into())]);
     let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
                  limits = { wall_clock = \"1s\", fuel = 50 }";
     for text in [bound, &bound.replace("backend = \"wasm\"\n", "")] {
@@ -359,13 +366,13 @@ fn flags_pass_the_users_file_and_no_bound() {
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(1));
         let native = rig.decide(system("grep", Backend::Native));
         assert_eq!(native.is_err(), text.contains("backend"), "{native:?}");
-        let choice = rig.host().expect("a policy").authority().choose("grep", Origin::System);
+        let choice = rig.host().expect("a policy").authority().choose("grep", ToolOrigin::System);
         let expected = if text.contains("backend") { "wasm" } else { "native" };
         assert_eq!(choice.backend.as_str(), expected);
     }
     // A workspace is not asked for a build.
     let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
-    let choice = rig.host().expect("a policy").authority().choose("bash", Origin::System);
+    let choice = rig.host().expect("a policy").authority().choose("bash", ToolOrigin::System);
     assert_eq!(choice.backend.as_str(), "auto");
 }
 
@@ -383,9 +390,9 @@ fn contents_that_a_bound_does_not_name_do_not_run() {
 fn a_list_of_hosts_is_refused_for_a_native_tool() {
     let own = contents();
     let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]"), "");
-    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied").to_string();
-    assert!(denial.contains("has no network or all of it"), "{denial}");
-    assert!(denial.contains("`ikigai policy grant tool --net '*'`"), "{denial}");
+    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied");
+    assert!(denial.reason.contains("has no network or all of it"), "{denial}");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantNetwork { tool: "tool".to_owned() }));
     rig.allowed(users(Backend::Wasm, &own));
     let rig = Rig::with("", &granted("net = [\"*\"]"), "");
     assert!(rig.allowed(users(Backend::Native, &own)).grant.net.any);
@@ -454,7 +461,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             for rig in [Rig::with(&bound, &user, ""), Rig::with("", &user, &bound)] {
                 let decision = rig.allowed(users(Backend::Wasm, &own));
                 assert_eq!(decision.grant.assets, granted_value.min(bound_value), "{user}{bound}");
-                let narrowed = decision.sources.of("assets").len() > 1;
+                let narrowed = decision.provenance.of("assets").len() > 1;
                 assert_eq!(narrowed, bound_value < granted_value, "{user}{bound}");
             }
         }

@@ -51,7 +51,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 /// the answer was no.
 fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     let path = proposal.path.display();
-    if proposal.is_idle() {
+    if proposal.is_unchanged() {
         eprint(&format!("`{path}` says so already\n"));
         return Ok(true);
     }

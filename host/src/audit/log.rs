@@ -140,7 +140,7 @@ impl Log {
 
 impl Open {
     fn in_dir(path: &Path) -> io::Result<Self> {
-        let (dir, file) = paths::open_own(path, NAME)?;
+        let (dir, file) = paths::open_private(path, NAME)?;
         let metadata = file.metadata()?;
         Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
     }

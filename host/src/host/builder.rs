@@ -1,8 +1,8 @@
-//! How a host is made.
+//! The builder of a host.
 //!
-//! Owns what no tool may ever write: the host's own files, computed here from its [`Paths`],
-//! its asset store and its program. There is no other way to make a [`Host`], so that none
-//! can do without.
+//! Owns the list of paths that no tool may ever write: the host's own files, computed from its
+//! [`Paths`], its asset store and its program. A [`Host`] is made by the builder alone, so that
+//! every host has the list.
 
 use std::fmt;
 use std::io;
@@ -18,12 +18,12 @@ use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::paths::{self, Paths, WorkspaceError};
 use crate::policy::{
-    Authority, BackendChoice, LimitKey, Override, Overrides, PolicyFiles, Profile,
+    Authority, BackendChoice, Hints, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
 };
 use crate::registry::{Budget, Progress, ProgressFn, Registry, Settings};
 use crate::toml_file::FileError;
 
-/// Components of one host that run at once, unless [`HostBuilder::components`] says otherwise.
+/// The components of one host that run at once, unless [`HostBuilder::components`] says otherwise.
 const COMPONENTS: u32 = 16;
 
 /// A host that could not be made.
@@ -32,7 +32,7 @@ pub enum BuildError {
     /// The workspace is no directory that can be used.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// A relative path was given, and the current directory is gone.
+    /// A relative path was given, and the current directory does not exist.
     #[error("`{}` cannot be made absolute", path.display())]
     Relative {
         /// The path.
@@ -50,13 +50,14 @@ pub enum BuildError {
 /// | setting | default |
 /// |---|---|
 /// | [`paths`](Self::paths) | [`Paths::of_user`] |
-/// | [`ceiling`](Self::ceiling) | none but the administrator's |
+/// | [`ceiling`](Self::ceiling) | the administrator's alone |
 /// | [`overrides`](Self::overrides) | none |
+/// | [`hints`](Self::hints) | none |
 /// | [`assets`](Self::assets) | no asset store |
 /// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
 /// | [`record_arguments`](Self::record_arguments) | only their digest |
-/// | [`progress`](Self::progress) | told to nobody |
+/// | [`progress`](Self::progress) | not reported |
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -78,6 +79,7 @@ pub struct HostBuilder {
     paths: Option<Paths>,
     ceilings: Vec<PathBuf>,
     overrides: Overrides,
+    hints: Hints,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     budget: Budget,
     compile_timeout: Option<Duration>,
@@ -92,6 +94,7 @@ impl HostBuilder {
             paths: None,
             ceilings: Vec::new(),
             overrides: Overrides::default(),
+            hints: Hints::default(),
             assets: None,
             budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
             compile_timeout: None,
@@ -113,20 +116,20 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what is asked of the policy for this host alone, and replaces what the methods
-    /// below asked.
+    /// Sets what this host alone asks of the policy, and replaces everything that the methods
+    /// below have asked.
     pub fn overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// Asks for a profile.
+    /// Sets the profile.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.overrides.profile = Some(Override::of_program(profile));
         self
     }
 
-    /// Asks for components or native builds alone.
+    /// Sets the builds that may run: components or native builds alone.
     pub fn backend(mut self, backend: BackendChoice) -> Self {
         self.overrides.backend = Some(Override::of_program(backend));
         self
@@ -134,7 +137,7 @@ impl HostBuilder {
 
     /// Limits the wall clock of each call.
     pub fn timeout(self, timeout: Duration) -> Self {
-        // More than five centuries are as good as no limit.
+        // Five centuries are as good as no limit.
         self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
     }
 
@@ -153,30 +156,37 @@ impl HostBuilder {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key. Like everything that is asked of the
-    /// policy, it passes no ceiling.
+    /// Sets a limit of each call in the unit of its key. No setting of the builder passes a
+    /// ceiling.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
         self.overrides.limits.push((key, Override::of_program(value)));
         self
     }
 
-    /// Serves assets to the tools that policy grants them, on behalf of `agent`, whose pins and
-    /// budget count. What the store is kept in is protected from every tool.
+    /// Sets the sentences for what a person can do about a denial, in the words of the embedding
+    /// program. They follow the reason in envelopes, in notes and in the log.
+    pub fn hints(mut self, sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
+        self.hints = Hints::new(sentence);
+        self
+    }
+
+    /// Serves assets to the tools that the policy grants them, on behalf of `agent`, whose pins
+    /// and budget count. No tool may write the files of the store.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
         self
     }
 
-    /// Sets how many components may run at once, further calls wait, and the memory in bytes
-    /// that all of them together may take.
+    /// Sets the number of components that run at once, beyond which calls wait, and the memory of
+    /// all of them together in bytes.
     pub fn components(mut self, at_once: u32, memory: u64) -> Self {
         self.budget = Budget { guests: at_once, memory };
         self
     }
 
-    /// Waits no longer than this for a component that must be compiled before its call, and
-    /// answers `TOOL_TIMEOUT` then.
+    /// Limits the time that a call waits for the compilation of its component. Such a call is then
+    /// answered with `TOOL_TIMEOUT`.
     pub fn compile_timeout(mut self, timeout: Duration) -> Self {
         self.compile_timeout = Some(timeout);
         self
@@ -213,16 +223,16 @@ impl HostBuilder {
             state: paths.state.clone(),
             further_ceilings: ceilings,
         };
-        let mut protected = paths.own();
+        let mut protected = paths.protected();
         protected.extend(files.further_ceilings.iter().cloned());
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
-        protected.extend(stored.flat_map(|file| paths::places_on(&file)));
-        let authority = Authority::open(&files, self.overrides, protected)?;
+        protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
+        let authority = Authority::open(&files, self.overrides, protected, self.hints)?;
         let audit = Audit::new(paths.state.clone(), &workspace, self.record_arguments);
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
-            // Those that are asked for hold for calls: no schema must be lost to them.
+            // The limits of the overrides are those of calls: no schema must fail by them.
             limits: Limits::default(),
             workspace: Arc::clone(&workspace),
             budget: self.budget,

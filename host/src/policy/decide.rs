@@ -1,78 +1,82 @@
-//! From the layers to the answer for one call.
+//! The decision on one call, by the layers of the policy.
 //!
-//! What a tool has to begin with comes of the profile and of the user's file. The
-//! ceiling and the workspace only take away: each is met with what there is, so
-//! that the result is never wider than either.
+//! The profile and the user's file give a tool its first grant. The ceiling and the workspace only
+//! take away: the grant is intersected with each of them, so that the result is never wider than
+//! either.
 
+mod effective_grant;
 mod reach;
 mod refusals;
 mod replaceable;
 mod search;
-mod standing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strum::VariantArray as _;
+
+use self::effective_grant::EffectiveGrant;
 use self::reach::Reach;
 use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
-use self::standing::Standing;
-use super::decision::{Decision, Denial, Request, Source, Sources};
-use super::handed_out::HandedOut;
+use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
-use super::rule::{At, Entry, Layer, LimitKey};
+use super::remedy::Hints;
+use super::rule::{Entry, Layer, LimitKey, Located};
 use super::variables::Variables;
+use super::writable_record::WritableRecord;
 use super::{Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
 use crate::limits::Limits;
 
-/// Where calls are decided.
-pub(super) struct Ground<'a> {
+/// The surroundings of a decision, besides the layers.
+pub(super) struct PolicyContext<'a> {
     pub(super) workspace: &'a Path,
-    pub(super) own: &'a [PathBuf],
+    pub(super) protected: &'a [PathBuf],
     pub(super) variables: &'a Variables,
-    pub(super) handed_out: &'a HandedOut,
+    pub(super) writable_record: &'a WritableRecord,
+    pub(super) hints: &'a Hints,
 }
 
-/// An entry of a layer.
-type Ruling<'a> = (&'a Layer, &'a Entry);
+/// An entry of a layer, with the layer.
+type Rule<'a> = (&'a Layer, &'a Entry);
 
-/// The profile in force: the strictest that any layer asks for.
-pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Source>) {
+/// Returns the profile in force, which is the strictest that any layer asks for.
+pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
     let asked = match (&overrides.profile, &layers.user.profile) {
-        (Some(asked), _) => Some((asked.value, asked.source())),
-        (None, Some(at)) => Some((at.value, source(&layers.user, at))),
+        (Some(asked), _) => Some((asked.value, asked.provenance())),
+        (None, Some(at)) => Some((at.value, provenance_of(&layers.user, at))),
         (None, None) => None,
     };
-    let (mut profile, mut sources) = match asked {
-        Some((profile, source)) => (profile, vec![source]),
-        None => (Profile::Standard, vec![Source::Profile(Profile::Standard)]),
+    let (mut profile, mut provenance) = match asked {
+        Some((profile, provenance)) => (profile, vec![provenance]),
+        None => (Profile::Standard, vec![Provenance::Profile(Profile::Standard)]),
     };
     for layer in bounding(layers) {
         if let Some(at) = layer.profile.as_ref().filter(|at| at.value > profile) {
             profile = at.value;
-            sources.push(source(layer, at));
+            provenance.push(provenance_of(layer, at));
         }
     }
-    (profile, sources)
+    (profile, provenance)
 }
 
-/// The build that somebody asks for by name, a ceiling before the rest. A workspace
-/// is not asked.
+/// Returns the build that a layer or an override asks for, a ceiling before the rest. The file of a
+/// workspace has no say.
 pub(super) fn backend(
     layers: &Layers,
     overrides: &Overrides,
     name: &str,
-) -> Option<(BackendChoice, Source)> {
+) -> Option<(BackendChoice, Provenance)> {
     let of = |layer: &Layer| {
         let at = layer.tools.get(name)?.backend.as_ref()?;
-        (at.value != BackendChoice::Auto).then(|| (at.value, source(layer, at)))
+        (at.value != BackendChoice::Auto).then(|| (at.value, provenance_of(layer, at)))
     };
     let asked = overrides.backend.as_ref().filter(|asked| asked.value != BackendChoice::Auto);
-    let asked = asked.map(|asked| (asked.value, asked.source()));
+    let asked = asked.map(|asked| (asked.value, asked.provenance()));
     layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
-/// Whether some layer names the tool by content.
+/// Returns whether some layer names the tool by its contents.
 pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
     match name {
         Some(name) => all(layers)
@@ -81,16 +85,26 @@ pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
     }
 }
 
-/// The answer for one call.
+/// Decides one call.
 pub(super) fn decide(
     layers: &Layers,
     overrides: &Overrides,
-    ground: &Ground<'_>,
+    context: &PolicyContext<'_>,
     request: &Request<'_>,
 ) -> Result<Decision, Denial> {
-    let (profile, profile_sources) = profile(layers, overrides);
+    decide_without_hint(layers, overrides, context, request)
+        .map_err(|denial| denial.with_hint(context.hints))
+}
+
+fn decide_without_hint(
+    layers: &Layers,
+    overrides: &Overrides,
+    context: &PolicyContext<'_>,
+    request: &Request<'_>,
+) -> Result<Decision, Denial> {
+    let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
-    let entry = granting(&layers.user, request, &mut notes)?;
+    let entry = granting(&layers.user, request, context.hints, &mut notes)?;
     let bounds = bounds(layers, request.name);
     check_bounds(&bounds, request)?;
     let explicit = request
@@ -98,48 +112,48 @@ pub(super) fn decide(
         .and_then(|name| backend(layers, overrides, name))
         .is_some_and(|(choice, _)| choice == BackendChoice::Native);
     if profile == Profile::Strict && request.backend == Backend::Native {
-        check_strict(request, entry.is_some(), explicit, &profile_sources)?;
+        check_strict(request, entry.is_some(), explicit, &profile_provenance)?;
     }
-    let mut standing = Standing::new(profile, request, entry, ground)?;
-    // What is refused by itself is not mended by what a bound takes away.
-    standing.keep_out_of_own_places(ground, request)?;
-    standing.check_net(request)?;
+    let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
+    // A grant that is refused by itself is not made good by a bound.
+    effective.deny_writing_protected_paths(context, request)?;
+    effective.check_net(request)?;
     for bound in &bounds {
-        standing.meet(bound, request, ground)?;
+        effective.meet(bound, request, context)?;
     }
-    // A bound may make a list of hosts of the whole network.
-    standing.check_net(request)?;
-    let mut sources = standing.sources.clone();
-    sources.begin("profile", profile_sources);
-    let limits = limits(profile, overrides, entry, &bounds, &mut sources);
-    let (mut grant, variables) = standing.grant(request, ground.variables)?;
+    // A bound may narrow the whole network to a list of hosts.
+    effective.check_net(request)?;
+    let mut provenance = effective.provenance.clone();
+    provenance.set_all("profile", profile_provenance);
+    let limits = limits(profile, overrides, entry, &bounds, &mut provenance);
+    let (mut grant, variables) = effective.grant(request, context.variables)?;
     if request.backend == Backend::Native {
-        let reach = Reach::new(&layers.user, ground);
+        let reach = Reach::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
         if is_unconfined && let Some(name) = request.name {
-            let start = start(request.path, ground, &grant, &lost);
-            let weakness = replaceable::weakness(&start, ground.own, &reach);
-            check_unconfined(name, weakness, entry, &sources)?;
+            let start = start(request.path, context, &grant, &lost);
+            let weakness = replaceable::weakness(&start, context.protected, &reach);
+            check_unconfined(name, weakness, entry, &provenance)?;
         }
     }
-    Ok(Decision { grant, limits, profile, variables, sources, notes })
+    Ok(Decision { grant, limits, profile, variables, provenance, notes })
 }
 
-/// The grant of a `--schema` call: nothing. A tool that another could replace does not run
-/// without the sandbox for it either.
+/// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
+/// needs the sandbox here too.
 pub(super) fn for_schema(
     user: &Layer,
-    ground: &Ground<'_>,
+    context: &PolicyContext<'_>,
     path: &Path,
     backend: Backend,
 ) -> Grant {
     let mut grant = standard::for_schema(backend);
     if backend == Backend::Native {
-        let reach = Reach::new(user, ground);
+        let reach = Reach::new(user, context);
         let lost = search::keep_out_of_reach(&mut grant.env, false, &reach);
-        let start = start(path, ground, &grant, &lost);
-        if replaceable::weakness(&start, ground.own, &reach).is_some() {
+        let start = start(path, context, &grant, &lost);
+        if replaceable::weakness(&start, context.protected, &reach).is_some() {
             grant.sandbox = Sandbox::Require;
         }
     }
@@ -148,70 +162,70 @@ pub(super) fn for_schema(
 
 fn start<'a>(
     path: &'a Path,
-    ground: &Ground<'a>,
+    context: &PolicyContext<'a>,
     grant: &'a Grant,
     lost: &'a [PathBuf],
 ) -> Start<'a> {
-    Start { path, workspace: ground.workspace, env: &grant.env, lost }
+    Start { path, workspace: context.workspace, env: &grant.env, lost }
 }
 
 fn all(layers: &Layers) -> impl Iterator<Item = &Layer> {
     bounding(layers).chain([&*layers.user])
 }
 
-/// The layers that only take away.
+/// Returns the layers that only take away.
 fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
 }
 
-/// Every entry that takes away from this tool.
-fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Ruling<'a>> {
+/// Returns every entry that takes away from this tool.
+fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Rule<'a>> {
     let every = all(layers).filter_map(|layer| Some((layer, layer.every.as_ref()?)));
     let own = bounding(layers).filter_map(|layer| Some((layer, layer.tools.get(name?)?)));
     every.chain(own).collect()
 }
 
-/// What the call may use up: the user's entry instead of the default, a flag instead
-/// of both, and never more than a bound.
+/// Returns the limits of a call: the user's entry replaces the default, an override replaces both,
+/// and no bound is passed.
 fn limits(
     profile: Profile,
     overrides: &Overrides,
-    entry: Option<Ruling<'_>>,
-    bounds: &[Ruling<'_>],
-    sources: &mut Sources,
+    entry: Option<Rule<'_>>,
+    bounds: &[Rule<'_>],
+    provenance: &mut ProvenanceMap,
 ) -> Limits {
     let mut limits = Limits::default();
-    for key in LimitKey::ALL {
+    for key in LimitKey::VARIANTS.iter().copied() {
         let name = key.as_str();
-        sources.set(name, Source::Profile(profile));
+        provenance.set(name, Provenance::Profile(profile));
         if let Some((layer, at)) = entry.and_then(|(layer, it)| Some((layer, it.limits.get(&key)?)))
         {
             key.set(&mut limits, at.value);
-            sources.set(name, source(layer, at));
+            provenance.set(name, provenance_of(layer, at));
         }
         if let Some((_, asked)) = overrides.limits.iter().find(|(own, _)| *own == key) {
             key.set(&mut limits, asked.value);
-            sources.set(name, asked.source());
+            provenance.set(name, asked.provenance());
         }
         for (layer, bound) in bounds {
             if let Some(at) = bound.limits.get(&key)
                 && key.narrow(&mut limits, at.value)
             {
-                sources.add(name, source(layer, at));
+                provenance.add(name, provenance_of(layer, at));
             }
         }
     }
     limits
 }
 
-fn source<T>(layer: &Layer, at: &At<T>) -> Source {
-    file_line(layer, at.spot.line)
+fn provenance_of<T>(layer: &Layer, at: &Located<T>) -> Provenance {
+    line_provenance(layer, at.position.line)
 }
 
-fn at_line(layer: &Layer, entry: &Entry) -> Source {
-    file_line(layer, entry.spot.line)
+fn entry_provenance(layer: &Layer, entry: &Entry) -> Provenance {
+    line_provenance(layer, entry.position.line)
 }
 
-fn file_line(layer: &Layer, line: usize) -> Source {
-    Source::File { kind: layer.kind, path: Arc::clone(&layer.path), line }
+fn line_provenance(layer: &Layer, line: usize) -> Provenance {
+    Provenance::File { kind: layer.kind, path: Arc::clone(&layer.path), line }
 }

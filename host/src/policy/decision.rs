@@ -1,5 +1,5 @@
-//! What is asked of the policy, and its answer: the decision on one call or its
-//! denial, each with who said so.
+//! The request to the policy, and its answer: the decision on one call or its denial, each with the
+//! rule that decided it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,91 +8,93 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::remedy::{Hints, Remedy};
 use super::rule::LayerKind;
-use super::{Backend, Grant, Origin, Profile, Sandbox};
+use super::{Backend, Grant, Profile, Sandbox, ToolOrigin};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::FileError;
 
-/// What is asked about.
+/// The call that the policy decides on.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The name of the tool; none where a program is named by its path.
+    /// The name of the tool; nothing for a program that is named by its path.
     pub name: Option<&'a str>,
-    /// Where it is from.
-    pub origin: Origin,
+    /// The origin of the tool.
+    pub origin: ToolOrigin,
     /// The build that is to run.
     pub backend: Backend,
-    /// Whether it runs only because the component that was wanted cannot.
+    /// True if the build runs only because the component cannot be used.
     pub fell_back: bool,
-    /// The file.
+    /// The file of the build.
     pub path: &'a Path,
-    /// What is known of its contents. A grant by content must name them all.
+    /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
 }
 
-/// Who decided something.
+/// The rule that decided a part of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum Provenance {
     /// The built-in rules of the profile.
     Profile(Profile),
     /// A line of a policy file.
     File {
-        /// Whose file.
+        /// The author of the file.
         kind: LayerKind,
-        /// Where it is.
+        /// The path of the file.
         path: Arc<Path>,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
     },
-    /// Whoever started the host, such as by a flag: [`Override::from`](super::Override::from).
+    /// A setting of the program or the person that started the host, such as a flag: [`Override::from`](super::Override::from).
     Override(Cow<'static, str>),
-    /// The host's own places lie there, where no tool may write.
-    OwnPlaces,
+    /// The host's own files, which no tool may write.
+    ProtectedPaths,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Profile(profile) => write!(f, "profile {}", profile.as_str()),
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
             Self::Override(from) => f.write_str(from),
-            Self::OwnPlaces => f.write_str("ikigai's own files"),
+            Self::ProtectedPaths => f.write_str("ikigai's own files"),
         }
     }
 }
 
-/// Who decided each capability: first who gave it, then who took away from it.
+/// The rules that decided each capability: first the one that gave it, then those that narrowed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<&'static str, Vec<Source>>);
+pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
 
-impl Sources {
-    /// Of `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or a limit by its key.
+impl ProvenanceMap {
+    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or the key of a
+    /// limit.
     #[must_use]
-    pub fn of(&self, capability: &str) -> &[Source] {
+    pub fn of(&self, capability: &str) -> &[Provenance] {
         self.0.get(capability).map_or(&[], Vec::as_slice)
     }
 
-    /// Every capability with its sources.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Source])> {
-        self.0.iter().map(|(capability, sources)| (*capability, sources.as_slice()))
+    /// Returns every capability with its rules.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Provenance])> {
+        self.0.iter().map(|(capability, all)| (*capability, all.as_slice()))
     }
 
-    /// Who gave it, and nobody else yet.
-    pub(super) fn set(&mut self, capability: &'static str, source: Source) {
-        self.begin(capability, vec![source]);
+    /// Sets the rule that gave a capability.
+    pub(super) fn set(&mut self, capability: &'static str, provenance: Provenance) {
+        self.set_all(capability, vec![provenance]);
     }
 
-    /// All who decided it so far.
-    pub(super) fn begin(&mut self, capability: &'static str, sources: Vec<Source>) {
-        self.0.insert(capability, sources);
+    /// Sets all rules for a capability.
+    pub(super) fn set_all(&mut self, capability: &'static str, all: Vec<Provenance>) {
+        self.0.insert(capability, all);
     }
 
-    /// Who took away from it.
-    pub(super) fn add(&mut self, capability: &'static str, source: Source) {
-        let sources = self.0.entry(capability).or_default();
-        if !sources.contains(&source) {
-            sources.push(source);
+    /// Adds a rule that narrowed a capability.
+    pub(super) fn add(&mut self, capability: &'static str, provenance: Provenance) {
+        let all = self.0.entry(capability).or_default();
+        if !all.contains(&provenance) {
+            all.push(provenance);
         }
     }
 }
@@ -100,32 +102,32 @@ impl Sources {
 /// A variable that was granted by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Whether the host's environment has it.
+    /// True if the environment of the host has it.
     pub is_set: bool,
 }
 
-/// What one call may touch and use up, and who says so.
+/// The permissions and limits of one call, with the rules that decided them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What it may touch.
+    /// The permissions.
     pub grant: Grant,
-    /// What it may use up.
+    /// The limits.
     pub limits: Limits,
     /// The profile in force.
     pub profile: Profile,
-    /// The variables that were granted by name. Their values are secrets; what a
-    /// native tool has besides is in [`Grant::env`].
+    /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also
+    /// those that every native tool gets.
     pub variables: Vec<Variable>,
-    /// Who decided what.
-    pub sources: Sources,
-    /// What a person should know of it.
+    /// The rules that decided each capability.
+    pub provenance: ProvenanceMap,
+    /// The notes for a person.
     pub notes: Vec<String>,
 }
 
 impl Decision {
-    /// The variables that were granted by name, with their values, which are secrets.
+    /// Returns the variables that were granted by name with their values, which are secrets.
     #[must_use]
     pub fn granted_values(&self) -> Vec<(OsString, OsString)> {
         let granted =
@@ -133,12 +135,12 @@ impl Decision {
         self.grant.env.iter().filter(|(name, _)| granted(name)).cloned().collect()
     }
 
-    /// Who decided what may be touched, each once.
+    /// Returns the rules that decided the permissions, each once.
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for capability in ["fs", "net", "env", "assets", "sandbox"] {
-            for text in self.sources.of(capability).iter().map(Source::to_string) {
+            for text in self.provenance.of(capability).iter().map(Provenance::to_string) {
                 if !texts.contains(&text) {
                     texts.push(text);
                 }
@@ -147,36 +149,45 @@ impl Decision {
         texts
     }
 
-    /// Whether nothing keeps the tool from what its user may do.
+    /// Returns whether the tool runs with all rights of its user.
     #[must_use]
     pub fn is_unconfined(&self, backend: Backend) -> bool {
         backend == Backend::Native && self.grant.sandbox == Sandbox::Off
     }
 }
 
-/// A call that policy forbids.
+/// The denial of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What would allow it, if anything below a ceiling does.
+    /// The step that would allow it, if one below a ceiling does.
+    pub remedy: Option<Box<Remedy>>,
+    /// The sentence for the remedy, in the words of the program that embeds the host:
+    /// [`HostBuilder::hints`](crate::HostBuilder::hints).
     pub hint: Option<String>,
-    /// Who forbids it.
-    pub source: Option<Source>,
+    /// The rule that forbids it.
+    pub provenance: Option<Provenance>,
 }
 
 impl Denial {
-    pub(super) fn new(reason: impl Into<String>, source: Source) -> Self {
-        Self { reason: reason.into(), hint: None, source: Some(source) }
+    pub(super) fn new(reason: impl Into<String>, provenance: Provenance) -> Self {
+        Self { reason: reason.into(), remedy: None, hint: None, provenance: Some(provenance) }
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub(super) fn remedy(mut self, remedy: Remedy) -> Self {
+        self.remedy = Some(Box::new(remedy));
+        self
+    }
+
+    /// Adds the sentence for the remedy.
+    pub(super) fn with_hint(mut self, hints: &Hints) -> Self {
+        self.hint = self.remedy.as_deref().and_then(|remedy| hints.of(remedy));
         self
     }
 
     pub(super) fn of_file(problem: &FileError) -> Self {
-        Self { reason: problem.line(), hint: None, source: None }
+        Self { reason: problem.line(), remedy: None, hint: None, provenance: None }
     }
 }
 

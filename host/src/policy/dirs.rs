@@ -1,18 +1,17 @@
-//! Lists of granted directories: whether one contradicts itself, and what two
-//! have in common. By path alone; nothing is opened.
+//! Lists of granted directories: the check that one does not contradict itself, and the
+//! intersection of two. They are compared by path alone; nothing is opened.
 
 use std::path::Path;
 
 use ikigai_protocol::{Access, GrantedDir};
 
-/// Two entries of which the first lies in the second and has another access, by
-/// their indexes; the first such entry of the list. A narrower grant inside a wider
-/// one takes nothing away.
+/// Returns the indexes of two entries of which the first lies in the second and has another access,
+/// for the first such entry of the list. A narrower grant inside a wider one would have no effect.
 pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
     let mut order: Vec<usize> = (0..dirs.len()).collect();
     order.sort_by_key(|index| dirs[*index].1);
-    // What lies in a directory follows it directly. The entries that hold the one
-    // that is looked at, the innermost last.
+    // Entries in a directory follow it directly. `holders` are the entries that hold the present
+    // one, the innermost last.
     let mut holders: Vec<usize> = Vec::new();
     let contradiction = |inner: usize| {
         let (access, path) = dirs[inner];
@@ -24,24 +23,24 @@ pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
     order.into_iter().filter_map(contradiction).min()
 }
 
-/// Without what lies in another, in the order of their paths. None contradicts
-/// another.
+/// Removes the entries that lie in another, and sorts the rest by path. The list must not contradict
+/// itself.
 pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     dirs.sort_by(|a, b| a.path.cmp(&b.path));
-    // What lies in the one that was kept follows it.
+    // Entries in a directory follow it.
     dirs.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
     dirs
 }
 
-/// What may be done under both lists, each as [`without_repeats`] leaves it, which
-/// is how it comes back.
+/// Returns the access that both lists allow. The lists and the result are as [`without_repeats`]
+/// leaves them.
 pub(super) fn meet(one: &[GrantedDir], other: &[GrantedDir]) -> Vec<GrantedDir> {
     let common = within(one, other).chain(within(other, one));
-    // What is in both lists came twice, with the same access.
+    // An entry of both lists comes twice, with the same access.
     without_repeats(common.collect())
 }
 
-/// What of `inner` lies in an entry of `outer`, with the access that both give.
+/// Returns the entries of `inner` that lie in an entry of `outer`, with the access that both allow.
 fn within<'a>(
     inner: &'a [GrantedDir],
     outer: &'a [GrantedDir],
@@ -60,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Every list of up to three of these, with each access.
+    /// Returns every list of up to three directories, with each access.
     fn lists() -> Vec<Vec<GrantedDir>> {
         let paths = ["/a", "/a/b", "/a/b/c", "/a-b", "/a/b-c", "/d"];
         let dirs: Vec<GrantedDir> = paths
@@ -86,7 +85,7 @@ mod tests {
         dirs.iter().map(|dir| (dir.access, dir.path.as_path())).collect()
     }
 
-    /// What may be done at `path`, by looking at every entry.
+    /// Returns the access at `path`, by looking at every entry.
     fn access_at(dirs: &[GrantedDir], path: &Path) -> Option<Access> {
         dirs.iter().filter(|dir| path.starts_with(&dir.path)).map(|dir| dir.access).max()
     }
@@ -115,13 +114,13 @@ mod tests {
             .filter(|list| overlap(&named(list)).is_none())
             .map(without_repeats)
             .collect();
-        let spots = ["/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a-b", "/a/b-c", "/d", "/d/e"];
+        let places = ["/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a-b", "/a/b-c", "/d", "/d/e"];
         for one in &lists {
             for other in lists.iter().step_by(7) {
                 let met = meet(one, other);
-                for spot in spots.map(Path::new) {
-                    let both = access_at(one, spot).min(access_at(other, spot));
-                    assert_eq!(access_at(&met, spot), both, "{one:?} {other:?} {spot:?}");
+                for place in places.map(Path::new) {
+                    let both = access_at(one, place).min(access_at(other, place));
+                    assert_eq!(access_at(&met, place), both, "{one:?} {other:?} {place:?}");
                 }
                 assert_eq!(without_repeats(met.clone()), met, "{one:?} {other:?}");
             }

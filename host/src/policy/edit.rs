@@ -1,5 +1,5 @@
-//! Changes of the user's policy file: one entry at a time. Comments, order and layout stay as
-//! their author left them, which is what `toml_edit` is for.
+//! The edits of the user's policy file, one entry at a time. `toml_edit` keeps comments, order and
+//! layout as their author left them.
 //!
 //! The result is read again by the rules of every policy file, and compared: an edit that would
 //! say anything else than what was asked for is refused.
@@ -7,22 +7,21 @@
 use similar::{ChangeTag, TextDiff};
 use toml_edit::{Array, Decor, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-/// A value as a policy file writes it.
+/// A value in the form that it has in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewValue {
-    /// `"word"`
+    /// A word: `"word"`.
     Word(String),
-    /// `12`
+    /// A number: `12`.
     Number(u64),
-    /// `["a", "b"]`
+    /// A list of words: `["a", "b"]`.
     List(Vec<String>),
 }
 
-/// One key of an entry and what it is to say. A key of the table `limits` is written
-/// `limits.NAME`.
+/// A key of an entry with its new value. A key of the table `limits` is `limits.NAME`.
 pub type NewKey = (String, NewValue);
 
-/// A file that is written in a way that cannot be changed piece by piece.
+/// A file whose form cannot be changed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unchangeable;
 
@@ -64,7 +63,7 @@ pub(super) fn remove(text: &str, name: &str) -> Changed {
         return Ok(text.to_owned());
     }
     let left = written(&file, text);
-    // The empty line before an entry has no sense where nothing is left before it.
+    // The empty line before an entry makes no sense at the beginning of the file.
     Ok(if text.starts_with('\n') { left } else { left.trim_start_matches('\n').to_owned() })
 }
 
@@ -133,7 +132,7 @@ mod tests {
         ]
     }
 
-    /// Each key of `tool` by name, as text.
+    /// Returns each key of `tool` with its value, as text.
     fn said(text: &str) -> Vec<(String, String)> {
         let file = parse(text).expect(text);
         let entry = file.get(TOOLS).and_then(|tools| tools.get("tool"));

@@ -1,69 +1,65 @@
-//! The policy files of one host: where they are, who may have written them, and
-//! what they say now.
+//! The policy files of one host: their paths, the users who may have written them, and their present
+//! contents.
 //!
-//! Each is looked at again before every call, by its identity alone, and read again
-//! where that changed. An edit that cannot be used leaves what was in force, and is
-//! said once; but a ceiling that cannot be used lets nothing through.
+//! The metadata of each file is checked before every call, and the file is read again if they
+//! changed. An edit that cannot be used leaves the earlier contents in force, and is logged once;
+//! but with a ceiling that cannot be used no tool may run.
 
-use std::fs::{self, Metadata};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use rustix::io::Errno;
-
-use super::parse::{self, Ground};
+use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
-use crate::paths;
-use crate::toml_file::FileError;
+use crate::paths::{self, OtherWriter};
+use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
-/// More than any policy needs, in bytes.
-const MOST: u64 = 1 << 20;
+/// The largest policy file, in bytes. No policy needs as much.
+const LARGEST: u64 = 1 << 20;
 
-/// The same of a file that anybody may have written: the most that it can cost the
-/// user is a fraction of a second, once.
-const MOST_OF_WORKSPACE: u64 = 64 << 10;
+/// The largest policy file of a workspace, in bytes. Anybody may have written it, and it must not
+/// take more than a fraction of a second.
+const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
-
-/// Where the files of the three layers are.
+/// The paths of the files of all layers.
 #[derive(Clone, Debug)]
 pub struct PolicyFiles {
-    /// The administrator's; need not exist.
+    /// The administrator's file, which need not exist.
     pub ceiling: Option<PathBuf>,
-    /// Further ceilings; each must exist. Adding one can only narrow, so anybody may.
+    /// Further ceilings, each of which must exist. Anybody may add one, because it can only narrow.
     pub further_ceilings: Vec<PathBuf>,
-    /// The user's.
+    /// The user's file.
     pub user: Option<PathBuf>,
-    /// Whether the user's was named, and so must exist.
+    /// True if somebody named the user's file, which must then exist.
     pub user_is_named: bool,
     /// The workspace, absolute and canonical; its file is `.ikigai/policy.toml`.
     pub workspace: PathBuf,
-    /// What `~` stands for in a policy file.
+    /// The directory for which `~` stands in a policy file.
     pub home: Option<PathBuf>,
-    /// Where it is kept which directories tools could write in; nothing where nothing is.
+    /// The directory of the record of directories in which tools could write; nothing if none is
+    /// kept.
     pub state: Option<PathBuf>,
 }
 
-/// Where the file of a workspace is, in it.
+/// The path of the file of a workspace, in the workspace.
 pub(super) const IN_WORKSPACE: &str = ".ikigai/policy.toml";
 
-/// A file of the policy, and how it stands.
+/// The status of a policy file.
 #[derive(Clone, Debug)]
-pub struct FileInForce {
-    /// Whose words it holds.
+pub struct FileStatus {
+    /// The author of the file.
     pub kind: LayerKind,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Whether there is one.
+    /// True if the file exists.
     pub exists: bool,
-    /// Why it is not in force as it stands; what it said before is.
+    /// The reason why its present contents are not in force; the earlier ones are.
     pub problem: Option<FileError>,
 }
 
-/// All layers as they are at one moment.
+/// All layers at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Layers {
     pub(super) ceilings: Vec<Arc<Layer>>,
@@ -71,10 +67,10 @@ pub(super) struct Layers {
     pub(super) workspace: Arc<Layer>,
 }
 
-/// The files, and what was read of them last.
+/// The files, and the contents that were read last.
 #[derive(Debug)]
 pub(super) struct Live {
-    ground: Ground,
+    base: BaseDirs,
     ceilings: Vec<Watched>,
     user: Option<Watched>,
     workspace: Watched,
@@ -85,20 +81,20 @@ struct Watched {
     kind: LayerKind,
     path: PathBuf,
     must_exist: bool,
-    owner: fn(u32) -> bool,
+    rules: ReadRules,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
-    /// None where the file must be read again in any case.
+    /// The metadata; nothing if the file must be read again in any case.
     identity: Option<Identity>,
     layer: Arc<Layer>,
     exists: bool,
     problem: Option<FileError>,
 }
 
-/// What changes when a file does, or who may write to it.
+/// The metadata that change with the contents of a file, or with the users who may write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
     Missing,
@@ -108,29 +104,28 @@ enum Identity {
 impl Live {
     /// Reads all files.
     pub(super) fn open(files: &PolicyFiles) -> Result<Self, FileError> {
-        let ground = Ground { workspace: files.workspace.clone(), home: files.home.clone() };
-        let standing = files
-            .ceiling
-            .iter()
-            .map(|path| Watched::new(LayerKind::Ceiling, path, false, is_admin));
-        let further = files.further_ceilings.iter().map(|path| {
-            Watched::new(LayerKind::Ceiling, path, true, |uid| is_admin(uid) || paths::is_own(uid))
-        });
-        let user = files.user.as_ref().map(|path| {
-            Watched::new(LayerKind::User, path, files.user_is_named, |uid| {
-                uid == 0 || paths::is_own(uid)
-            })
-        });
+        let base = BaseDirs { workspace: files.workspace.clone(), home: files.home.clone() };
+        let ceiling = |path, must_exist, owner| {
+            Watched::new(LayerKind::Ceiling, path, must_exist, rules(owner))
+        };
+        let first = files.ceiling.iter().map(|path| ceiling(path, false, is_admin));
+        let further = files.further_ceilings.iter();
+        let further = further.map(|path| ceiling(path, true, is_admin_or_own));
+        let user = files
+            .user
+            .as_ref()
+            .map(|path| Watched::new(LayerKind::User, path, files.user_is_named, rules(is_user)));
         let workspace = files.workspace.join(IN_WORKSPACE);
+        let of_workspace =
+            ReadRules { largest: LARGEST_OF_WORKSPACE, follows_links: false, owner: None };
         let live = Self {
-            ground,
-            ceilings: standing.chain(further).collect(),
+            base,
+            ceilings: first.chain(further).collect(),
             user,
-            // Anybody's: it can only narrow.
-            workspace: Watched::new(LayerKind::Workspace, &workspace, false, |_| true),
+            workspace: Watched::new(LayerKind::Workspace, &workspace, false, of_workspace),
         };
         for file in live.files() {
-            file.look(&live.ground);
+            file.refresh(&live.base);
             if let Some(problem) = file.seen().problem.take() {
                 return Err(problem);
             }
@@ -138,14 +133,15 @@ impl Live {
         Ok(live)
     }
 
-    /// What the files say now, or what they last said that can be used.
+    /// Returns the contents of the files, each as it is now, or as it was last if that cannot be
+    /// used.
     ///
     /// # Errors
     ///
     /// A ceiling cannot be used.
     pub(super) fn current(&self) -> Result<Layers, FileError> {
         for file in self.files() {
-            file.look(&self.ground);
+            file.refresh(&self.base);
         }
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
@@ -159,39 +155,36 @@ impl Live {
         Ok(Layers { ceilings, user: self.user(), workspace })
     }
 
-    /// What the user's file said when it was last looked at.
+    /// Returns the contents of the user's file at the last check.
     pub(super) fn user(&self) -> Arc<Layer> {
         match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
-            None => Arc::new(Layer::silent(LayerKind::User, Path::new(""))),
+            None => Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
         }
     }
 
-    /// What paths in the files are relative to.
-    pub(super) fn ground(&self) -> &Ground {
-        &self.ground
+    /// Returns the directories that paths in the files are relative to.
+    pub(super) fn base(&self) -> &BaseDirs {
+        &self.base
     }
 
-    /// Where the user's file is, or would be.
-    pub(super) fn user_file(&self) -> Result<&Path, FileError> {
-        let missing = || {
-            FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in")
-                .hint("name a file with --policy")
-        };
-        Ok(&self.user.as_ref().ok_or_else(missing)?.path)
+    /// Returns the path of the user's file, which need not exist; nothing for a user without a
+    /// home who named none.
+    pub(super) fn user_file(&self) -> Option<&Path> {
+        Some(&self.user.as_ref()?.path)
     }
 
-    /// What is wrong with files that are not in force as they stand.
+    /// Returns the errors of the files whose present contents are not in force.
     pub(super) fn problems(&self) -> Vec<(LayerKind, FileError)> {
         let problem = |file: &Watched| Some((file.kind, file.seen().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
 
-    /// Each file, and how it stood when it was last looked at.
-    pub(super) fn in_force(&self) -> Vec<FileInForce> {
+    /// Returns the status of each file at the last check.
+    pub(super) fn statuses(&self) -> Vec<FileStatus> {
         let file = |file: &Watched| {
             let seen = file.seen();
-            FileInForce {
+            FileStatus {
                 kind: file.kind,
                 path: file.path.clone(),
                 exists: seen.exists,
@@ -207,36 +200,35 @@ impl Live {
 }
 
 impl Watched {
-    fn new(kind: LayerKind, path: &Path, must_exist: bool, owner: fn(u32) -> bool) -> Self {
+    fn new(kind: LayerKind, path: &Path, must_exist: bool, rules: ReadRules) -> Self {
         let seen = Seen {
             identity: None,
-            layer: Arc::new(Layer::silent(kind, path)),
+            layer: Arc::new(Layer::empty(kind, path)),
             exists: false,
             problem: None,
         };
-        Self { kind, path: path.to_owned(), must_exist, owner, seen: Mutex::new(seen) }
+        Self { kind, path: path.to_owned(), must_exist, rules, seen: Mutex::new(seen) }
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if it is not the one that was read.
-    fn look(&self, ground: &Ground) {
+    /// Reads the file again if its metadata changed.
+    fn refresh(&self, base: &BaseDirs) {
         let identity = identity(&self.path);
         let mut seen = self.seen();
         if identity.is_some() && seen.identity == identity {
             return;
         }
         seen.identity = identity;
-        match self.read(ground) {
+        match self.read(base) {
             Ok(layer) => {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
                 }
                 seen.exists = layer.is_some();
-                seen.layer =
-                    Arc::new(layer.unwrap_or_else(|| Layer::silent(self.kind, &self.path)));
+                seen.layer = Arc::new(layer.unwrap_or_else(|| Layer::empty(self.kind, &self.path)));
             }
             Err(problem) if seen.problem.as_ref() == Some(&problem) => {}
             Err(problem) => {
@@ -246,74 +238,61 @@ impl Watched {
         }
     }
 
-    fn read(&self, ground: &Ground) -> Result<Option<Layer>, FileError> {
-        let refused = |what: String| FileError::whole(&self.path, what);
-        let (file, metadata) = match paths::open_regular(&self.path) {
-            Ok(opened) => opened,
-            Err(error) if is_missing(&error) && !self.must_exist => return Ok(None),
-            Err(_) if self.is_elsewhere() => return Ok(None),
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                return Err(refused("is a symbolic link, which a policy must not be".to_owned())
-                    .hint("put the file itself there, or name it with --policy"));
+    fn read(&self, base: &BaseDirs) -> Result<Option<Layer>, FileError> {
+        match toml_file::read(&self.path, self.rules) {
+            Ok(text) => parse::parse(self.kind, &self.path, &text, base).map(Some),
+            Err(ReadError::Missing(_)) if !self.must_exist => Ok(None),
+            Err(ReadError::Hidden(_)) if self.kind == LayerKind::User && !self.must_exist => {
+                self.log_hidden();
+                Ok(None)
             }
-            Err(error) => return Err(refused(format!("cannot be read: {error}"))),
-        };
-        if self.kind != LayerKind::Workspace {
-            self.check_writers(&metadata)?;
+            Err(error) => Err(self.refusal(error)),
         }
-        let most = if self.kind == LayerKind::Workspace { MOST_OF_WORKSPACE } else { MOST };
-        let mut text = Vec::new();
-        file.take(most + 1)
-            .read_to_end(&mut text)
-            .map_err(|error| refused(format!("cannot be read: {error}")))?;
-        if text.len() as u64 > most {
-            return Err(refused(format!("is larger than {most} bytes")));
-        }
-        parse::parse(self.kind, &self.path, &text, ground).map(Some)
     }
 
-    /// Whether the user may not even look where its policy would be: that home is
+    /// Logs once that the user may not enter the directory of their policy, because that home is
     /// another's, as under `sudo -u`.
-    fn is_elsewhere(&self) -> bool {
+    fn log_hidden(&self) {
         static ONCE: Once = Once::new();
-        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        let is_elsewhere = self.kind == LayerKind::User
-            && !self.must_exist
-            && fs::symlink_metadata(&self.path).is_err_and(denied);
-        if is_elsewhere {
-            ONCE.call_once(|| {
-                tracing::warn!(
-                    "no policy of yours: `{}` is in a directory that you may not enter",
-                    self.path.display()
-                );
-            });
-        }
-        is_elsewhere
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "no policy of yours: `{}` is in a directory that you may not enter",
+                self.path.display()
+            );
+        });
     }
 
-    /// Whoever may write a policy decides what tools may do.
-    fn check_writers(&self, file: &Metadata) -> Result<(), FileError> {
-        let refused = |what: &str| FileError::whole(&self.path, format!("is refused: {what}"));
+    /// Returns the error of a file that was not read, in the words of a policy.
+    fn refusal(&self, error: ReadError) -> FileError {
+        let whole = |what: String| FileError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
                           tools may do";
-        let closing = |path: &Path| format!("chmod go-w {}", quoted(&path.to_string_lossy()));
-        if !(self.owner)(file.uid()) {
-            let what = format!("it belongs to another user (id {})", file.uid());
-            return Err(refused(&what).hint(not_theirs));
+        let closing = |path: &Path| format!("chmod go-w {}", shell_quoted(&path.to_string_lossy()));
+        match error {
+            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error) => {
+                whole(format!("cannot be read: {error}"))
+            }
+            ReadError::Link => whole("is a symbolic link, which a policy must not be".to_owned())
+                .hint("put the file itself there"),
+            ReadError::OtherWriter(OtherWriter::Owner(uid)) => {
+                whole(format!("is refused: it belongs to another user (id {uid})")).hint(not_theirs)
+            }
+            ReadError::OtherWriter(OtherWriter::Mode(mode)) => {
+                whole(format!("is refused: others may write to it (mode {mode:04o})"))
+                    .hint(closing(&self.path))
+            }
+            ReadError::Ancestor(dir) => {
+                let hint = if dir.is_writable { closing(&dir.dir) } else { not_theirs.to_owned() };
+                whole(format!("is refused: {dir}")).hint(hint)
+            }
+            ReadError::TooLarge(most) => whole(format!("is larger than {most} bytes")),
         }
-        if file.mode() & OTHERS_WRITE != 0 {
-            let what = format!("others may write to it (mode {:04o})", file.mode() & 0o7777);
-            return Err(refused(&what).hint(closing(&self.path)));
-        }
-        paths::check_way(&self.path, self.owner).map_err(|way| {
-            let hint = if way.is_writable { closing(&way.dir) } else { not_theirs.to_owned() };
-            refused(&way.reason).hint(hint)
-        })
     }
 }
 
-/// A word as a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
+/// Returns a word as it is written in a command of a shell.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -321,16 +300,32 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Root, and whoever installed the host.
+/// Returns whether this is root or the user that the host runs as.
+pub(super) fn is_user(uid: u32) -> bool {
+    uid == 0 || paths::is_own(uid)
+}
+
+/// Returns the rules by which a policy of this owner is read.
+pub(super) fn rules(owner: fn(u32) -> bool) -> ReadRules {
+    ReadRules { largest: LARGEST, follows_links: false, owner: Some(owner) }
+}
+
+/// Returns whether this is root or the user who installed the host.
 fn is_admin(uid: u32) -> bool {
     uid == 0 || paths::program_owner() == Some(uid)
 }
 
+/// Returns whether this is the user who installed the host, or the one that it runs as.
+fn is_admin_or_own(uid: u32) -> bool {
+    is_admin(uid) || paths::is_own(uid)
+}
+
+/// Returns whether there is no such file.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// None where the file has changed so lately that its times say nothing.
+/// Returns the metadata of a file; nothing if it changed so lately that its times prove nothing.
 fn identity(path: &Path) -> Option<Identity> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -1,7 +1,7 @@
-//! Which peers a tool may connect to.
+//! The peers that a tool may connect to.
 //!
-//! Owns what the entries of a `net` list say of names and addresses. Resolves nothing
-//! and connects to nothing: who does asks here, for each address.
+//! Owns the meaning of the entries of a `net` list for names and addresses. Resolves nothing and
+//! connects to nothing: the code that does asks here for each address.
 
 mod public;
 
@@ -13,12 +13,12 @@ use ipnet::{IpNet, Ipv4Net};
 
 pub use public::is_public;
 
-/// What a tool may reach over the network. The default is nothing.
+/// The peers that a tool may reach over the network. The default is no peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// Every public address (`*`), see [`is_public`].
+    /// True for every public address (`*`), see [`is_public`].
     pub any: bool,
-    /// Named peers.
+    /// The peers that are named.
     pub peers: Vec<Peer>,
 }
 
@@ -26,9 +26,9 @@ pub struct Net {
 /// `[IPV6]:PORT`; `*` as the port is every port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where.
+    /// The host.
     pub host: PeerHost,
-    /// None is every port.
+    /// The port; nothing for every port.
     pub port: Option<u16>,
 }
 
@@ -37,13 +37,12 @@ pub struct Peer {
 pub enum PeerHost {
     /// A name of the DNS, in lower case, without a dot at its end.
     Name(String),
-    /// A network; one address is a network of itself. Private addresses in it are
-    /// named by it.
+    /// A network; a single address is a network too. It names the private addresses in it.
     Range(IpNet),
 }
 
 impl Net {
-    /// Whether nothing may be reached.
+    /// Returns whether no peer may be reached.
     #[must_use]
     pub fn is_none(&self) -> bool {
         !self.any && self.peers.is_empty()
@@ -53,7 +52,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// The first entry that is none, with what is wrong with it.
+    /// An entry is malformed. The text names the first one and its mistake.
     pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut net = Self::default();
         for entry in entries {
@@ -66,8 +65,8 @@ impl Net {
         Ok(net)
     }
 
-    /// What both allow, and never more. Of a network and `*`, or a network and a name,
-    /// that is nothing: which addresses they share turns out only when one is used.
+    /// Returns the peers that both allow, and never more. For a network and `*`, or a network and a
+    /// name, there are none: the addresses that they share are known only when one is used.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         let pairs = self
@@ -88,7 +87,8 @@ impl Net {
         Self { any: self.any && other.any, peers }
     }
 
-    /// Whether a name may be looked up, and connected to on `port`; any port if none.
+    /// Returns whether a name may be looked up and connected to on `port`, or on any port if there is
+    /// none.
     #[must_use]
     pub fn allows_name(&self, name: &str, port: Option<u16>) -> bool {
         let name = normal(name);
@@ -98,13 +98,14 @@ impl Net {
             })
     }
 
-    /// Whether an address is named itself, by a network that holds it.
+    /// Returns whether a network in the list holds the address.
     #[must_use]
     pub fn names_address(&self, address: SocketAddr) -> bool {
         self.names_ip(address.ip(), Some(address.port()))
     }
 
-    /// The same of an address on `port`; on any port if none.
+    /// Returns whether a network in the list holds the address, for `port`, or for any port if there
+    /// is none.
     #[must_use]
     pub fn names_ip(&self, ip: IpAddr, port: Option<u16>) -> bool {
         let ip = ip.to_canonical();
@@ -114,8 +115,7 @@ impl Net {
         })
     }
 
-    /// Whether an address may be connected to for itself, under whatever name it was
-    /// found.
+    /// Returns whether an address may be connected to, whatever the name it was found by.
     #[must_use]
     pub fn allows_address(&self, address: SocketAddr) -> bool {
         self.names_address(address) || (self.any && is_public(address.ip()))
@@ -186,7 +186,7 @@ impl FromStr for Peer {
     }
 }
 
-/// A network of IPv4 addresses that is written in IPv6 (`::ffff:10.0.0.0/104`).
+/// Returns a network of IPv4 addresses that is written in IPv6 (`::ffff:10.0.0.0/104`) as such.
 fn canonical(range: IpNet) -> IpNet {
     let IpAddr::V6(addr) = range.addr() else { return range };
     let inner = addr.to_ipv4_mapped().zip(range.prefix_len().checked_sub(96));
@@ -196,7 +196,7 @@ fn canonical(range: IpNet) -> IpNet {
     }
 }
 
-/// A name of the DNS: labels of letters, digits, hyphens and underscores.
+/// Parses a name of the DNS: labels of letters, digits, hyphens and underscores.
 fn host_name(text: &str) -> Result<String, &'static str> {
     let is_label = |label: &str| {
         !label.is_empty()
@@ -204,8 +204,8 @@ fn host_name(text: &str) -> Result<String, &'static str> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     let name = normal(text);
-    // All digits and dots is an address that is written wrongly, which a resolver may
-    // well understand in some way of its own.
+    // Digits and dots alone are a malformed address, which a resolver may still accept in a way
+    // of its own.
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if name.len() > 253 || is_number || !name.split('.').all(is_label) {
         return Err("has a host that is neither a name, an address nor a network");

@@ -1,5 +1,5 @@
-//! Reading a policy file: TOML in which every key must be known, every value of
-//! its kind, and every mistake is told with its place.
+//! The parser of policy files: TOML in which every key must be known, every value must be of its
+//! kind, and every mistake is reported with its position.
 
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -7,11 +7,12 @@ use std::str::FromStr;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{Access, DIRS_VARIABLE, is_tool_name};
+use strum::VariantArray;
 use toml::de::DeTable;
 
-use super::rule::{At, DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules};
+use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
 use super::standard::STORE_VARIABLE;
-use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox, dirs};
+use super::{Net, dirs};
 use crate::digest::Digest;
 use crate::limits;
 use crate::toml_file::{
@@ -25,42 +26,42 @@ const FILE_KEYS: &[&str] = &["profile", "tools"];
 const TOOL_KEYS: &[&str] =
     &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "limits"];
 
-/// What paths in a policy file are relative to.
+/// The directories that paths in a policy file are relative to.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
-    /// Absolute and canonical.
+pub(super) struct BaseDirs {
+    /// The workspace, absolute and canonical.
     pub(super) workspace: PathBuf,
-    /// What `~` stands for.
+    /// The directory for which `~` stands.
     pub(super) home: Option<PathBuf>,
 }
 
-/// Reads one file.
+/// Parses one file.
 pub(super) fn parse(
     kind: LayerKind,
     path: &Path,
     text: &[u8],
-    ground: &Ground,
+    base: &BaseDirs,
 ) -> Result<Layer, FileError> {
     let (file, table) = TomlFile::parse(path, text)?;
-    Reader { kind, file, ground }.file(table.get_ref())
+    Reader { kind, file, base }.file(table.get_ref())
 }
 
 struct Reader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
-    ground: &'a Ground,
+    base: &'a BaseDirs,
 }
 
 type Read<T> = Result<T, FileError>;
 
 impl Reader<'_> {
     fn file(&self, table: &DeTable<'_>) -> Read<Layer> {
-        let mut layer = Layer::silent(self.kind, self.file.path());
-        for Pair { key, place, item } in pairs(table) {
+        let mut layer = Layer::empty(self.kind, self.file.path());
+        for Pair { key, span, item } in pairs(table) {
             match key {
-                "profile" => layer.profile = Some(self.word(key, item, &Profile::WORDS)?),
+                "profile" => layer.profile = Some(self.word(key, item)?),
                 "tools" => self.tools(item, &mut layer)?,
-                _ => return Err(self.file.unknown(&place, key, FILE_KEYS)),
+                _ => return Err(self.file.unknown(&span, key, FILE_KEYS)),
             }
         }
         Ok(layer)
@@ -68,15 +69,15 @@ impl Reader<'_> {
 
     fn tools(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
         let table = self.file.table("tools", item)?;
-        for Pair { key: name, place, item } in pairs(table) {
+        for Pair { key: name, span, item } in pairs(table) {
             if name == EVERY {
-                layer.every = Some(self.entry(name, item, place)?);
+                layer.every = Some(self.entry(name, item, span)?);
             } else if is_tool_name(name) {
-                let entry = self.entry(name, item, place)?;
+                let entry = self.entry(name, item, span)?;
                 layer.tools.insert(name.to_owned(), entry);
             } else {
                 let what = format!("`{name}` is no name of a tool");
-                let error = self.file.fail(&place, what);
+                let error = self.file.fail(&span, what);
                 let meant = name.replace('-', "_");
                 return Err(if is_tool_name(&meant) {
                     error.hint(format!("tools are named with underscores: `{meant}`"))
@@ -88,48 +89,48 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn entry(&self, name: &str, item: &Item<'_>, place: Range<usize>) -> Read<Entry> {
+    fn entry(&self, name: &str, item: &Item<'_>, span: Range<usize>) -> Read<Entry> {
         let table = self.file.table(name, item)?;
-        let mut entry = Entry { spot: self.file.spot(&place), ..Entry::default() };
-        for Pair { key, place, item } in pairs(table) {
+        let mut entry = Entry { position: self.file.position(&span), ..Entry::default() };
+        for Pair { key, span, item } in pairs(table) {
             if name == EVERY && matches!(key, "backend" | "sha256") {
                 let what = format!("`{key}` is of one tool and cannot be said of every one");
-                return Err(self.file.fail(&place, what));
+                return Err(self.file.fail(&span, what));
             }
             match key {
-                "backend" => entry.backend = Some(self.word(key, item, &BackendChoice::WORDS)?),
-                "sandbox" => entry.sandbox = Some(self.word(key, item, &Sandbox::WORDS)?),
+                "backend" => entry.backend = Some(self.word(key, item)?),
+                "sandbox" => entry.sandbox = Some(self.word(key, item)?),
                 "sha256" => entry.sha256 = Some(self.list(key, item, Self::digest)?),
                 "fs" => entry.fs = Some(self.dirs(item)?),
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
-                "assets" => entry.assets = Some(self.word(key, item, &AssetAccess::WORDS)?),
+                "assets" => entry.assets = Some(self.word(key, item)?),
                 "limits" => entry.limits = self.limits(item)?,
-                _ => return Err(self.file.unknown(&place, key, TOOL_KEYS)),
+                _ => return Err(self.file.unknown(&span, key, TOOL_KEYS)),
             }
         }
         Ok(entry)
     }
 
-    fn dirs(&self, item: &Item<'_>) -> Read<At<Vec<DirRule>>> {
+    fn dirs(&self, item: &Item<'_>) -> Read<Located<Vec<DirRule>>> {
         let spanned = |reader: &Self, text: &str, span: &Range<usize>| {
             Ok((reader.dir(text, span)?, span.clone()))
         };
-        let At { value, spot } = self.list("fs", item, spanned)?;
+        let Located { value, position } = self.list("fs", item, spanned)?;
         let (rules, spans): (Vec<DirRule>, Vec<_>) = value.into_iter().unzip();
-        // Here by name, so that it is said when the file is read; links are looked
-        // through when a call is decided.
+        // By name alone, so that the mistake is reported when the file is read. Links are resolved
+        // when a call is decided.
         let named = rules.iter().map(|rule| (rule.access, rule.path.as_path()));
         if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
             return Err(self.file.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
         }
-        Ok(At { value: rules, spot })
+        Ok(Located { value: rules, position })
     }
 
     fn dir(&self, text: &str, span: &Range<usize>) -> Read<DirRule> {
-        let (access, spelled) = match text.split_once(':') {
-            Some(("ro", spelled)) => (Access::ReadOnly, spelled),
-            Some(("rw", spelled)) => (Access::ReadWrite, spelled),
+        let (access, raw) = match text.split_once(':') {
+            Some(("ro", raw)) => (Access::ReadOnly, raw),
+            Some(("rw", raw)) => (Access::ReadWrite, raw),
             _ => {
                 let what = format!("`{text}` begins with neither `ro:` nor `rw:`");
                 return Err(self
@@ -138,31 +139,31 @@ impl Reader<'_> {
                     .hint(format!("to read it, write `ro:{text}`")));
             }
         };
-        if spelled.is_empty() || spelled.contains(['\n', '\0']) {
+        if raw.is_empty() || raw.contains(['\n', '\0']) {
             return Err(self.file.fail(span, "is no path of a directory that can be granted"));
         }
-        let (path, within) = self.absolute(spelled, span)?;
-        let spot = self.file.spot(span);
-        Ok(DirRule { access, path, within, spelled: spelled.to_owned(), spot })
+        let (path, within) = self.absolute(raw, span)?;
+        let position = self.file.position(span);
+        Ok(DirRule { access, path, within, raw: raw.to_owned(), position })
     }
 
-    /// The absolute path, and whether it was written relative to the workspace.
-    fn absolute(&self, spelled: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
-        if spelled == "~" || spelled.starts_with("~/") {
-            let home = self.ground.home.as_ref();
+    /// Returns the absolute path, and whether it was written relative to the workspace.
+    fn absolute(&self, raw: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
+        if raw == "~" || raw.starts_with("~/") {
+            let home = self.base.home.as_ref();
             let home = home.ok_or_else(|| self.file.fail(span, "there is no home for `~`"))?;
-            return Ok((home.join(spelled.trim_start_matches(['~', '/'])), false));
+            return Ok((home.join(raw.trim_start_matches(['~', '/'])), false));
         }
-        if Path::new(spelled).is_absolute() {
-            return Ok((PathBuf::from(spelled), false));
+        if Path::new(raw).is_absolute() {
+            return Ok((PathBuf::from(raw), false));
         }
-        let mut path = self.ground.workspace.clone();
-        for component in Path::new(spelled).components() {
+        let mut path = self.base.workspace.clone();
+        for component in Path::new(raw).components() {
             match component {
                 Component::CurDir => {}
                 Component::Normal(name) => path.push(name),
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                    let what = format!("`{spelled}` leads out of the workspace");
+                    let what = format!("`{raw}` leads out of the workspace");
                     return Err(self
                         .file
                         .fail(span, what)
@@ -173,7 +174,7 @@ impl Reader<'_> {
         Ok((path, true))
     }
 
-    fn net(&self, item: &Item<'_>) -> Read<At<Net>> {
+    fn net(&self, item: &Item<'_>) -> Read<Located<Net>> {
         let one = |reader: &Self, text: &str, span: &Range<usize>| {
             Net::parse([text]).map_err(|what| reader.file.fail(span, what))
         };
@@ -183,7 +184,7 @@ impl Reader<'_> {
             net.any |= one.any;
             net.peers.extend(one.peers);
         }
-        Ok(At { value: net, spot: nets.spot })
+        Ok(Located { value: net, position: nets.position })
     }
 
     fn digest(&self, text: &str, span: &Range<usize>) -> Read<Digest> {
@@ -198,13 +199,13 @@ impl Reader<'_> {
     fn limits(&self, item: &Item<'_>) -> Read<LimitRules> {
         let table = self.file.table("limits", item)?;
         let mut rules = LimitRules::new();
-        for Pair { key: name, place, item } in pairs(table) {
-            let Some(key) = LimitKey::ALL.into_iter().find(|key| key.as_str() == name) else {
-                return Err(self.file.unknown(&place, name, &LimitKey::ALL.map(LimitKey::as_str)));
+        for Pair { key: name, span, item } in pairs(table) {
+            let Ok(key) = name.parse::<LimitKey>() else {
+                return Err(self.file.unknown(&span, name, &words::<LimitKey>()));
             };
             let span = item.span();
             let value = self.limit(key, item).map_err(|what| self.file.fail(&span, what))?;
-            rules.insert(key, At { value, spot: self.file.spot(&span) });
+            rules.insert(key, Located { value, position: self.file.position(&span) });
         }
         Ok(rules)
     }
@@ -229,21 +230,24 @@ impl Reader<'_> {
         }
     }
 
-    fn word<T: Copy>(&self, key: &str, item: &Item<'_>, words: &[(&str, T)]) -> Read<At<T>> {
+    fn word<T>(&self, key: &str, item: &Item<'_>) -> Read<Located<T>>
+    where
+        T: VariantArray + AsRef<str> + FromStr,
+    {
         let span = item.span();
         let choice = || {
-            let names: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-            names.join(", ")
+            let names = words::<T>().into_iter().map(|word| format!("`{word}`"));
+            names.collect::<Vec<_>>().join(", ")
         };
         let Some(text) = item.get_ref().as_str() else {
             let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
             return Err(self.file.fail(&span, what));
         };
-        match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => Ok(At { value: *value, spot: self.file.spot(&span) }),
-            None => {
+        match text.parse() {
+            Ok(value) => Ok(Located { value, position: self.file.position(&span) }),
+            Err(_) => {
                 let error = self.file.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
-                Err(did_you_mean(error, text, words.iter().map(|(word, _)| *word)))
+                Err(did_you_mean(error, text, words::<T>().into_iter()))
             }
         }
     }
@@ -253,7 +257,7 @@ impl Reader<'_> {
         key: &str,
         item: &Item<'_>,
         one: impl Fn(&Self, &str, &Range<usize>) -> Read<T>,
-    ) -> Read<At<Vec<T>>> {
+    ) -> Read<Located<Vec<T>>> {
         let span = item.span();
         let list = item.get_ref().as_array().ok_or_else(|| {
             let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
@@ -272,22 +276,27 @@ impl Reader<'_> {
             })?;
             values.push(one(self, text, &span)?);
         }
-        Ok(At { value: values, spot: self.file.spot(&span) })
+        Ok(Located { value: values, position: self.file.position(&span) })
     }
 }
 
-/// Why two entries of one `fs` list cannot stand side by side.
+/// Returns the words for the values of a type in a policy file.
+fn words<T: VariantArray + AsRef<str>>() -> Vec<&'static str> {
+    T::VARIANTS.iter().map(AsRef::as_ref).collect()
+}
+
+/// Returns the reason why one `fs` list cannot have both entries.
 pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
     format!(
         "`{}:{}` lies in `{}:{}`: a directory has one access, with all that is in it",
         inner.access.as_str(),
-        inner.spelled,
+        inner.raw,
         outer.access.as_str(),
-        outer.spelled
+        outer.raw
     )
 }
 
-/// How a limit is written.
+/// Returns the form in which a limit is written.
 pub(super) fn limit_form(key: LimitKey) -> &'static str {
     match key {
         LimitKey::WallClock => "a duration such as \"30s\"",
@@ -296,32 +305,32 @@ pub(super) fn limit_form(key: LimitKey) -> &'static str {
     }
 }
 
-/// A limit as text, in the unit of its key.
+/// Parses a limit, and returns it in the unit of its key.
 ///
 /// # Errors
 ///
-/// It is none; the text says why.
+/// The text is no such limit. The error is the reason.
 pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
-    let told = |what: String| format!("`{text}` {what}");
+    let error = |what: String| format!("`{text}` {what}");
     match key {
         LimitKey::WallClock => {
-            let time = limits::parse_timeout(text).map_err(told)?;
-            // At most a week.
+            let time = limits::parse_timeout(text).map_err(error)?;
+            // It is at most a week.
             Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
-        LimitKey::Memory | LimitKey::Output => limits::parse_size(text).map_err(told),
+        LimitKey::Memory | LimitKey::Output => limits::parse_size(text).map_err(error),
         LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => match text.parse() {
             Ok(number) if number > 0 => Ok(number),
-            _ => Err(told("is no whole number above zero".to_owned())),
+            _ => Err(error("is no whole number above zero".to_owned())),
         },
     }
 }
 
-/// Whether a variable of this name can be granted.
+/// Checks that a variable of this name can be granted.
 ///
 /// # Errors
 ///
-/// It cannot; the text says why.
+/// It cannot be granted. The text is the reason.
 pub fn check_variable(name: &str) -> Result<(), String> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(format!("`{name}` is set by ikigai itself"));

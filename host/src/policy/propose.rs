@@ -1,19 +1,20 @@
-//! A change of the user's policy file: worked out, looked at, then written.
+//! A change of the user's policy file, which is proposed, shown, and then written.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::edit::{self, NewKey, Unchangeable};
-use super::parse::{self, Ground};
+use super::live;
+use super::parse::{self, BaseDirs};
 use super::rule::{Entry, Layer, LayerKind};
 use crate::paths;
-use crate::toml_file::FileError;
+use crate::toml_file::{self, FileError, ReadError};
 
-/// What the file is to become. Nothing is written yet.
+/// A change of the file that is not written yet.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The file.
@@ -24,41 +25,41 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The file with these keys of the tool's entry set.
+    /// Proposes the file with these keys of the tool's entry set.
     pub(super) fn grant(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         keys: &[NewKey],
     ) -> Result<Self, FileError> {
-        Self::new(path, ground, name, |text| edit::set(text, name, keys))
+        Self::new(path, base, name, |text| edit::set(text, name, keys))
     }
 
-    /// The file without the tool's entry; none where there is none.
+    /// Proposes the file without the tool's entry; nothing if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
     ) -> Result<Option<Self>, FileError> {
-        let proposal = Self::new(path, ground, name, |text| edit::remove(text, name))?;
+        let proposal = Self::new(path, base, name, |text| edit::remove(text, name))?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
 
     fn new(
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
         let before = read(path)
             .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
-        Self::of(before, path, ground, name, edit)
+        Self::of(before, path, base, name, edit)
     }
 
     fn of(
         before: String,
         path: &Path,
-        ground: &Ground,
+        base: &BaseDirs,
         name: &str,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
@@ -66,40 +67,40 @@ impl Proposal {
             FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
-        let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), ground);
+        let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
         let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
-        // Where it would have stood is no place in the file.
+        // The position is one of the new text, which nobody can look at.
         let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
-        if words(&old, name) != words(&new, name) {
+        if contents(&old, name) != contents(&new, name) {
             return Err(unchangeable());
         }
         Ok(Self { path: path.to_owned(), before, after, layer: Arc::new(new) })
     }
 
-    /// Whether the file says this already.
+    /// Returns whether the proposal changes nothing.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.before == self.after
     }
 
-    /// The lines that change, marked `-` and `+`.
+    /// Returns the lines that change, marked `-` and `+`.
     #[must_use]
     pub fn difference(&self) -> Vec<String> {
         edit::difference(&self.before, &self.after)
     }
 
-    /// Writes the file whole, for its user alone.
+    /// Replaces the file by the proposed one, which only its user can read.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or somebody else changed it meanwhile.
+    /// It cannot be written, or it was changed meanwhile.
     pub fn write(&self) -> io::Result<()> {
         let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         paths::make_private(dir)?;
         let handle = fs::File::open(dir)?;
-        // Two who change it at once go one after the other.
+        // Two changes at once are made one after the other.
         flock(&handle, FlockOperation::LockExclusive)?;
         if read(&self.path)? != self.before {
             return Err(io::Error::other("the file has changed meanwhile; look at it again"));
@@ -112,54 +113,54 @@ impl Proposal {
     }
 }
 
-/// What the fuzz targets reach of policy files, without a file.
+/// The parser and the editor of policy files for the fuzz targets, which have no file.
 #[doc(hidden)]
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
     use super::super::edit::{self, NewKey};
-    use super::super::parse::{self, Ground};
+    use super::super::parse::{self, BaseDirs};
     use super::super::rule::LayerKind;
     use super::Proposal;
     use crate::toml_file::FileError;
 
-    fn place() -> (&'static Path, Ground) {
-        let ground = Ground { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
-        (Path::new("/h/policy.toml"), ground)
+    fn place() -> (&'static Path, BaseDirs) {
+        let base = BaseDirs { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
+        (Path::new("/h/policy.toml"), base)
     }
 
-    /// Reads a file of this layer.
+    /// Parses a file of this layer.
     ///
     /// # Errors
     ///
-    /// It is refused.
+    /// The file is refused.
     pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
-        let (path, ground) = place();
-        parse::parse(kind, path, text, &ground).map(drop)
+        let (path, base) = place();
+        parse::parse(kind, path, text, &base).map(drop)
     }
 
-    /// The user's file with these keys of the tool's entry set, and then without the
-    /// entry.
+    /// Returns the user's file with these keys of the tool's entry set, and then without the entry.
     ///
     /// # Errors
     ///
-    /// It cannot be changed.
+    /// The file cannot be changed.
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
-        let (path, ground) = place();
+        let (path, base) = place();
         let set = |text: &str| edit::set(text, name, keys);
-        let granted = Proposal::of(text.to_owned(), path, &ground, name, set)?.after;
+        let granted = Proposal::of(text.to_owned(), path, &base, name, set)?.after;
         let remove = |text: &str| edit::remove(text, name);
-        let revoked = Proposal::of(granted.clone(), path, &ground, name, remove)?.after;
+        let revoked = Proposal::of(granted.clone(), path, &base, name, remove)?.after;
         Ok([granted, revoked])
     }
 }
 
-/// What a layer says, without where, and without the entry of one tool.
-fn words(layer: &Layer, except: &str) -> Vec<String> {
+/// Returns the contents of a layer without positions, and without the entry of one tool.
+fn contents(layer: &Layer, except: &str) -> Vec<String> {
     let entry = |(name, entry): (&str, &Entry)| {
-        let dirs = entry.fs.as_ref().map(|at| {
-            at.value.iter().map(|dir| (dir.access, dir.spelled.clone())).collect::<Vec<_>>()
-        });
+        let dirs = entry
+            .fs
+            .as_ref()
+            .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
             "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {limits:?}",
@@ -180,13 +181,17 @@ fn words(layer: &Layer, except: &str) -> Vec<String> {
         .collect()
 }
 
-/// The file's text; one that is not there is empty.
+/// Returns the text of the file, which is empty where there is none.
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    match paths::open_regular(path) {
-        Ok((mut file, _)) => file.read_to_string(&mut text)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    Ok(text)
+    match toml_file::read(path, live::rules(live::is_user)) {
+        Ok(text) => String::from_utf8(text)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")),
+        Err(ReadError::Missing(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(String::new())
+        }
+        Err(
+            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error),
+        ) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }

@@ -1,4 +1,4 @@
-//! What one policy file says, read and checked, with the place of each word.
+//! The contents of one policy file, read and checked, with the position of each value.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,71 +6,83 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_protocol::Access;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
-use crate::toml_file::Spot;
+use crate::toml_file::Position;
 
-/// Whose words a file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The author of a policy file.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
-    /// The administrator's: nothing passes it.
+    /// The administrator, whose file nothing passes.
     Ceiling,
-    /// The user's: the only one that grants.
+    /// The user, whose file alone grants.
     User,
-    /// The workspace's: anybody's, and so it can only narrow.
+    /// Anybody who may write to the workspace, so that its file can only narrow.
     Workspace,
 }
 
 impl LayerKind {
-    /// `ceiling`, `user` or `workspace`.
+    /// Returns `ceiling`, `user` or `workspace`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ceiling => "ceiling",
-            Self::User => "user",
-            Self::Workspace => "workspace",
-        }
+        self.into()
     }
 }
 
-/// A value and where it stands.
+/// A value and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
-    pub(super) spot: Spot,
+    pub(super) position: Position,
 }
 
-/// One file.
+/// The contents of one file.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) kind: LayerKind,
     pub(super) path: Arc<Path>,
-    pub(super) profile: Option<At<Profile>>,
+    pub(super) profile: Option<Located<Profile>>,
     pub(super) tools: BTreeMap<String, Entry>,
-    /// `[tools."*"]`: a bound for every tool, never a grant.
+    /// The table `[tools."*"]`: a bound for every tool, never a grant.
     pub(super) every: Option<Entry>,
 }
 
 impl Layer {
-    /// A file that is not there: it says nothing.
-    pub(super) fn silent(kind: LayerKind, path: &Path) -> Self {
+    /// Returns the layer of a file that does not exist.
+    pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
         Self { kind, path: path.into(), profile: None, tools: BTreeMap::new(), every: None }
     }
 }
 
-/// `[tools.NAME]`. An absent key says nothing.
+/// The table `[tools.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
-    pub(super) spot: Spot,
-    pub(super) backend: Option<At<BackendChoice>>,
-    pub(super) sandbox: Option<At<Sandbox>>,
-    pub(super) sha256: Option<At<Vec<Digest>>>,
-    pub(super) fs: Option<At<Vec<DirRule>>>,
-    pub(super) net: Option<At<Net>>,
-    pub(super) env: Option<At<Vec<String>>>,
-    pub(super) assets: Option<At<AssetAccess>>,
+    pub(super) position: Position,
+    pub(super) backend: Option<Located<BackendChoice>>,
+    pub(super) sandbox: Option<Located<Sandbox>>,
+    pub(super) sha256: Option<Located<Vec<Digest>>>,
+    pub(super) fs: Option<Located<Vec<DirRule>>>,
+    pub(super) net: Option<Located<Net>>,
+    pub(super) env: Option<Located<Vec<String>>>,
+    pub(super) assets: Option<Located<AssetAccess>>,
     pub(super) limits: LimitRules,
 }
 
@@ -78,51 +90,55 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DirRule {
     pub(super) access: Access,
-    /// Absolute; links are not resolved yet.
+    /// The absolute path, in which links are not resolved yet.
     pub(super) path: PathBuf,
-    /// Whether it was written relative to the workspace, and so must lie in it.
+    /// True if it was written relative to the workspace, in which it must then lie.
     pub(super) within: bool,
-    /// As it was written, without the access.
-    pub(super) spelled: String,
-    pub(super) spot: Spot,
+    /// The path as it was written, without the access.
+    pub(super) raw: String,
+    pub(super) position: Position,
 }
 
-/// A limit by the name of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The key of a limit.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitKey {
-    /// Nanoseconds.
+    /// The wall clock, in nanoseconds.
     WallClock,
-    /// Instructions.
+    /// The fuel, about one unit an instruction.
     Fuel,
-    /// Bytes, of both kinds of tools.
+    /// The memory of both kinds of tools, in bytes.
     Memory,
-    /// Bytes of stdout.
+    /// The stdout, in bytes.
     Output,
-    /// Open handles.
+    /// The number of open handles.
     Handles,
-    /// Processes and threads.
+    /// The number of processes and threads.
     Processes,
 }
 
 impl LimitKey {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 6] =
-        [Self::WallClock, Self::Fuel, Self::Memory, Self::Output, Self::Handles, Self::Processes];
-
-    /// As policy files write it.
+    /// Returns the key as policy files have it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WallClock => "wall_clock",
-            Self::Fuel => "fuel",
-            Self::Memory => "memory",
-            Self::Output => "output",
-            Self::Handles => "handles",
-            Self::Processes => "processes",
-        }
+        self.into()
     }
 
-    /// Sets it.
+    /// Sets the limit.
     pub(super) fn set(self, limits: &mut Limits, value: u64) {
         match self {
             Self::WallClock => limits.wall_clock = Duration::from_nanos(value),
@@ -134,7 +150,7 @@ impl LimitKey {
         }
     }
 
-    /// Sets it where it is more, and says whether it was.
+    /// Lowers the limit to `value`, and returns whether it was higher.
     pub(super) fn narrow(self, limits: &mut Limits, value: u64) -> bool {
         let before = *limits;
         self.set(limits, value);
@@ -152,4 +168,4 @@ impl LimitKey {
 }
 
 /// The `limits` of an entry, each in the unit of its [`LimitKey`].
-pub(super) type LimitRules = BTreeMap<LimitKey, At<u64>>;
+pub(super) type LimitRules = BTreeMap<LimitKey, Located<u64>>;

@@ -1,4 +1,4 @@
-//! The built-in profiles: what holds where no file speaks of a tool.
+//! The built-in profiles: the grants of tools that no policy file names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use ikigai_protocol::{Access, ProviderKey};
 use super::variables::Variables;
 use super::{AssetAccess, Backend, Grant, Sandbox};
 
-/// The variable of `--store`. It may hold a password, and no tool gets it.
+/// The variable with the address of the asset store. It may hold a password, and no tool gets it.
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
 
-/// What a native tool sees of the environment where it is granted nothing of it.
+/// The variables that every confined native tool has.
 const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
 
-/// The access of a standard tool to its workspace.
+/// Returns the access of a standard tool to the workspace.
 pub(super) fn access(tool: &str) -> Option<Access> {
     match tool {
         "file_read" | "glob" | "grep" => Some(Access::ReadOnly),
@@ -24,7 +24,7 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
-/// What a standard tool, or the host's own, may do with the host's assets.
+/// Returns the access to assets of a standard tool, or of the tool that is part of the host.
 pub(super) fn assets(tool: &str) -> AssetAccess {
     match tool {
         "file_read" => AssetAccess::Read,
@@ -33,28 +33,27 @@ pub(super) fn assets(tool: &str) -> AssetAccess {
     }
 }
 
-/// The tool that is part of the host: what a model may do with assets beside the file
-/// tools.
+/// The tool that is part of the host, by which a model works with assets beside the file tools.
 pub const OWN_TOOL: &str = "slash_command";
 
-/// The standard tool that runs whatever it is told to, so that its native build
-/// cannot hold the boundary of its directories by itself.
+/// The standard tool that runs any command, so that its native build cannot keep to its directories
+/// by itself.
 pub(super) const SHELL: &str = "bash";
 
-/// The sandbox that the native build of a system tool needs.
+/// Returns the sandbox that the native build of a system tool needs.
 pub(super) fn sandbox(tool: &str) -> Sandbox {
-    // The file tools are known to hold their boundary by themselves.
+    // The file tools are known to keep to their directories by themselves.
     if tool != SHELL && access(tool).is_some() { Sandbox::Prefer } else { Sandbox::Require }
 }
 
-/// The first of the host's `own` places that `dir` holds or lies in. A tool that may
-/// write there could install a tool, a grant or machine code.
-pub(super) fn own_place_in<'a>(dir: &Path, own: &'a [PathBuf]) -> Option<&'a Path> {
-    let meets = |place: &&PathBuf| place.starts_with(dir) || dir.starts_with(place);
-    own.iter().find(meets).map(PathBuf::as_path)
+/// Returns the first of the `protected` paths that `dir` holds or lies in. A tool that may write
+/// there could install a tool, a grant or machine code.
+pub(super) fn protected_path_in<'a>(dir: &Path, protected: &'a [PathBuf]) -> Option<&'a Path> {
+    let meets = |path: &&PathBuf| path.starts_with(dir) || dir.starts_with(path);
+    protected.iter().find(meets).map(PathBuf::as_path)
 }
 
-/// The grant of a `--schema` call: nothing.
+/// Returns the grant of a `--schema` call, which is empty.
 pub(super) fn for_schema(backend: Backend) -> Grant {
     match backend {
         Backend::Wasm => Grant::default(),
@@ -64,12 +63,13 @@ pub(super) fn for_schema(backend: Backend) -> Grant {
     }
 }
 
+/// Returns the environment of a native tool to which none of it was granted.
 pub(super) fn minimal_env() -> Vec<(OsString, OsString)> {
     let pass = |name: &&str| Some((OsString::from(*name), std::env::var_os(name)?));
     MINIMAL_ENV.iter().filter_map(pass).collect()
 }
 
-/// The user's own, less what is for the host alone.
+/// Returns the environment of the user, less the variables that are for the host alone.
 pub(super) fn user_env(variables: &Variables) -> Vec<(OsString, OsString)> {
     let is_kept = |name: &OsStr| !is_provider_key(name) && name != STORE_VARIABLE;
     variables.all().into_iter().filter(|(name, _)| is_kept(name)).collect()
@@ -87,12 +87,12 @@ mod tests {
 
     #[test]
     fn nothing_is_written_where_a_tool_could_be_installed() {
-        let own = [PathBuf::from("/home/u/.ikigai/tools")];
+        let protected = [PathBuf::from("/home/u/.ikigai/tools")];
         for dir in ["/", "/home/u", "/home/u/.ikigai/tools", "/home/u/.ikigai/tools/x"] {
-            assert!(own_place_in(Path::new(dir), &own).is_some(), "{dir}");
+            assert!(protected_path_in(Path::new(dir), &protected).is_some(), "{dir}");
         }
         for dir in ["/home/u/work", "/home/u/.ikigai/tools-of-mine"] {
-            assert!(own_place_in(Path::new(dir), &own).is_none(), "{dir}");
+            assert!(protected_path_in(Path::new(dir), &protected).is_none(), "{dir}");
         }
     }
 

@@ -1,30 +1,30 @@
-//! The variables that grants draw on: those of the host's environment, and over them those
-//! that a person has set for the tools of this run.
+//! The variables that can be granted: those of the host's environment, and over them those that a
+//! person has set for the tools of this run.
 //!
-//! The process's own environment is never changed: its threads read it, and the programs
-//! that are no tools would get what is meant for tools.
+//! The environment of the process is never changed: its threads read it, and programs that are no
+//! tools would inherit what is meant for tools.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Variables, by name.
+/// The variables that a person has set, by name.
 #[derive(Debug, Default)]
 pub(super) struct Variables(Mutex<BTreeMap<OsString, OsString>>);
 
 impl Variables {
-    /// Sets one for every call from now on.
+    /// Sets a variable for every later call.
     pub(super) fn set(&self, name: &str, value: &str) {
         self.of_this_run().insert(name.into(), value.into());
     }
 
-    /// The value of one.
+    /// Returns the value of a variable.
     pub(super) fn get(&self, name: &str) -> Option<OsString> {
         let set = self.of_this_run().get(OsStr::new(name)).cloned();
         set.or_else(|| std::env::var_os(name))
     }
 
-    /// All of them.
+    /// Returns all variables.
     pub(super) fn all(&self) -> Vec<(OsString, OsString)> {
         let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         all.extend(self.of_this_run().iter().map(|(name, value)| (name.clone(), value.clone())));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::file;
 use super::memo::{Identity, Memo};
 use crate::digest::Digest;
-use crate::policy::{Backend, Origin};
+use crate::policy::{Backend, ToolOrigin};
 
 /// The size in bytes that is read and digested in about the time that a thread takes to start.
 const MUCH: u64 = 1 << 20;
@@ -17,7 +17,7 @@ const MUCH: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
-    pub(super) origin: Origin,
+    pub(super) origin: ToolOrigin,
     pub(super) backend: Backend,
     metadata: fs::Metadata,
 }
@@ -46,7 +46,7 @@ impl Candidate {
     /// # Errors
     ///
     /// It is no candidate; the error is the reason.
-    pub(super) fn at(path: PathBuf, origin: Origin) -> Result<Self, Unfit> {
+    pub(super) fn at(path: PathBuf, origin: ToolOrigin) -> Result<Self, Unfit> {
         // A tool starts in its workspace, which a relative path is not relative to.
         let path = std::path::absolute(path)?;
         let metadata = fs::metadata(&path)?;
@@ -111,7 +111,7 @@ pub(super) struct Listing {
 /// # Errors
 ///
 /// The directory does not exist or cannot be read.
-pub(super) fn list(dir: &Path, origin: Origin) -> io::Result<Listing> {
+pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
     let mut paths = fs::read_dir(dir)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<PathBuf>>>()?;

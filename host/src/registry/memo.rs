@@ -171,7 +171,7 @@ impl Memo {
         }
         state.prune();
         if let Err(error) = write(path, &state.entries) {
-            paths::say_uncached(path.parent().unwrap_or(path), &error);
+            paths::log_uncached(path.parent().unwrap_or(path), &error);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::candidate;
 use super::memo::{self, Answer, Memo, Question};
 use crate::paths::Paths;
-use crate::policy::Origin;
+use crate::policy::ToolOrigin;
 
 /// Returns the names and descriptions of the tools whose files are unchanged since they were
 /// last asked; none before the first scan. Nothing is run, compiled, digested or written.
@@ -13,7 +13,7 @@ use crate::policy::Origin;
 pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
     let cache = paths.cache.as_deref().filter(|cache| cache.is_dir());
     let memo = Memo::open(cache, memo::host_identity(paths));
-    let dirs = [(&paths.system_tools, Origin::System), (&paths.user_tools, Origin::User)];
+    let dirs = [(&paths.system_tools, ToolOrigin::System), (&paths.user_tools, ToolOrigin::User)];
     let listed = dirs.into_iter().filter_map(|(dir, origin)| {
         let listing = candidate::list(dir.as_deref()?, origin).ok()?;
         Some(listing.candidates)

@@ -25,14 +25,14 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Origin, Sandbox};
+use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Sandbox, ToolOrigin};
 
 /// The number of candidates asked at once, for each core: most wait for their process.
 const ASKED_PER_CORE: usize = 4;
 
 /// A scan and its parameters.
 pub(super) struct Scan {
-    pub(super) dirs: Vec<(PathBuf, Origin)>,
+    pub(super) dirs: Vec<(PathBuf, ToolOrigin)>,
     /// The directories that somebody named: a missing one gets a warning.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,

@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::exec::Executor;
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
-use crate::policy::{Backend, Origin};
+use crate::policy::{Backend, ToolOrigin};
 
 use super::candidate::Candidate;
 use super::loader::Loader;
@@ -24,7 +24,7 @@ pub struct Tool {
     /// Its schema, as it printed it.
     pub schema: Arc<ToolSchema>,
     /// The kind of directory that it is from.
-    pub origin: Origin,
+    pub origin: ToolOrigin,
     /// The build that runs when it is called.
     pub build: Arc<Build>,
     /// The reason for this build and not the other, for a person.
@@ -115,7 +115,7 @@ impl Build {
 
     /// Returns the digest of its file as it is now. An unchanged file is not read.
     pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
-        let candidate = Candidate::at(self.path.clone(), Origin::User)
+        let candidate = Candidate::at(self.path.clone(), ToolOrigin::User)
             .map_err(|unfit| format!("`{}` is no tool any more: {unfit}", self.path.display()))?;
         let unreadable = |error: io::Error| {
             let path = self.path.display();

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! The error of a settings file, with its position.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::is_deceptive;
 
-/// A place in a text, both counted from 1; columns in characters.
+/// A position in a text, with line and column counted from 1, and columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-/// Where the lines of a text begin, so that a place in it is found without reading
-/// all that is before.
+/// The offsets at which the lines of a text begin, by which a position is found without reading
+/// everything before it.
 #[derive(Clone, Debug)]
 pub struct Lines<'t> {
     text: &'t [u8],
@@ -30,15 +30,15 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
-    /// Where the byte `offset` is; the end of the text if it is beyond.
-    pub fn spot(&self, offset: usize) -> Spot {
+    /// Returns the position of the byte `offset`, or of the end of the text for one beyond it.
+    pub fn position(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
-        Spot { line, column: 1 + characters(before) }
+        Position { line, column: 1 + characters(before) }
     }
 
-    /// The line of this number, counted from 1, without its end.
+    /// Returns the line of this number, counted from 1, without its line break.
     fn line(&self, line: usize) -> &'t [u8] {
         let start = self.starts[line - 1];
         let end = self.starts.get(line).map_or(self.text.len(), |next| next - 1);
@@ -46,44 +46,43 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Every character of UTF-8 has one byte that continues none.
+/// Returns the number of characters, each of which has one byte that is no continuation byte.
 fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// A file that cannot be used. Shown with the line that is wrong, a mark
-/// under it, and never with a control character of the file, which may be
-/// anybody's.
+/// A file that cannot be used. Its text has the wrong line with a mark under it, and never a
+/// control character of the file, which anybody may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// Where in it; nothing where the file as a whole is refused.
-    pub spot: Option<Spot>,
-    /// What is wrong.
+    /// The position of the mistake; nothing if the whole file is refused.
+    pub position: Option<Position>,
+    /// The mistake.
     pub what: String,
-    /// What to do about it.
+    /// The hint how to mend it.
     pub hint: Option<String>,
     excerpt: Option<String>,
 }
 
 impl FileError {
-    /// The file as a whole is refused.
+    /// Returns the error of a file that is refused as a whole.
     pub fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
-        Self { path: path.to_owned(), spot: None, what, hint: None, excerpt: None }
+        Self { path: path.to_owned(), position: None, what, hint: None, excerpt: None }
     }
 
-    /// What is wrong stands at `span` of the text.
+    /// Returns the error of a mistake at `span` of the text.
     pub fn at(
         path: &Path,
         lines: &Lines<'_>,
         span: &Range<usize>,
         what: impl Into<String>,
     ) -> Self {
-        let spot = lines.spot(span.start);
-        let excerpt = Some(excerpt(lines, span, spot));
-        Self { spot: Some(spot), excerpt, ..Self::whole(path, what) }
+        let position = lines.position(span.start);
+        let excerpt = Some(excerpt(lines, span, position));
+        Self { position: Some(position), excerpt, ..Self::whole(path, what) }
     }
 
     #[must_use]
@@ -92,18 +91,18 @@ impl FileError {
         self
     }
 
-    /// Without the line, which may hold a secret.
+    /// Leaves out the line of the file, which may hold a secret.
     #[must_use]
     pub fn without_excerpt(self) -> Self {
         Self { excerpt: None, ..self }
     }
 
-    /// All of it on one line, for a log or an envelope.
+    /// Returns the error with its hint on one line, for a log or an envelope.
     #[must_use]
     pub fn line(&self) -> String {
         let path = printable(&self.path.display().to_string());
-        let mut line = match self.spot {
-            Some(Spot { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
+        let mut line = match self.position {
+            Some(Position { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
             None => format!("{path}: {}", self.what),
         };
         if let Some(hint) = &self.hint {
@@ -124,27 +123,27 @@ impl fmt::Display for FileError {
     }
 }
 
-/// The line at `spot` and a mark under what is meant of it.
-fn excerpt(lines: &Lines<'_>, span: &Range<usize>, spot: Spot) -> String {
-    /// What fits a terminal beside the line number.
+/// Returns the line at `position`, and below it a mark under the span.
+fn excerpt(lines: &Lines<'_>, span: &Range<usize>, position: Position) -> String {
+    /// The characters that fit a terminal beside the line number.
     const WIDEST: usize = 120;
-    let line = String::from_utf8_lossy(lines.line(spot.line)).replace('\t', " ");
+    let line = String::from_utf8_lossy(lines.line(position.line)).replace('\t', " ");
     let line = line.trim_end_matches('\r');
-    let skipped = spot.column.saturating_sub(WIDEST / 2);
+    let skipped = position.column.saturating_sub(WIDEST / 2);
     let shown: String = line.chars().skip(skipped).take(WIDEST).collect();
     let length = lines.text.len();
     let marked =
         &lines.text[span.start.min(length)..span.end.min(length).max(span.start.min(length))];
     let marked = marked.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let room = shown.chars().count().saturating_sub(spot.column - 1 - skipped).max(1);
+    let room = shown.chars().count().saturating_sub(position.column - 1 - skipped).max(1);
     let width = characters(marked).clamp(1, room);
-    let number = spot.line.to_string();
+    let number = position.line.to_string();
     let gutter = " ".repeat(number.len());
-    let before = " ".repeat(spot.column - 1 - skipped);
+    let before = " ".repeat(position.column - 1 - skipped);
     format!("{number} | {}\n{gutter} | {before}{}", printable(&shown), "^".repeat(width))
 }
 
-/// Without what would move the cursor of a terminal, or show a line otherwise than it is.
+/// Replaces the characters that move the cursor of a terminal, or show a line otherwise than it is.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

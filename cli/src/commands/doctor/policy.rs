@@ -2,7 +2,7 @@
 
 use super::Check;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{FileInForce, Source};
+use ikigai_host::policy::{FileStatus, Provenance};
 
 const SECTION: &str = "policy";
 
@@ -10,7 +10,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     let authority = host.authority();
     let profile = match authority.profile() {
         Ok((profile, sources)) => {
-            let sources: Vec<String> = sources.iter().map(Source::to_string).collect();
+            let sources: Vec<String> = sources.iter().map(Provenance::to_string).collect();
             let from =
                 if sources.is_empty() { "the default".to_owned() } else { sources.join(", ") };
             Check::new(SECTION, "profile", format!("{} ({from})", profile.as_str()))
@@ -22,7 +22,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     [profile].into_iter().chain(files.iter().map(file)).collect()
 }
 
-fn file(file: &FileInForce) -> Check {
+fn file(file: &FileStatus) -> Check {
     let path = file.path.display();
     match &file.problem {
         Some(problem) => {

@@ -1,19 +1,19 @@
 //! The directories of tools, and what was found in them.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use super::Check;
 use ikigai_host::host::Host;
-use ikigai_host::paths::{self, Paths};
-use ikigai_host::policy::{Backend, Origin};
+use ikigai_host::paths::{self, OtherWriter, Paths};
+use ikigai_host::policy::{Backend, ToolOrigin};
 use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "tools";
 
 pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let dirs = host.registry().paths();
-    let mut checks =
-        vec![directory(dirs, Origin::System, snapshot), directory(dirs, Origin::User, snapshot)];
+    let mut checks = vec![
+        directory(dirs, ToolOrigin::System, snapshot),
+        directory(dirs, ToolOrigin::User, snapshot),
+    ];
     checks.push(match snapshot.skipped().len() {
         0 => Check::new(SECTION, "skipped", "none"),
         count => Check::new(SECTION, "skipped", count.to_string())
@@ -25,11 +25,11 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     checks
 }
 
-fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
+fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
     let what = format!("{} tools", origin.as_str());
     let dir = match origin {
-        Origin::System => paths.system_tools.as_deref(),
-        Origin::User => paths.user_tools.as_deref(),
+        ToolOrigin::System => paths.system_tools.as_deref(),
+        ToolOrigin::User => paths.user_tools.as_deref(),
     };
     let Some(dir) = dir else {
         return Check::new(SECTION, what, "no directory").warn("set HOME");
@@ -37,7 +37,9 @@ fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
     let shown = dir.display();
     let metadata = match dir.metadata() {
         Ok(metadata) => metadata,
-        Err(error) if origin == Origin::User && error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error)
+            if origin == ToolOrigin::User && error.kind() == std::io::ErrorKind::NotFound =>
+        {
             let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
             let is_named = paths.required.iter().any(|named| named == dir);
             return if is_named { check.warn("make it, or name another") } else { check };
@@ -52,13 +54,14 @@ fn directory(paths: &Paths, origin: Origin, snapshot: &Snapshot) -> Check {
     let count = tools.len();
     let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
     let check = Check::new(SECTION, what, text);
-    let owner = metadata.uid();
-    let known = owner == 0 || paths::is_own(owner) || paths::program_owner() == Some(owner);
-    if !known {
-        return check.warn(format!("`{shown}` belongs to another user, who can change every tool"));
+    let is_known = |uid| uid == 0 || paths::is_own(uid) || paths::program_owner() == Some(uid);
+    match paths::other_writer(&metadata, is_known) {
+        Some(OtherWriter::Owner(_)) => {
+            check.warn(format!("`{shown}` belongs to another user, who can change every tool"))
+        }
+        Some(OtherWriter::Mode(_)) => {
+            check.warn(format!("others can install tools there: chmod go-w '{shown}'"))
+        }
+        None => check,
     }
-    if metadata.mode() & 0o022 != 0 {
-        return check.warn(format!("others can install tools there: chmod go-w '{shown}'"));
-    }
-    check
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use strum::VariantArray as _;
 
 use super::carry_out;
 use crate::commands::call::named_tool;
@@ -18,7 +19,7 @@ use crate::output::{eprint, print_json};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
-    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Origin, Source,
+    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance, ToolOrigin,
     check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
@@ -106,10 +107,9 @@ impl SandboxArg {
 }
 
 fn limit(text: &str) -> Result<(LimitKey, String), String> {
-    let names = || LimitKey::ALL.map(LimitKey::as_str).join(", ");
+    let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
-    let key = LimitKey::ALL.into_iter().find(|key| key.as_str() == name);
-    let key = key.ok_or_else(|| format!("there is no limit `{name}`: {}", names()))?;
+    let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
     parse_limit(key, value)?;
     Ok((key, value.to_owned()))
 }
@@ -160,7 +160,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// Whether it is a ceiling or a workspace that forbids it, and not what was asked for.
 fn is_of_others(denial: &Denial) -> bool {
-    matches!(&denial.source, Some(Source::File { kind, .. }) if *kind != LayerKind::User)
+    matches!(&denial.provenance, Some(Provenance::File { kind, .. }) if *kind != LayerKind::User)
 }
 
 /// What the person should know beyond the lines that changed.
@@ -168,11 +168,10 @@ fn print_notes(tool: &Tool, decided: &decision::Decided) {
     match decided {
         Err(denial) => eprint(&format!("warning: it may still not be called: {denial}\n")),
         Ok(decision) => {
-            for (capability, sources) in decision.sources.iter() {
-                let narrowed = sources
-                    .iter()
-                    .skip(1)
-                    .filter(|source| matches!(source, Source::File { .. } | Source::OwnPlaces));
+            for (capability, sources) in decision.provenance.iter() {
+                let narrowed = sources.iter().skip(1).filter(|source| {
+                    matches!(source, Provenance::File { .. } | Provenance::ProtectedPaths)
+                });
                 for source in narrowed {
                     eprint(&format!("warning: `{capability}` is narrowed by {source}\n"));
                 }
@@ -198,7 +197,7 @@ fn keys(
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
     // A system tool changes when ikigai is installed anew, which is no other's doing.
-    if tool.origin == Origin::User || host.authority().is_bound_to_content(tool.name()) {
+    if tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name()) {
         let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
         let digests: Vec<Digest> = builds.map(|build| build.digest).collect();
         add("sha256", NewValue::List(digests.iter().map(Digest::to_string).collect()));

@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
-use ikigai_host::policy::{FileInForce, Source};
+use ikigai_host::policy::{FileStatus, Provenance};
 use ikigai_host::registry::{Depth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         let cells = match decided {
             Err(denial) => {
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
-                let by = denial.source.as_ref().map(Source::to_string).unwrap_or_default();
+                let by = denial.provenance.as_ref().map(Provenance::to_string).unwrap_or_default();
                 let no = String::new;
                 [no(), no(), no(), no(), no(), isolation, no(), homely(&by, home)]
             }
@@ -124,7 +124,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     Ok(format!("{text}{table}\n"))
 }
 
-fn standing(file: &FileInForce) -> String {
+fn standing(file: &FileStatus) -> String {
     match (&file.problem, file.exists) {
         (Some(problem), _) => format!("not as it stands: {}", problem.line()),
         (None, true) => "in force".to_owned(),
@@ -176,7 +176,7 @@ fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
     let (profile, by) = host.authority().profile()?;
     Ok(json!({
         "profile": profile.as_str(),
-        "profile_decided_by": by.iter().map(Source::to_string).collect::<Vec<_>>(),
+        "profile_decided_by": by.iter().map(Provenance::to_string).collect::<Vec<_>>(),
         "workspace": host.authority().workspace().to_string_lossy(),
         "files": files.collect::<Vec<_>>(),
         "tools": tools.collect::<Vec<_>>(),

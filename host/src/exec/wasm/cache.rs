@@ -43,7 +43,7 @@ impl Cache {
         let system = system.filter(|dir| dir.is_dir()).and_then(|dir| trusted(dir, installer()));
         let user = user.and_then(|dir| {
             if let Err(error) = paths::make_private(dir) {
-                paths::say_uncached(dir, &error);
+                paths::log_uncached(dir, &error);
                 return None;
             }
             trusted(dir, paths::is_own)
@@ -90,7 +90,7 @@ impl Cache {
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
-        keep().map_err(|error| paths::say_uncached(dir, &error)).ok()
+        keep().map_err(|error| paths::log_uncached(dir, &error)).ok()
     }
 
     fn make_entries(&self, dir: &Path, fingerprint: u64) -> io::Result<PathBuf> {
@@ -125,7 +125,7 @@ impl Cache {
             }
             Ok(None)
         };
-        take().map_err(|error| paths::say_uncached(dir, &error)).ok().flatten()
+        take().map_err(|error| paths::log_uncached(dir, &error)).ok().flatten()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Where a sandboxed tool may write, or once could: what lies there is part of no tool that
-//! runs unconfined, and none of a native tool's `PATH`.
+//! The directories in which sandboxed tools may write, or once could. A file in them is no part of
+//! a tool that runs unconfined, and they are left out of the `PATH` of a native tool.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,72 +7,75 @@ use std::sync::Arc;
 
 use ikigai_protocol::Access;
 
-use super::{Ground, source};
-use crate::policy::decision::Source;
-use crate::policy::handed_out::Dirs;
+use super::{PolicyContext, provenance_of};
+use crate::policy::decision::Provenance;
 use crate::policy::rule::Layer;
 use crate::policy::standard;
+use crate::policy::writable_record::Dirs;
 
-/// Directories that tools may write in, or once could.
+/// The directories in which tools may write, or once could.
 pub(super) struct Reach<'a> {
     /// The workspace, unless it can only be read.
     workspace: Option<&'a Path>,
-    granted: Vec<(PathBuf, Source)>,
-    handed_out: Result<Arc<Dirs>, String>,
+    granted: Vec<(PathBuf, Provenance)>,
+    recorded: Result<Arc<Dirs>, String>,
 }
 
-/// Why a place is in reach.
+/// The reason why tools can write at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Within {
+    /// It lies in the workspace.
     Workspace,
-    /// A standing grant lets some tool write there.
-    Granted(Source),
-    /// Tools could write in this directory, in this run or another.
-    HandedOut(PathBuf),
+    /// An entry of the user's file lets some tool write there.
+    Granted(Provenance),
+    /// Tools could write in this directory, in this run or in another.
+    Recorded(PathBuf),
 }
 
 impl<'a> Reach<'a> {
-    pub(super) fn new(user: &Layer, ground: &Ground<'a>) -> Self {
+    pub(super) fn new(user: &Layer, context: &PolicyContext<'a>) -> Self {
         let rules = user.tools.values().filter_map(|entry| entry.fs.as_ref());
         let granted = rules.flat_map(|at| {
             let written = at.value.iter().filter(|rule| rule.access == Access::ReadWrite);
-            // One that cannot be found is none that a tool has now.
-            written.filter_map(|rule| Some((rule.path.canonicalize().ok()?, source(user, at))))
+            // No tool has a directory that does not exist.
+            written
+                .filter_map(|rule| Some((rule.path.canonicalize().ok()?, provenance_of(user, at))))
         });
         Self {
-            workspace: Some(ground.workspace)
-                .filter(|dir| standard::own_place_in(dir, ground.own).is_none()),
+            workspace: Some(context.workspace)
+                .filter(|dir| standard::protected_path_in(dir, context.protected).is_none()),
             granted: granted.collect(),
-            handed_out: ground.handed_out.dirs(),
+            recorded: context.writable_record.dirs(),
         }
     }
 
-    /// Why a tool could change what is at `place`, whose directories are not links.
+    /// Returns the reason why a tool could change the file at `place`, whose directories are not
+    /// links; nothing if no tool can.
     pub(super) fn holds(&self, place: &Path) -> Option<Within> {
         if self.workspace.is_some_and(|dir| place.starts_with(dir)) {
             return Some(Within::Workspace);
         }
-        if let Some((_, source)) = self.granted.iter().find(|(dir, _)| place.starts_with(dir)) {
-            return Some(Within::Granted(source.clone()));
+        if let Some((_, provenance)) = self.granted.iter().find(|(dir, _)| place.starts_with(dir)) {
+            return Some(Within::Granted(provenance.clone()));
         }
-        let dirs = self.handed_out.as_ref().ok()?;
+        let dirs = self.recorded.as_ref().ok()?;
         let dir = place.ancestors().find(|dir| dirs.contains(*dir))?;
-        Some(Within::HandedOut(dir.to_owned()))
+        Some(Within::Recorded(dir.to_owned()))
     }
 
-    /// Why it is not known where tools could write in other runs.
+    /// Returns the reason why the directories of other runs are not known.
     pub(super) fn unknown(&self) -> Option<&str> {
-        self.handed_out.as_ref().err().map(String::as_str)
+        self.recorded.as_ref().err().map(String::as_str)
     }
 }
 
-/// Behind a place, in a sentence.
+/// Writes the reason as the end of a sentence about a path.
 impl fmt::Display for Within {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workspace => f.write_str(" of the workspace, where other tools may write"),
-            Self::Granted(source) => write!(f, ", where {source} lets a tool write"),
-            Self::HandedOut(dir) => {
+            Self::Granted(provenance) => write!(f, ", where {provenance} lets a tool write"),
+            Self::Recorded(dir) => {
                 write!(f, ", and tools could write in `{}` in another run", dir.display())
             }
         }

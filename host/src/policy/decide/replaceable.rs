@@ -1,7 +1,7 @@
-//! What would let another tool decide what an unconfined one does: a file of it where tools
-//! may write.
+//! The search for files by which another tool could decide what an unconfined one does: its own
+//! file and its interpreters, if tools may write where they lie.
 //!
-//! What a program loads once it runs (libraries, modules) is not looked for.
+//! Libraries and modules that a program loads when it runs are not searched.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -13,37 +13,41 @@ use super::reach::{Reach, Within};
 use super::search::{self, PATH};
 use crate::paths;
 
-/// The largest `#!` line that the kernel looks at, in bytes.
+/// The largest `#!` line that the kernel reads, in bytes.
 const LINE: u64 = 256;
 
-/// How many scripts may interpret each other before the kernel gives up.
+/// The number of scripts that may interpret each other before the kernel gives up.
 const DEPTH: usize = 5;
 
-/// Where `env` looks without a `PATH`.
+/// The directories that `env` searches without a `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// A native tool, as it would be started.
+/// The start of a native tool.
 pub(super) struct Start<'a> {
     pub(super) path: &'a Path,
     /// The directory that it starts in.
     pub(super) workspace: &'a Path,
     pub(super) env: &'a [(OsString, OsString)],
-    /// What its `PATH` has lost because tools may write there.
+    /// The directories that were left out of its `PATH` because tools may write there.
     pub(super) lost: &'a [PathBuf],
 }
 
-/// Why another tool could decide what this one does; nothing if none can. `own` are the
-/// host's own places, where no tool writes.
-pub(super) fn weakness(start: &Start<'_>, own: &[PathBuf], reach: &Reach<'_>) -> Option<String> {
-    let is_own = |place: &Path| own.iter().any(|own| place.starts_with(own));
-    let places = paths::places_on(start.path);
-    let real = places.last()?;
-    for place in &places {
+/// Returns the reason why another tool could decide what this one does; nothing if none can.
+/// `protected` are the paths that no tool may write.
+pub(super) fn weakness(
+    start: &Start<'_>,
+    protected: &[PathBuf],
+    reach: &Reach<'_>,
+) -> Option<String> {
+    let is_protected = |place: &Path| protected.iter().any(|dir| place.starts_with(dir));
+    let steps = paths::resolution_steps(start.path);
+    let real = steps.last()?;
+    for place in &steps {
         let what = if place == real { "its file is" } else { "its file lies behind the link" };
         if let Some(within) = reach.holds(place) {
             return Some(replaced(what, place, &within));
         }
-        if !is_own(place) && paths::is_changeable(place) {
+        if !is_protected(place) && paths::is_changeable(place) {
             return Some(format!(
                 "{what} `{}`, outside of the tool directory, where you may write, and so may \
                  any tool that works there",
@@ -57,7 +61,7 @@ pub(super) fn weakness(start: &Start<'_>, own: &[PathBuf], reach: &Reach<'_>) ->
     interpreters(real, start, DEPTH, reach)
 }
 
-/// Why another tool could decide what interprets this program, or interprets that.
+/// Returns the reason why another tool could decide on an interpreter of this program.
 fn interpreters(
     program: &Path,
     start: &Start<'_>,
@@ -76,10 +80,10 @@ fn interpreters(
     })
 }
 
-/// The same of a program that interprets the tool.
+/// Returns the reason why another tool could replace a program that interprets the tool.
 fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
-    let places = paths::places_on(program);
-    for place in &places {
+    let steps = paths::resolution_steps(program);
+    for place in &steps {
         let what = match place == program {
             true => "its interpreter is".to_owned(),
             false => format!("its interpreter `{}` leads to", program.display()),
@@ -92,16 +96,16 @@ fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
             return Some(format!("{what} `{place}`, where tools may have written: {unknown}"));
         }
     }
-    has_other_names(places.last()?, "its interpreter")
+    has_other_names(steps.last()?, "its interpreter")
 }
 
 fn replaced(what: &str, place: &Path, within: &Within) -> String {
     format!("{what} `{}`{within}, so that one of them could replace it", place.display())
 }
 
-/// Whether a file that can be changed has names outside of its directory.
+/// Returns the reason if a file that can be changed has names outside of its directory.
 fn has_other_names(real: &Path, what: &str) -> Option<String> {
-    let told = |why: String| {
+    let reason = |why: String| {
         Some(format!("{what} `{}` {why}, by which a tool could rewrite it", real.display()))
     };
     let metadata = real.metadata().ok()?;
@@ -110,13 +114,15 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
     }
     match paths::other_names(real, &metadata) {
         Ok(0) => None,
-        Ok(others) => told(format!("has {others} hard link(s) in other directories")),
-        Err(error) => told(format!("has hard links, in directories that are not known ({error})")),
+        Ok(others) => reason(format!("has {others} hard link(s) in other directories")),
+        Err(error) => {
+            reason(format!("has hard links, in directories that are not known ({error})"))
+        }
     }
 }
 
-/// The words of a script's `#!` line; nothing for another program, or one that cannot be
-/// read, which no interpreter could read either.
+/// Returns the words of a script's `#!` line; nothing for another program, or for one that cannot
+/// be read, which no interpreter could read either.
 fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
     let (file, _) = paths::open_regular(program).ok()?;
     let mut head = Vec::new();
@@ -126,11 +132,11 @@ fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
     Some(words.map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
-/// The programs that a `#!` line has started: the interpreter, and where that is `env`, what
-/// it looks for. Every word that could be its name is taken for one.
+/// Returns the programs that a `#!` line starts: the interpreter, and if that is `env`, the programs
+/// that it looks for. Every word that could be the name of one is taken for it.
 fn named_by(line: &[OsString], start: &Start<'_>) -> Result<Vec<PathBuf>, String> {
     let Some((interpreter, words)) = line.split_first() else { return Ok(Vec::new()) };
-    // A relative one is looked for where the tool starts.
+    // A relative path is resolved where the tool starts.
     let mut programs = vec![start.workspace.join(interpreter)];
     if programs[0].file_name() != Some(OsStr::new("env")) {
         return Ok(programs);

@@ -1,5 +1,5 @@
-//! Where a native tool looks for programs and for what they load: nowhere that another tool
-//! may write.
+//! The directories in which a native tool looks for programs and for the code that they load. No
+//! directory in which another tool may write is among them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::reach::Reach;
 use crate::paths;
 
-/// The variable that lists where programs are.
+/// The variable with the directories of programs.
 pub(super) const PATH: &str = "PATH";
 
-/// Variables that list where the loader and interpreters find code, or name a file of it.
-/// To a tool in the sandbox they are what its entry says, and harm nobody else.
+/// The variables that name directories or files with code for the loader and for interpreters.
+/// In the sandbox they are as the entry of the tool has them, and affect that tool alone.
 const CODE: [&str; 10] = [
     "BASH_ENV",
     "ENV",
@@ -25,9 +25,9 @@ const CODE: [&str; 10] = [
     "RUBYLIB",
 ];
 
-/// Takes out of the environment of a native tool the directories of `PATH` that are relative
-/// or within reach of a tool, and of one that runs unconfined those of its code as well.
-/// Gives back what `PATH` has lost.
+/// Removes from the environment of a native tool the directories of `PATH` that are relative or in
+/// which a tool may write, and for a tool that runs unconfined also those of [`CODE`]. Returns the
+/// directories that `PATH` has lost.
 pub(super) fn keep_out_of_reach(
     env: &mut Vec<(OsString, OsString)>,
     is_unconfined: bool,
@@ -48,17 +48,17 @@ pub(super) fn keep_out_of_reach(
             lost = left_out;
         }
         *value = std::env::join_paths(kept).unwrap_or_default();
-        // An empty list would mean the working directory.
+        // An empty list would stand for the working directory.
         !value.is_empty()
     });
     lost
 }
 
 fn is_out_of_reach(dir: &Path, reach: &Reach<'_>) -> bool {
-    dir.is_absolute() && paths::places_on(dir).iter().all(|place| reach.holds(place).is_none())
+    dir.is_absolute() && paths::resolution_steps(dir).iter().all(|step| reach.holds(step).is_none())
 }
 
-/// The program of this name in the first of `dirs` that has it.
+/// Returns the program of this name in the first of `dirs` that has it.
 pub(super) fn find(name: &OsStr, dirs: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()

@@ -1,7 +1,7 @@
-//! Which addresses are public: what a name may resolve to, and what `*` stands for.
+//! The public addresses: those that a name may resolve to, and for which `*` stands.
 //!
-//! All others are reached only where they are named as addresses: a machine trusts
-//! its own network, and a name can be made to resolve to any of it.
+//! All others are reached only if they are named as addresses: a machine trusts its own network,
+//! and a name can be made to resolve to any address in it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ const fn v6(a: u16, b: u16, c: u16, bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), bits)
 }
 
-/// IANA's registry of special-purpose IPv4 addresses, and multicast.
+/// The networks of IANA's registry of special-purpose IPv4 addresses, and multicast.
 const SPECIAL_V4: &[Ipv4Net] = &[
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
@@ -39,11 +39,11 @@ const SPECIAL_V4: &[Ipv4Net] = &[
     v4(240, 0, 0, 0, 4),
 ];
 
-/// All that IANA has given out as global unicast. Loopback, link-local, unique local,
+/// The network that IANA assigns global unicast addresses from. Loopback, link-local, unique local,
 /// multicast and the unspecified address lie outside.
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
-/// What of it is special-purpose: IETF protocols (Teredo among them), documentation,
+/// The networks in it that are special-purpose: IETF protocols (Teredo among them), documentation,
 /// and the anycast of AS112.
 const SPECIAL_V6: &[Ipv6Net] = &[
     v6(0x2001, 0, 0, 23),
@@ -52,7 +52,7 @@ const SPECIAL_V6: &[Ipv6Net] = &[
     v6(0x3fff, 0, 0, 20),
 ];
 
-/// An IPv4 address that is reached by way of this one: NAT64 (RFC 6052), 6to4 (RFC 3056).
+/// Returns the IPv4 address that is reached through this one: NAT64 (RFC 6052), 6to4 (RFC 3056).
 fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let two = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {
@@ -61,7 +61,7 @@ fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether anybody on the Internet may have this address.
+/// Returns whether anybody on the Internet may have this address.
 #[must_use]
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {

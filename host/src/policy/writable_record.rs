@@ -1,9 +1,8 @@
-//! The directories that tools were given to write in, in any workspace: nothing in them is
-//! trusted to be part of a tool that runs unconfined.
+//! The record of the directories in which tools were allowed to write, in any workspace. No file in
+//! them is trusted as part of a tool that runs unconfined.
 //!
-//! They are kept in a file, one path a line, because the directory that one host hands out
-//! is met by another, later, on somebody's `PATH`. A host reads it when it first needs to
-//! know, and again when another host has added to it.
+//! The record is a file with one path a line, because another host may later find such a directory
+//! on a `PATH`. A host reads it when it first needs it, and again when another host has added to it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -21,29 +20,28 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::paths;
 
-/// The file's name in the directory of the state.
+/// The name of the file in the directory of the state.
 const NAME: &str = "writable";
 
-/// The name under which a shorter one is written, under the lock of the one it replaces.
+/// The name under which a shorter file is written, while the one that it replaces is locked.
 const SHORTENED: &str = "writable.new";
 
-/// Beyond so many lines, directories that are gone are left out when one is added: what is
-/// not there is no part of a tool.
+/// The number of lines beyond which directories that no longer exist are left out when one is added.
 const MANY: usize = 1000;
 
-/// It is locked for microseconds. Who holds the lock for so long is stuck.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// The longest wait for the lock. It is held for microseconds, unless its holder is stuck.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How often the file is opened anew because another host has shortened it meanwhile.
+/// The number of times that the file is opened because another host has replaced it meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// Directories, canonical.
+/// A set of canonical directories.
 pub(super) type Dirs = HashSet<PathBuf>;
 
-/// The record, as one host knows it.
+/// The record, as far as one host knows it.
 #[derive(Debug)]
-pub(super) struct HandedOut {
-    /// Where it is kept; nothing where there is no such place.
+pub(super) struct WritableRecord {
+    /// The directory of the file; nothing if none is kept.
     dir: Option<PathBuf>,
     known: Mutex<Known>,
 }
@@ -51,41 +49,42 @@ pub(super) struct HandedOut {
 #[derive(Debug, Default)]
 struct Known {
     dirs: Arc<Dirs>,
-    /// What was read last.
+    /// The identity of the file that was read last.
     read: Option<Identity>,
 }
 
-/// What changes with the file: it is only ever appended to, or replaced.
+/// The metadata that change with the file, which is only ever appended to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     file: Option<(u64, u64)>,
     size: u64,
 }
 
-impl HandedOut {
-    /// The record in `dir`, which is made when there is something to keep.
+impl WritableRecord {
+    /// Returns the record in `dir`, a directory that is made with the first entry.
     pub(super) fn new(dir: Option<PathBuf>) -> Self {
         Self { dir, known: Mutex::default() }
     }
 
-    /// Every directory that was handed out to be written in, by this host and others.
+    /// Returns every directory in which this host and others let tools write.
     ///
     /// # Errors
     ///
-    /// The record cannot be read; the text says why.
+    /// The record cannot be read. The text is the reason.
     pub(super) fn dirs(&self) -> Result<Arc<Dirs>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look(&mut known).map_err(|error| self.told(&error))?;
+        self.refresh(&mut known).map_err(|error| self.format_error(&error))?;
         Ok(Arc::clone(&known.dirs))
     }
 
-    /// Keeps in mind that these are handed out.
+    /// Records the directories among these in which a tool may write.
     ///
     /// # Errors
     ///
-    /// There is no room to record one that is new, so it must not be handed out: a tool could
-    /// have filled the disk for that. Where nothing can be kept at all, that is said once.
-    pub(super) fn remember(&self, dirs: &[GrantedDir]) -> Result<(), String> {
+    /// The disk is full, so that no tool may be let write in a new directory: a tool could have
+    /// filled the disk for that. If the record cannot be kept for another reason, that is logged
+    /// once.
+    pub(super) fn record(&self, dirs: &[GrantedDir]) -> Result<(), String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |known: &Known| -> Vec<PathBuf> {
             let written = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
@@ -95,7 +94,7 @@ impl HandedOut {
         if fresh(&known).is_empty() {
             return Ok(());
         }
-        let looked = self.look(&mut known);
+        let looked = self.refresh(&mut known);
         let fresh = fresh(&known);
         if fresh.is_empty() {
             return Ok(());
@@ -104,15 +103,15 @@ impl HandedOut {
         if let Err(error) = &kept
             && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
         {
-            return Err(self.told(error));
+            return Err(self.format_error(error));
         }
         Arc::make_mut(&mut known.dirs).extend(fresh);
-        kept.unwrap_or_else(|error| self.say_unkept(&error));
+        kept.unwrap_or_else(|error| self.log_unkept(&error));
         Ok(())
     }
 
-    /// Reads the file if it is not the one that was read.
-    fn look(&self, known: &mut Known) -> io::Result<()> {
+    /// Reads the file if it changed.
+    fn refresh(&self, known: &mut Known) -> io::Result<()> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let path = dir.join(NAME);
         let identity = match fs::symlink_metadata(&path) {
@@ -126,7 +125,7 @@ impl HandedOut {
             return Ok(());
         }
         if identity.file.is_some() {
-            // Whoever could write to it could leave a directory out.
+            // A user who may write to it could remove a directory.
             paths::open_trusted_dir(dir, paths::is_own)?;
             let mut text = Vec::new();
             paths::open_trusted(&path, paths::is_own)?.read_to_end(&mut text)?;
@@ -141,8 +140,8 @@ impl HandedOut {
         let path = self.dir.as_ref().ok_or_else(no_place)?;
         let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
         for _ in 0..ATTEMPTS {
-            let (dir, mut file) = paths::open_own(path, NAME)?;
-            if !paths::lock(&file, PATIENCE)? {
+            let (dir, mut file) = paths::open_private(path, NAME)?;
+            if !paths::lock(&file, LOCK_TIMEOUT)? {
                 return Err(io::Error::other("it is locked by another process"));
             }
             let (found, opened) =
@@ -155,30 +154,30 @@ impl HandedOut {
             if lines(&text).count() >= MANY {
                 return shorten(&dir, &text, &added);
             }
-            // A host that ended half-way has handed nothing out.
+            // A host that ended in the middle of a line let no tool write there.
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             return extend(&file, whole as u64, &added);
         }
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    fn told(&self, error: &io::Error) -> String {
+    fn format_error(&self, error: &io::Error) -> String {
         let path = self.dir.as_ref().map(|dir| dir.join(NAME)).unwrap_or_default();
         format!("the record `{}` of what tools could write cannot be kept: {error}", path.display())
     }
 
-    fn say_unkept(&self, error: &io::Error) {
+    fn log_unkept(&self, error: &io::Error) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::warn!(
                 "{}; a later run will not know where tools could write in this one",
-                self.told(error)
+                self.format_error(error)
             );
         });
     }
 }
 
-/// Appends whole lines behind the first `size` bytes, or nothing.
+/// Appends all of `added` after the first `size` bytes, or nothing.
 fn extend(file: &File, size: u64, added: &[u8]) -> io::Result<()> {
     file.set_len(size)?;
     let mut rest = added;
@@ -195,7 +194,7 @@ fn extend(file: &File, size: u64, added: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file by one without directories that are gone. Its lock is held.
+/// Replaces the file, whose lock is held, by one without the directories that no longer exist.
 fn shorten(dir: impl AsFd, text: &[u8], added: &[u8]) -> io::Result<()> {
     let there = |line: &&[u8]| decoded(line).symlink_metadata().is_ok();
     let mut kept: Vec<u8> =
@@ -208,12 +207,12 @@ fn shorten(dir: impl AsFd, text: &[u8], added: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::renameat(&dir, SHORTENED, &dir, NAME)?)
 }
 
-/// Every whole line.
+/// Returns every whole line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"))
 }
 
-/// A path as a line: a line break in it is `\n`, a backslash `\\`.
+/// Returns a path as a line, in which a line break is `\n` and a backslash `\\`.
 fn encoded(path: &Path) -> Vec<u8> {
     let mut line = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -227,6 +226,7 @@ fn encoded(path: &Path) -> Vec<u8> {
     line
 }
 
+/// Returns the path of a line.
 fn decoded(line: &[u8]) -> PathBuf {
     let mut path = Vec::new();
     let mut bytes = line.iter();
@@ -259,18 +259,18 @@ mod tests {
     }
 
     #[test]
-    fn what_one_host_hands_out_others_know_whenever_they_began() {
+    fn every_host_knows_the_directories_of_the_others() {
         let (_scratch, state) = scratch();
-        let [one, two] = [(); 2].map(|()| HandedOut::new(Some(state.clone())));
+        let [one, two] = [(); 2].map(|()| WritableRecord::new(Some(state.clone())));
         assert!(two.dirs().expect("nothing yet").is_empty());
         let odd = "/a line\nbreak\n\\n and \\";
         for path in ["/a", "/a", odd] {
-            one.remember(&written(path)).expect("kept");
+            one.record(&written(path)).expect("kept");
         }
-        one.remember(&[GrantedDir { access: Access::ReadOnly, path: "/read".into() }])
+        one.record(&[GrantedDir { access: Access::ReadOnly, path: "/read".into() }])
             .expect("nothing to keep");
         let expected = Dirs::from([PathBuf::from("/a"), odd.into()]);
-        for host in [&one, &two, &HandedOut::new(Some(state.clone()))] {
+        for host in [&one, &two, &WritableRecord::new(Some(state.clone()))] {
             assert_eq!(*host.dirs().expect("readable"), expected);
         }
         let file = state.join(NAME);
@@ -281,11 +281,11 @@ mod tests {
     #[test]
     fn half_a_line_is_no_directory_and_is_taken_away() {
         let (_scratch, state) = scratch();
-        let host = HandedOut::new(Some(state.clone()));
-        host.remember(&written("/a")).expect("kept");
+        let host = WritableRecord::new(Some(state.clone()));
+        host.record(&written("/a")).expect("kept");
         fs::write(state.join(NAME), "/a\n/").expect("written");
         assert_eq!(*host.dirs().expect("readable"), Dirs::from(["/a".into()]));
-        host.remember(&written("/b")).expect("kept");
+        host.record(&written("/b")).expect("kept");
         assert_eq!(fs::read_to_string(state.join(NAME)).expect("read"), "/a\n/b\n");
     }
 
@@ -293,26 +293,26 @@ mod tests {
     fn a_long_record_loses_what_is_gone() {
         let (scratch, state) = scratch();
         let there = scratch.path().to_str().expect("UTF-8");
-        let host = HandedOut::new(Some(state.clone()));
-        host.remember(&written(there)).expect("kept");
+        let host = WritableRecord::new(Some(state.clone()));
+        host.record(&written(there)).expect("kept");
         let gone: String = (1..MANY).map(|number| format!("{there}/gone/{number}\n")).collect();
         fs::write(state.join(NAME), format!("{there}\n{gone}")).expect("written");
-        host.remember(&written("/new")).expect("kept");
+        host.record(&written("/new")).expect("kept");
         assert_eq!(fs::read_to_string(state.join(NAME)).expect("read"), format!("{there}\n/new\n"));
-        let other = HandedOut::new(Some(state));
+        let other = WritableRecord::new(Some(state));
         assert_eq!(other.dirs().expect("readable").len(), 2);
     }
 
     #[test]
     fn a_record_that_others_could_have_written_is_not_believed() {
         let (_scratch, state) = scratch();
-        HandedOut::new(Some(state.clone())).remember(&written("/a")).expect("kept");
+        WritableRecord::new(Some(state.clone())).record(&written("/a")).expect("kept");
         fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o666))
             .expect("permitted");
-        let host = HandedOut::new(Some(state));
+        let host = WritableRecord::new(Some(state));
         let error = host.dirs().expect_err("refused");
         assert!(error.contains("somebody else"), "{error}");
-        // What is handed out now is known to this host all the same.
-        host.remember(&written("/b")).expect("said once");
+        // This host still knows the directories of its own calls.
+        host.record(&written("/b")).expect("logged once");
     }
 }

@@ -1,183 +1,186 @@
-//! What a tool has: what the profile and the user's file give, less what bounds take away.
+//! The grant of a tool while it is decided: what the profile and the user's file give, less what
+//! bounds take away.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
-use super::{Ground, Ruling, file_line, source};
-use crate::policy::decision::{Denial, Request, Source, Sources, Variable};
-use crate::policy::live::quoted;
+use super::{PolicyContext, Rule, line_provenance, provenance_of};
+use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
 use crate::policy::parse::overlap_text;
-use crate::policy::rule::{At, DirRule, Entry, Layer};
+use crate::policy::remedy::Remedy;
+use crate::policy::rule::{DirRule, Entry, Layer, Located};
 use crate::policy::variables::Variables;
-use crate::policy::{AssetAccess, Backend, Grant, Net, Origin, Profile, Sandbox, dirs, standard};
+use crate::policy::{
+    AssetAccess, Backend, Grant, Net, Profile, Sandbox, ToolOrigin, dirs, standard,
+};
 
-/// What lies there is no file of anybody's, and cannot be granted.
+/// The file system of processes, which cannot be granted.
 const PROCESSES: &str = "/proc";
 
 /// The environment that is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Env {
-    /// The user's own, less the keys of model providers.
+    /// The environment of the user, less the keys of model providers.
     User,
+    /// The variables of these names.
     Names(BTreeSet<String>),
 }
 
-/// What the tool has so far.
-pub(super) struct Standing {
-    /// None: all that its user may.
+/// The grant of a tool, as far as it is decided.
+pub(super) struct EffectiveGrant {
+    /// The directories; nothing for a tool that has all rights of its user.
     dirs: Option<Vec<GrantedDir>>,
     net: Net,
     env: Env,
     assets: AssetAccess,
     sandbox: Sandbox,
-    pub(super) sources: Sources,
+    pub(super) provenance: ProvenanceMap,
 }
 
-impl Standing {
-    /// What the profile and the user's file give.
+impl EffectiveGrant {
+    /// Returns the grant by the profile and the user's file.
     pub(super) fn new(
         profile: Profile,
         request: &Request<'_>,
-        entry: Option<Ruling<'_>>,
-        ground: &Ground<'_>,
+        entry: Option<Rule<'_>>,
+        context: &PolicyContext<'_>,
     ) -> Result<Self, Denial> {
-        let mut sources = Sources::default();
+        let mut provenance = ProvenanceMap::default();
         for capability in ["fs", "net", "env", "assets", "sandbox"] {
-            sources.set(capability, Source::Profile(profile));
+            provenance.set(capability, Provenance::Profile(profile));
         }
-        let mut standing = Self {
+        let mut effective = Self {
             dirs: Some(Vec::new()),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
             assets: AssetAccess::None,
             sandbox: Sandbox::Require,
-            sources,
+            provenance,
         };
         match (request.origin, request.name, request.backend) {
-            (Origin::System, Some(name), _) => {
-                let dir = |access| GrantedDir { access, path: ground.workspace.to_owned() };
-                standing.dirs = Some(standard::access(name).map(dir).into_iter().collect());
-                standing.assets = standard::assets(name);
-                standing.sandbox = standard::sandbox(name);
+            (ToolOrigin::System, Some(name), _) => {
+                let dir = |access| GrantedDir { access, path: context.workspace.to_owned() };
+                effective.dirs = Some(standard::access(name).map(dir).into_iter().collect());
+                effective.assets = standard::assets(name);
+                effective.sandbox = standard::sandbox(name);
             }
-            (Origin::User, _, Backend::Native) if entry.is_none() => {
-                standing.dirs = None;
-                standing.net.any = true;
-                standing.env = Env::User;
-                standing.sandbox = Sandbox::Off;
+            (ToolOrigin::User, _, Backend::Native) if entry.is_none() => {
+                effective.dirs = None;
+                effective.net.any = true;
+                effective.env = Env::User;
+                effective.sandbox = Sandbox::Off;
             }
             _ => {}
         }
         if let Some((layer, entry)) = entry {
-            standing.overlay(layer, entry, request, ground)?;
+            effective.overlay(layer, entry, request, context)?;
         }
-        if profile == Profile::Strict && standing.sandbox < Sandbox::Require {
-            standing.sandbox = Sandbox::Require;
-            standing.sources.add("sandbox", Source::Profile(profile));
+        if profile == Profile::Strict && effective.sandbox < Sandbox::Require {
+            effective.sandbox = Sandbox::Require;
+            effective.provenance.add("sandbox", Provenance::Profile(profile));
         }
-        Ok(standing)
+        Ok(effective)
     }
 
-    /// What the user's file says instead, key by key.
+    /// Replaces each key that the entry of the user's file has.
     fn overlay(
         &mut self,
         layer: &Layer,
         entry: &Entry,
         request: &Request<'_>,
-        ground: &Ground<'_>,
+        context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
         if let Some(at) = &entry.sandbox {
             self.sandbox = at.value;
-            self.sources.set("sandbox", source(layer, at));
-            // Nothing keeps what the entry does not name either.
-            let is_free = request.origin == Origin::User && request.backend == Backend::Native;
+            self.provenance.set("sandbox", provenance_of(layer, at));
+            // Without a sandbox nothing confines the tool to the keys of its entry.
+            let is_free = request.origin == ToolOrigin::User && request.backend == Backend::Native;
             if at.value == Sandbox::Off && is_free {
                 self.dirs = None;
                 self.net.any = true;
             }
         }
         if let Some(at) = &entry.fs {
-            self.dirs = Some(resolve(layer, at, ground, Missing::IsWrong)?);
-            self.sources.set("fs", source(layer, at));
+            self.dirs = Some(resolve(layer, at, context, Missing::IsWrong)?);
+            self.provenance.set("fs", provenance_of(layer, at));
         }
         if let Some(at) = &entry.net {
             self.net = at.value.clone();
-            self.sources.set("net", source(layer, at));
+            self.provenance.set("net", provenance_of(layer, at));
         }
         if let Some(at) = &entry.env {
             self.env = Env::Names(at.value.iter().cloned().collect());
-            self.sources.set("env", source(layer, at));
+            self.provenance.set("env", provenance_of(layer, at));
         }
         if let Some(at) = &entry.assets {
             self.assets = at.value;
-            self.sources.set("assets", source(layer, at));
+            self.provenance.set("assets", provenance_of(layer, at));
         }
         Ok(())
     }
 
-    /// Takes away what `bound` does not allow.
+    /// Takes away everything that `bound` does not allow.
     pub(super) fn meet(
         &mut self,
-        bound: &Ruling<'_>,
+        bound: &Rule<'_>,
         request: &Request<'_>,
-        ground: &Ground<'_>,
+        context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
         let (layer, entry) = bound;
-        let of_dirs = self.meet_dirs(bound, ground)?;
+        let of_dirs = self.meet_dirs(bound, context)?;
         let kept_by =
             [of_dirs, self.meet_net(bound), self.meet_env(bound), self.meet_assets(bound)];
         if let Some(at) = entry.sandbox.as_ref().filter(|at| at.value > self.sandbox) {
             self.sandbox = at.value;
-            self.sources.add("sandbox", source(layer, at));
+            self.provenance.add("sandbox", provenance_of(layer, at));
         }
-        // A bound that nothing keeps would be none. The file tools keep theirs by
-        // themselves.
-        let keeps_itself = request.origin == Origin::System
+        // A bound has no effect unless something enforces it. The file tools enforce their own.
+        let keeps_itself = request.origin == ToolOrigin::System
             && request.name.is_some_and(|name| standard::sandbox(name) == Sandbox::Prefer)
             && self.sandbox >= Sandbox::Prefer;
         let needs_sandbox = kept_by.into_iter().flatten().last().filter(|_| !keeps_itself);
-        if let Some(source) = needs_sandbox.filter(|_| self.sandbox < Sandbox::Require) {
+        if let Some(provenance) = needs_sandbox.filter(|_| self.sandbox < Sandbox::Require) {
             self.sandbox = Sandbox::Require;
-            self.sources.add("sandbox", source);
+            self.provenance.add("sandbox", provenance);
         }
         Ok(())
     }
 
-    /// The same of directories. What is given, here and below, is who took away something
-    /// that only a sandbox keeps from a native tool.
+    /// Takes away directories. Returns, like the methods below, the rule that took away something
+    /// that only a sandbox can keep from a native tool.
     fn meet_dirs(
         &mut self,
-        (layer, entry): &Ruling<'_>,
-        ground: &Ground<'_>,
-    ) -> Result<Option<Source>, Denial> {
+        (layer, entry): &Rule<'_>,
+        context: &PolicyContext<'_>,
+    ) -> Result<Option<Provenance>, Denial> {
         let Some(at) = &entry.fs else { return Ok(None) };
-        let allowed = resolve(layer, at, ground, Missing::IsNothing)?;
+        let allowed = resolve(layer, at, context, Missing::IsNothing)?;
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
-            // All that its user may is no grant of any of it: once it is kept from
-            // the rest, it has what it was granted, which is nothing.
+            // A tool with all rights of its user was granted no directory: once it is confined,
+            // it has none.
             None => Vec::new(),
         };
         if self.dirs.as_ref() != Some(&met) {
-            self.sources.add("fs", source(layer, at));
+            self.provenance.add("fs", provenance_of(layer, at));
         }
         self.dirs = Some(met);
-        Ok(Some(source(layer, at)))
+        Ok(Some(provenance_of(layer, at)))
     }
 
-    fn meet_net(&mut self, (layer, entry): &Ruling<'_>) -> Option<Source> {
+    fn meet_net(&mut self, (layer, entry): &Rule<'_>) -> Option<Provenance> {
         let at = entry.net.as_ref()?;
         let met = self.net.meet(&at.value);
         if met != self.net {
-            self.sources.add("net", source(layer, at));
+            self.provenance.add("net", provenance_of(layer, at));
         }
         self.net = met;
-        (!at.value.any).then(|| source(layer, at))
+        (!at.value.any).then(|| provenance_of(layer, at))
     }
 
-    fn meet_env(&mut self, (layer, entry): &Ruling<'_>) -> Option<Source> {
+    fn meet_env(&mut self, (layer, entry): &Rule<'_>) -> Option<Provenance> {
         let at = entry.env.as_ref()?;
         let allowed = at.value.iter();
         let met = match &self.env {
@@ -188,77 +191,78 @@ impl Standing {
         };
         let met = Env::Names(met);
         if met != self.env {
-            self.sources.add("env", source(layer, at));
+            self.provenance.add("env", provenance_of(layer, at));
         }
         self.env = met;
-        Some(source(layer, at))
+        Some(provenance_of(layer, at))
     }
 
-    fn meet_assets(&mut self, (layer, entry): &Ruling<'_>) -> Option<Source> {
+    fn meet_assets(&mut self, (layer, entry): &Rule<'_>) -> Option<Provenance> {
         let at = entry.assets.as_ref()?;
         if at.value < self.assets {
             self.assets = at.value;
-            self.sources.add("assets", source(layer, at));
+            self.provenance.add("assets", provenance_of(layer, at));
         }
-        // Without a sandbox the store's own files would be open to it.
-        (at.value < AssetAccess::Write).then(|| source(layer, at))
+        // Without a sandbox it could open the files of the store.
+        (at.value < AssetAccess::Write).then(|| provenance_of(layer, at))
     }
 
-    /// No tool writes where a tool, a grant or machine code could be put.
-    pub(super) fn keep_out_of_own_places(
+    /// Denies writing where a tool, a grant or machine code could be put.
+    pub(super) fn deny_writing_protected_paths(
         &mut self,
-        ground: &Ground<'_>,
+        context: &PolicyContext<'_>,
         request: &Request<'_>,
     ) -> Result<(), Denial> {
-        let source = self.sources.of("fs").first().cloned();
+        let provenance = self.provenance.of("fs").first().cloned();
         for dir in self.dirs.iter_mut().flatten() {
             if dir.access == Access::ReadOnly {
                 continue;
             }
-            let Some(place) = standard::own_place_in(&dir.path, ground.own) else { continue };
-            if dir.path == ground.workspace {
+            let Some(protected) = standard::protected_path_in(&dir.path, context.protected) else {
+                continue;
+            };
+            if dir.path == context.workspace {
                 dir.access = Access::ReadOnly;
-                self.sources.add("fs", Source::OwnPlaces);
+                self.provenance.add("fs", Provenance::ProtectedPaths);
                 continue;
             }
             let reason = format!(
                 "it may not be granted to write to `{}`: `{}` of ikigai's own is there, and who \
                  writes there can install a tool",
                 dir.path.display(),
-                place.display()
+                protected.display()
             );
-            let denial = Denial::new(reason, source.unwrap_or(Source::OwnPlaces));
+            let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
             return Err(match request.name {
-                Some(name) => denial.hint(format!(
-                    "`ikigai policy grant {name} --read {}` lets it read there",
-                    quoted(&dir.path.to_string_lossy())
-                )),
+                Some(name) => {
+                    let (tool, dir) = (name.to_owned(), dir.path.clone());
+                    denial.remedy(Remedy::GrantReading { tool, dir })
+                }
                 None => denial,
             });
         }
         Ok(())
     }
 
-    /// A network namespace is empty or whole.
+    /// Refuses a list of hosts for a native tool: a network namespace is empty or whole.
     pub(super) fn check_net(&self, request: &Request<'_>) -> Result<(), Denial> {
         if request.backend == Backend::Wasm || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
-        let source = self.sources.of("net").last().cloned();
+        let provenance = self.provenance.of("net").last().cloned();
         let reason = format!(
             "a native tool has no network or all of it, so its list of hosts ({}) could not be \
              kept",
             self.net
         );
-        let denial = Denial::new(reason, source.unwrap_or(Source::OwnPlaces));
+        let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
         Err(match request.name {
-            Some(name) => denial
-                .hint(format!("`ikigai policy grant {name} --net '*'` gives it the whole network")),
+            Some(name) => denial.remedy(Remedy::GrantNetwork { tool: name.to_owned() }),
             None => denial,
         })
     }
 
-    /// The grant, with the values of variables.
+    /// Returns the grant, with the values of variables.
     pub(super) fn grant(
         self,
         request: &Request<'_>,
@@ -282,13 +286,15 @@ impl Standing {
             }
         }
         let dirs = self.dirs.unwrap_or_default();
-        // The shell's commands would inherit it.
-        let is_shell = request.origin == Origin::System && request.name == Some(standard::SHELL);
+        // The commands of the shell would inherit it.
+        let is_shell =
+            request.origin == ToolOrigin::System && request.name == Some(standard::SHELL);
         if request.backend == Backend::Native && self.sandbox != Sandbox::Off && !is_shell {
             let list = encode_dirs(&dirs).map_err(|error| Denial {
                 reason: error.to_string(),
+                remedy: None,
                 hint: None,
-                source: self.sources.of("fs").first().cloned(),
+                provenance: self.provenance.of("fs").first().cloned(),
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
@@ -304,27 +310,27 @@ impl Standing {
     }
 }
 
-/// What a directory that does not exist means.
+/// The meaning of a directory that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// In a grant: somebody counts on it.
+    /// An error, in a grant: somebody counts on the directory.
     IsWrong,
-    /// In a bound: it allows nothing.
+    /// Nothing, in a bound: it allows nothing there.
     IsNothing,
 }
 
-/// The directories of an `fs` list as they are, links looked through.
+/// Returns the directories of an `fs` list with their links resolved.
 fn resolve(
     layer: &Layer,
-    rules: &At<Vec<DirRule>>,
-    ground: &Ground<'_>,
+    rules: &Located<Vec<DirRule>>,
+    context: &PolicyContext<'_>,
     missing: Missing,
 ) -> Result<Vec<GrantedDir>, Denial> {
     let mut resolved: Vec<(&DirRule, GrantedDir)> = Vec::with_capacity(rules.value.len());
     for rule in &rules.value {
-        let source = file_line(layer, rule.spot.line);
-        let spelled = format!("{source} names the directory `{}`,", rule.spelled);
-        let wrong = |what: String| Denial::new(format!("{spelled} {what}"), source.clone());
+        let provenance = line_provenance(layer, rule.position.line);
+        let subject = format!("{provenance} names the directory `{}`,", rule.raw);
+        let wrong = |what: String| Denial::new(format!("{subject} {what}"), provenance.clone());
         let path = match rule.path.canonicalize() {
             Ok(path) if path.is_dir() => path,
             Ok(_) => return Err(wrong("which is no directory".to_owned())),
@@ -339,7 +345,7 @@ fn resolve(
             let what = "where the kernel shows every process, ikigai's own among them";
             return Err(wrong(what.to_owned()));
         }
-        if rule.within && !path.starts_with(ground.workspace) {
+        if rule.within && !path.starts_with(context.workspace) {
             let what = format!("which leads out of the workspace to `{}`", path.display());
             return Err(wrong(what));
         }
@@ -348,9 +354,9 @@ fn resolve(
     let named: Vec<_> = resolved.iter().map(|(_, dir)| (dir.access, dir.path.as_path())).collect();
     if let Some((inner, outer)) = dirs::overlap(&named) {
         let (inner, outer) = (resolved[inner].0, resolved[outer].0);
-        let source = file_line(layer, inner.spot.line);
-        let reason = format!("{source}: {}", overlap_text(inner, outer));
-        return Err(Denial::new(reason, source));
+        let provenance = line_provenance(layer, inner.position.line);
+        let reason = format!("{provenance}: {}", overlap_text(inner, outer));
+        return Err(Denial::new(reason, provenance));
     }
     Ok(dirs::without_repeats(resolved.into_iter().map(|(_, dir)| dir).collect()))
 }

@@ -1,5 +1,5 @@
-//! What the user of this process could change, and with it every tool that is granted to
-//! write there.
+//! The files that the user of this process could change, and with that user every tool that is
+//! granted to write there.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 
 use super::is_own;
 
-/// Where root's own programs are installed: to root nothing is read-only, and so the place
-/// has to say what nobody works in.
+/// The directories of installed programs. Nothing is read-only to root, so that for root the path
+/// decides in place of the mode.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
 
-/// Whether the user of this process could put something else at `path`, whose directories
-/// are not links: by what lies there, or by a directory on the way. What cannot be looked
-/// at counts as changeable.
+/// Returns whether the user of this process could put another file at `path`, whose directories
+/// are not links: by writing to the file, or to a directory on the way. A file without accessible
+/// metadata counts as changeable.
 #[must_use]
 pub fn is_changeable(path: &Path) -> bool {
     let is_system = || SYSTEM.iter().any(|dir| path.starts_with(dir));
@@ -29,7 +29,7 @@ pub fn is_changeable(path: &Path) -> bool {
 
 fn may_write(path: &Path) -> bool {
     let Ok(metadata) = fs::symlink_metadata(path) else { return true };
-    // Another link is put in its place by whoever may write to its directory.
+    // A link is replaced by a user who may write to its directory.
     if metadata.is_symlink() {
         return false;
     }
@@ -41,8 +41,8 @@ fn may_write(path: &Path) -> bool {
     }
 }
 
-/// How many names (hard links) the file has elsewhere than in its own directory, by each
-/// of which it could be rewritten.
+/// Returns the number of names (hard links) of the file outside of its own directory, by each of
+/// which it could be rewritten.
 ///
 /// # Errors
 ///

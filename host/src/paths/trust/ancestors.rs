@@ -1,74 +1,77 @@
-//! Whether nobody else could swap what a path leads to, as sshd asks before it reads a user's
-//! keys (`StrictModes`): who may write to a directory on the way puts another below it.
+//! The check of the directories on the way to a file, as sshd has it before it reads a user's keys
+//! (`StrictModes`): a user who may write to one of them can replace everything below it.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{OTHERS_WRITE, places_on};
+use super::{OtherWriter, other_writer};
+use crate::paths::resolution_steps;
 
-/// In such a directory nobody but its owner removes or renames what is another's.
+/// The bit of a directory in which only the owner of a file may remove or rename it.
 const STICKY: u32 = 0o1000;
 
-/// A directory on the way to a place, by which somebody else could change what is there.
+/// A directory on the way to a file by which another user could replace the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct OpenWay {
+pub struct UntrustedAncestor {
     /// The directory.
     pub dir: PathBuf,
-    /// Who could change what.
+    /// The user who could replace the file, and by which right.
     pub reason: String,
-    /// Whether its owner can mend it by taking the right to write from others.
+    /// True if others may write to it, a right that its owner can take from them.
     pub is_writable: bool,
 }
 
-/// Checks the directories on the way to `path`, links looked through: each must belong to
-/// root or to an `owner` who is trusted, and nobody else may write to it, unless it is sticky
-/// as `/tmp` is. What is at `path` itself is not asked about.
+/// Checks the directories on the way to `path`, also behind links: each must belong to root or to
+/// an `owner` who is trusted, and nobody else may write to it, unless it is sticky as `/tmp` is.
+/// The file at `path` itself is not checked.
 ///
 /// # Errors
 ///
-/// One is another's.
-pub fn check_way(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), OpenWay> {
-    // Whoever owns the top owns all below it: root, or in a user namespace the id that
-    // stands for everybody whom it does not know.
+/// A directory belongs to another user, or others may write to it.
+pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), UntrustedAncestor> {
+    // The owner of `/` owns everything below it: root, or in a user namespace the id that stands
+    // for all users whom it does not map.
     let top = fs::metadata("/").map_or(0, |top| top.uid());
     let is_trusted = |uid| uid == 0 || uid == top || owner(uid);
-    let places = places_on(path);
-    let parent = places.last().and_then(|place| place.parent());
-    for dir in places.iter().flat_map(|place| place.ancestors().skip(1)) {
+    let steps = resolution_steps(path);
+    let parent = steps.last().and_then(|step| step.parent());
+    for dir in steps.iter().flat_map(|step| step.ancestors().skip(1)) {
         let name = match parent {
             Some(parent) if parent == dir => "its directory".to_owned(),
             _ => format!("the directory `{}` on the way to it", dir.display()),
         };
-        let open = |reason, is_writable| OpenWay { dir: dir.to_owned(), reason, is_writable };
+        let untrusted = |reason, is_writable| {
+            let dir = dir.to_owned();
+            UntrustedAncestor { dir, reason, is_writable }
+        };
         match fs::symlink_metadata(dir) {
-            Ok(found) if !is_trusted(found.uid()) => {
-                let reason = format!("{name} belongs to another user (id {})", found.uid());
-                return Err(open(reason, false));
-            }
-            Ok(found) if others_write(&found) => {
-                let mode = found.mode() & 0o7777;
-                let reason = format!("others may write to {name} (mode {mode:04o})");
-                return Err(open(reason, true));
-            }
-            // What is not there leads nowhere.
-            Ok(_) => {}
+            Ok(found) => match other_writer(&found, is_trusted) {
+                Some(OtherWriter::Owner(uid)) => {
+                    let reason = format!("{name} belongs to another user (id {uid})");
+                    return Err(untrusted(reason, false));
+                }
+                Some(OtherWriter::Mode(mode)) if mode & STICKY == 0 => {
+                    let reason = format!("others may write to {name} (mode {mode:04o})");
+                    return Err(untrusted(reason, true));
+                }
+                Some(OtherWriter::Mode(_)) | None => {}
+            },
+            // A directory that does not exist leads nowhere.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(open(format!("{name} cannot be looked at: {error}"), false)),
+            Err(error) => {
+                return Err(untrusted(format!("{name} cannot be looked at: {error}"), false));
+            }
         }
     }
     Ok(())
 }
 
-fn others_write(dir: &Metadata) -> bool {
-    dir.mode() & OTHERS_WRITE != 0 && dir.mode() & STICKY == 0
-}
-
-impl From<OpenWay> for io::Error {
-    fn from(way: OpenWay) -> Self {
-        Self::other(way.reason)
+impl From<UntrustedAncestor> for io::Error {
+    fn from(ancestor: UntrustedAncestor) -> Self {
+        Self::other(ancestor.reason)
     }
 }
 
@@ -78,19 +81,19 @@ mod tests {
 
     use super::*;
 
-    fn checked(path: &Path) -> Result<(), OpenWay> {
-        check_way(path, super::super::is_own)
+    fn checked(path: &Path) -> Result<(), UntrustedAncestor> {
+        check_ancestors(path, crate::paths::is_own)
     }
 
     #[test]
-    fn each_directory_on_the_way_is_asked_about() {
+    fn each_directory_on_the_way_is_checked() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = scratch.path().canonicalize().expect("a path");
-        let [place, other] = ["a/b/c/file", "other"].map(|name| root.join(name));
+        let [file, other] = ["a/b/c/file", "other"].map(|name| root.join(name));
         fs::create_dir_all(root.join("a/b/c")).expect("directories");
         fs::create_dir(&other).expect("a directory");
         symlink(root.join("a/b"), other.join("link")).expect("a link");
-        for way in [place.clone(), other.join("link/c/file")] {
+        for way in [file.clone(), other.join("link/c/file")] {
             assert_eq!(checked(&way), Ok(()), "{}", way.display());
             for dir in ["a", "a/b", "a/b/c"] {
                 let dir = root.join(dir);
@@ -109,19 +112,19 @@ mod tests {
                 permit(0o755);
             }
         }
-        // Who may replace the link has replaced what is behind it.
+        // A link that is replaced leads elsewhere.
         fs::set_permissions(&other, fs::Permissions::from_mode(0o777)).expect("permitted");
         assert_eq!(checked(&other.join("link/c/file")).expect_err("open").dir, other);
-        assert_eq!(checked(&place), Ok(()));
+        assert_eq!(checked(&file), Ok(()));
     }
 
     #[test]
     fn a_directory_of_another_user_is_open_whatever_its_mode() {
         let scratch = tempfile::tempdir().expect("a directory");
         fs::create_dir(scratch.path().join("dir")).expect("a directory");
-        // All that is not root's is another's to nobody in particular.
+        // With no trusted owner, only what belongs to root is safe.
         let is_root = rustix::process::geteuid().is_root();
-        let open = check_way(&scratch.path().join("dir/file"), |_| false);
+        let open = check_ancestors(&scratch.path().join("dir/file"), |_| false);
         assert_eq!(open.is_err(), !is_root);
         if is_root {
             let dir = scratch.path().join("dir");

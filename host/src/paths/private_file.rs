@@ -1,4 +1,4 @@
-//! A file of the user's own that hosts append to, each under its lock.
+//! Files of the user that several hosts append to, each under a lock.
 
 use std::fs::File;
 use std::io;
@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{check_trusted, is_own, make_private, open_trusted_dir};
+use super::make_private;
+use super::trust::{check_trusted, is_own, open_trusted_dir};
 
-/// Opens a file of the user's own that is appended to and read, in a directory of the
-/// user's own, and makes both, for the user alone, where they lack. Gives the directory
-/// as well. Never waits, as opening a FIFO would.
+/// Opens a file for appending and reading that belongs to the user alone, in such a directory, and
+/// makes both if they do not exist. Returns the directory and the file. Never waits, as opening a
+/// FIFO would.
 ///
 /// # Errors
 ///
-/// Either is something else, a link, or another user's to write to.
-pub fn open_own(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
+/// One of them is of another kind or a link, or another user may write to it.
+pub fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
     make_private(dir)?;
     let dir = open_trusted_dir(dir, is_own)?;
     let flags = OFlags::RDWR
         | OFlags::APPEND
         | OFlags::CREATE
-        // Never waits for the other end of a FIFO, nor becomes a session's terminal.
+        // A FIFO without a reader, and a terminal that would become that of this process.
         | OFlags::NONBLOCK
         | OFlags::NOCTTY
         | OFlags::NOFOLLOW
@@ -40,18 +41,18 @@ pub fn open_own(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
 }
 
 /// Locks a file for this host alone, unless another one holds the lock for longer than
-/// `patience`; says whether it did.
+/// `timeout`; says whether it did.
 ///
 /// # Errors
 ///
 /// It cannot be locked at all.
-pub fn lock(file: &File, patience: Duration) -> io::Result<bool> {
+pub fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(20);
     loop {
         match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() >= patience => return Ok(false),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= timeout => return Ok(false),
             Err(Errno::WOULDBLOCK) => {
                 thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(5));

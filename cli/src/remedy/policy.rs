@@ -1,0 +1,93 @@
+//! The hints for what policy denies, with the commands and flags of this program. The host gives a
+//! remedy as data only, and puts these sentences into envelopes and into its log.
+
+use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
+use ikigai_protocol::Access;
+
+/// Returns what to do, as a sentence without a full stop.
+pub(crate) fn sentence(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::GrantAgain { tool, permissions } => {
+            format!("if the change is yours, `{}` grants it again", command(tool, permissions))
+        }
+        Remedy::BindEntry { tool } => {
+            format!("`ikigai policy grant {tool}` makes it speak of this file")
+        }
+        Remedy::BindAndConfine { tool } => format!(
+            "`ikigai policy grant {tool}` binds it to what its file holds now, and sandboxes it"
+        ),
+        Remedy::RequireSandbox { tool } => {
+            format!("`ikigai policy grant {tool} --sandbox require` sandboxes it")
+        }
+        Remedy::GrantToRun { tool } => format!(
+            "`ikigai policy grant {tool}` lets it run in the sandbox; --read, --write, --net and \
+             --env let it touch something"
+        ),
+        Remedy::InstallAsTool => "a tool in ~/.ikigai/tools can be granted something".to_owned(),
+        Remedy::AllowNative { tool } => format!(
+            "`ikigai policy grant {tool} --backend native` allows its native build, sandboxed"
+        ),
+        Remedy::GrantReading { tool, dir } => format!(
+            "`ikigai policy grant {tool} --read {}` lets it read there",
+            shell_quoted(&dir.to_string_lossy())
+        ),
+        Remedy::GrantNetwork { tool } => {
+            format!("`ikigai policy grant {tool} --net '*'` gives it the whole network")
+        }
+        Remedy::ChooseWorkspace => "choose a directory beneath it with --workspace".to_owned(),
+        Remedy::NamePolicyFile => "name a file with --policy".to_owned(),
+    }
+}
+
+/// Returns the command that writes an entry with these permissions.
+fn command(tool: &str, permissions: &Permissions) -> String {
+    let Permissions { dirs, net, env, assets } = permissions;
+    let mut words = vec![format!("ikigai policy grant {tool}")];
+    for (access, dir) in dirs {
+        let flag = if *access == Access::ReadOnly { "--read" } else { "--write" };
+        words.push(format!("{flag} {}", shell_quoted(dir)));
+    }
+    let any = net.any.then(|| "*".to_owned());
+    let peers = net.peers.iter().map(ToString::to_string);
+    words.extend(any.into_iter().chain(peers).map(|peer| format!("--net {}", shell_quoted(&peer))));
+    words.extend(env.iter().map(|name| format!("--env {}", shell_quoted(name))));
+    if *assets != AssetAccess::None {
+        words.push(format!("--assets {assets}"));
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use ikigai_host::policy::Net;
+
+    use super::*;
+
+    #[test]
+    fn every_remedy_as_it_is_shown() {
+        let tool = || "tool".to_owned();
+        let permissions = Permissions {
+            dirs: vec![(Access::ReadOnly, "docs".into()), (Access::ReadWrite, "my files".into())],
+            net: Net::parse(["*", "db.internal:5432"]).expect("a list"),
+            env: vec!["DB".to_owned()],
+            assets: AssetAccess::Read,
+        };
+        let remedies = [
+            Remedy::GrantAgain { tool: tool(), permissions },
+            Remedy::GrantAgain { tool: tool(), permissions: Permissions::default() },
+            Remedy::BindEntry { tool: tool() },
+            Remedy::BindAndConfine { tool: tool() },
+            Remedy::RequireSandbox { tool: tool() },
+            Remedy::GrantToRun { tool: tool() },
+            Remedy::InstallAsTool,
+            Remedy::AllowNative { tool: tool() },
+            Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
+            Remedy::GrantNetwork { tool: tool() },
+            Remedy::ChooseWorkspace,
+            Remedy::NamePolicyFile,
+        ];
+        insta::assert_snapshot!(remedies.iter().map(sentence).collect::<Vec<_>>().join("\n"));
+    }
+}

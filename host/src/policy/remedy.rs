@@ -1,0 +1,113 @@
+//! The steps that a person can take against a denial, as data.
+//!
+//! Owns no sentence: the program that embeds the host has the words for its own commands and
+//! flags, and gives them to [`HostBuilder::hints`](crate::HostBuilder::hints).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ikigai_protocol::Access;
+
+use super::{AssetAccess, Net};
+
+/// A step that a person can take so that the policy allows more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Grant the tool again what its entry grants, for its file as it is now.
+    GrantAgain {
+        /// The name of the tool.
+        tool: String,
+        /// The permissions of its entry.
+        permissions: Permissions,
+    },
+    /// Bind the entry of the tool to the contents of its file, without which it is no grant for
+    /// a tool of a user.
+    BindEntry {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Make an entry for the tool, which binds it to the contents of its file and sandboxes it.
+    BindAndConfine {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Require the sandbox in the entry of the tool.
+    RequireSandbox {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Make an entry for the tool, which lets it run in the sandbox and touch what is granted.
+    GrantToRun {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Put the program among the user's tools: one that is named by its path has no entry.
+    InstallAsTool,
+    /// Allow the native build of the tool, sandboxed.
+    AllowNative {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Grant the tool to read the directory instead of writing there.
+    GrantReading {
+        /// The name of the tool.
+        tool: String,
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Grant the tool the whole network.
+    GrantNetwork {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Work in another directory, one that holds none of the host's own files.
+    ChooseWorkspace,
+    /// Name a file for the policy of the user, who has no home.
+    NamePolicyFile,
+}
+
+/// The permissions that an entry of a policy file grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// The directories, each as it is written in the file.
+    pub dirs: Vec<(Access, String)>,
+    /// The peers.
+    pub net: Net,
+    /// The names of variables.
+    pub env: Vec<String>,
+    /// The access to assets.
+    pub assets: AssetAccess,
+}
+
+/// The sentences of the embedding program for remedies.
+#[derive(Clone, Default)]
+pub(crate) struct Hints(Option<Arc<Sentence>>);
+
+/// Writes the sentence for one remedy.
+type Sentence = dyn Fn(&Remedy) -> String + Send + Sync;
+
+impl Hints {
+    pub(crate) fn new(sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(sentence)))
+    }
+
+    /// Returns the sentence for a remedy; nothing where the program has none.
+    pub(super) fn of(&self, remedy: &Remedy) -> Option<String> {
+        self.0.as_ref().map(|sentence| sentence(remedy))
+    }
+
+    /// Returns the text, followed by the sentence for the remedy where there is one.
+    pub(super) fn append(&self, text: String, remedy: &Remedy) -> String {
+        match self.of(remedy) {
+            Some(hint) => format!("{text}; {hint}"),
+            None => text,
+        }
+    }
+}
+
+impl fmt::Debug for Hints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hints").field(&self.0.is_some()).finish()
+    }
+}

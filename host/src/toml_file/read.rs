@@ -1,0 +1,92 @@
+//! The reading of a settings file: of a policy, or of the configuration of a program.
+//!
+//! Owns how such a file is opened, the bound of its size, and the check that only trusted users may
+//! have written it. The caller finds the words for a refusal.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use crate::paths::{self, OtherWriter, UntrustedAncestor};
+
+/// The rules by which a settings file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRules {
+    /// The largest file that is read, in bytes.
+    pub largest: u64,
+    /// True if a symbolic link is followed.
+    pub follows_links: bool,
+    /// The users who may own the file and the directories on the way to it, to which nobody else
+    /// may write. Without this rule anybody may have written the file.
+    pub owner: Option<fn(u32) -> bool>,
+}
+
+/// A settings file that was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such file.
+    #[error("{0}")]
+    Missing(io::Error),
+    /// The directory of the file may not be entered, so that nobody knows whether it exists.
+    #[error("{0}")]
+    Hidden(io::Error),
+    /// The file is a symbolic link, which is not followed.
+    #[error("it is a symbolic link")]
+    Link,
+    /// The file cannot be opened or read, or is no regular file.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// Somebody else may have written the file, by its own owner or mode.
+    #[error("somebody else may have written it")]
+    OtherWriter(OtherWriter),
+    /// Somebody else may have replaced the file, by a directory on the way to it.
+    #[error(transparent)]
+    Ancestor(UntrustedAncestor),
+    /// The file is larger than this many bytes.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(u64),
+}
+
+/// Returns the text of a regular file, unless somebody else may have written it. Never waits, as
+/// opening a FIFO would.
+///
+/// # Errors
+///
+/// The file does not exist, cannot be read, or is not allowed by the rules.
+pub fn read(path: &Path, rules: ReadRules) -> Result<Vec<u8>, ReadError> {
+    let opened = match rules.follows_links {
+        true => paths::open_regular_behind_links(path),
+        false => paths::open_regular(path),
+    };
+    let (file, metadata) = opened.map_err(|error| ReadError::of_opening(path, rules, error))?;
+    if let Some(owner) = rules.owner {
+        if let Some(writer) = paths::other_writer(&metadata, owner) {
+            return Err(ReadError::OtherWriter(writer));
+        }
+        paths::check_ancestors(path, owner).map_err(ReadError::Ancestor)?;
+    }
+    let mut text = Vec::new();
+    file.take(rules.largest + 1).read_to_end(&mut text).map_err(ReadError::Unreadable)?;
+    if text.len() as u64 > rules.largest {
+        return Err(ReadError::TooLarge(rules.largest));
+    }
+    Ok(text)
+}
+
+impl ReadError {
+    fn of_opening(path: &Path, rules: ReadRules, error: io::Error) -> Self {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+        let is_denied = |error: io::Error| error.kind() == PermissionDenied;
+        let is_loop = || error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        match error.kind() {
+            NotFound | NotADirectory => Self::Missing(error),
+            PermissionDenied if fs::symlink_metadata(path).is_err_and(is_denied) => {
+                Self::Hidden(error)
+            }
+            _ if !rules.follows_links && is_loop() => Self::Link,
+            _ => Self::Unreadable(error),
+        }
+    }
+}
