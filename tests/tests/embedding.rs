@@ -81,7 +81,7 @@ fn a_program_outside_embeds_the_library_alone() {
     let backend = &calls[0].1;
     if backend == "native" {
         // The limit on memory, in KiB, as the shell of the machine was given it.
-        assert_eq!(shell["result"]["output"], "262144\n", "{shell}");
+        assert_eq!(shell["result"]["output"], "262144", "{shell}");
     } else {
         ikigai_tests::impossible_here("no sandbox on this machine for a native shell");
     }

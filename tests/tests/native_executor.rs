@@ -504,7 +504,10 @@ fn a_file_that_is_no_plan_is_refused() {
         .output()
         .expect("runs");
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no use without"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("only ikigai starts this program"),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -50,21 +50,54 @@ pub(super) fn set(text: &str, name: &str, keys: &[NewKey]) -> Changed {
             }
         }
     }
-    Ok(written(&file, text))
+    Ok(with_ends_of(&file.to_string(), text))
 }
 
-/// Returns the text without `[tools.NAME]` and what belongs to it.
+/// Returns the text without `[tools.NAME]` and what belongs to it. Comments before it stay: they may
+/// be about the file.
 pub(super) fn remove(text: &str, name: &str) -> Changed {
     let mut file = parse(text)?;
-    let Some(tools) = file.get_mut(TOOLS).and_then(Item::as_table_like_mut) else {
-        return Ok(text.to_owned());
-    };
-    if tools.remove(name).is_none() {
+    let tools = |file: &mut DocumentMut| file.get_mut(TOOLS)?.as_table_like_mut()?.remove(name);
+    let mut without = file.clone();
+    if tools(&mut without).is_none() {
         return Ok(text.to_owned());
     }
-    let left = written(&file, text);
-    // The empty line before an entry makes no sense at the beginning of the file.
-    Ok(if text.starts_with('\n') { left } else { left.trim_start_matches('\n').to_owned() })
+    let left = without.to_string();
+    let Some(comments) = mark_comments_before(&mut file, name) else {
+        // The empty line before an entry has no sense where nothing is left before it.
+        let left = if text.starts_with('\n') { &left } else { left.trim_start_matches('\n') };
+        return Ok(with_ends_of(left, text));
+    };
+    let marked = file.to_string();
+    let (head, _) = marked.split_once(MARK).ok_or(Unchangeable)?;
+    let before = head.strip_suffix(&comments).unwrap_or(head);
+    // What stands before the entry stands there without it as well.
+    let after = left.strip_prefix(before).ok_or(Unchangeable)?;
+    let left = match (comments.trim_end(), after.trim_start_matches('\n')) {
+        (comments, "") => format!("{before}{comments}\n"),
+        (comments, after) => format!("{before}{comments}\n\n{after}"),
+    };
+    Ok(with_ends_of(&left, text))
+}
+
+/// A comment that marks the place of an entry in a text.
+const MARK: &str = "# the entry that is removed\u{0}\n";
+
+/// Adds [`MARK`] to the comments before an entry, and returns these comments if there are any.
+fn mark_comments_before(file: &mut DocumentMut, name: &str) -> Option<String> {
+    let tools = file.get_mut(TOOLS)?.as_table_like_mut()?;
+    let mark = |decor: &mut Decor| {
+        let comments = decor.prefix()?.as_str()?.to_owned();
+        if !comments.contains('#') {
+            return None;
+        }
+        decor.set_prefix(format!("{comments}{MARK}"));
+        Some(comments)
+    };
+    match tools.get_mut(name)? {
+        Item::Table(entry) if !entry.is_dotted() => mark(entry.decor_mut()),
+        _ => mark(tools.key_mut(name)?.leaf_decor_mut()),
+    }
 }
 
 /// Returns the lines that differ, marked `-` and `+`.
@@ -78,7 +111,8 @@ pub(super) fn difference(before: &str, after: &str) -> Vec<String> {
 const TOOLS: &str = "tools";
 
 fn parse(text: &str) -> Result<DocumentMut, Unchangeable> {
-    text.parse().map_err(|_| Unchangeable)
+    // `with_ends_of` restores them.
+    text.replace("\r\n", "\n").parse().map_err(|_| Unchangeable)
 }
 
 fn table(item: Option<&mut Item>) -> Result<&mut dyn TableLike, Unchangeable> {
@@ -99,10 +133,9 @@ fn put(table: &mut dyn TableLike, key: &str, mut value: Value) {
     }
 }
 
-/// Returns the text of a changed file, with the ends of lines of the text that it was before.
-fn written(file: &DocumentMut, before: &str) -> String {
-    let text = file.to_string();
-    if before.contains("\r\n") { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text }
+/// Returns a changed text with the ends of lines of the text that it was before.
+fn with_ends_of(text: &str, before: &str) -> String {
+    if before.contains("\r\n") { text.replace('\n', "\r\n") } else { text.to_owned() }
 }
 
 impl NewValue {
@@ -199,6 +232,13 @@ mod tests {
             ("[tools]\ntool = { fs = [] } # c\nb = {}\n", "[tools]\nb = {}\n"),
             ("tools.tool.fs = []\ntools.b.fs = []\n", "tools.b.fs = []\n"),
             ("[tools.b]\n", "[tools.b]\n"),
+            ("# mine\n\n[tools.tool]\nfs = []\n", "# mine\n"),
+            (
+                "# of the file\n\n[tools.tool]\nfs = []\n\n# b's\n[tools.b]\n",
+                "# of the file\n\n# b's\n[tools.b]\n",
+            ),
+            ("# c\r\n\r\n[tools.tool]\r\nfs = []\r\n\r\n[tools.b]\r\n", "# c\r\n\r\n[tools.b]\r\n"),
+            ("[tools]\n# c\ntool = {}\nb = {}\n", "[tools]\n# c\n\nb = {}\n"),
         ] {
             assert_eq!(remove(before, "tool").as_deref(), Ok(after), "{before:?}");
         }

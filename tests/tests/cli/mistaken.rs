@@ -149,7 +149,7 @@ fn an_asset_that_is_nearly_right_is_corrected() {
 fn who_says_nothing_is_told_of_help() {
     let host = Host::without_system_tools();
     let ran = host.run([""; 0]).expect_code(2);
-    assert!(ran.stderr().contains("there is no key of a model provider"), "{ran}");
+    assert!(ran.stderr().contains("there is no key for any model provider"), "{ran}");
     assert!(ran.stderr().contains("hint: `ikigai --help` lists"), "{ran}");
     // Who asks for an answer knows what there is.
     let ran = host.run(["ask", "what?"]).expect_code(2);
