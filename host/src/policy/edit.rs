@@ -36,8 +36,21 @@ pub(super) fn set(text: &str, name: &str, keys: &[NewKey]) -> Changed {
         tools.set_implicit(true);
         file.insert(TOOLS, Item::Table(tools));
     }
+    // The comments at the end of a file stay before an entry that is new.
+    let end = file.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+    let is_new = !table(file.get_mut(TOOLS))?.contains_key(name);
+    let moves = is_new && end.contains('#') && file.get(TOOLS).is_some_and(Item::is_table);
+    if moves {
+        file.set_trailing("");
+    }
     let tools = table(file.get_mut(TOOLS))?;
-    let entry = tools.entry(name).or_insert_with(|| Item::Table(Table::new()));
+    let entry = tools.entry(name).or_insert_with(|| {
+        let mut entry = Table::new();
+        if moves {
+            entry.decor_mut().set_prefix(format!("{end}\n\n"));
+        }
+        Item::Table(entry)
+    });
     let entry = table(Some(entry))?;
     for (key, value) in keys {
         let value = value.to_toml()?;
@@ -214,6 +227,21 @@ mod tests {
                 assert_eq!(before.contains(kept), after.contains(kept), "{before:?}: {after:?}");
             }
             assert_eq!(set(&after, "tool", &keys()), Ok(after.clone()), "twice is once");
+        }
+    }
+
+    #[test]
+    fn comments_at_the_end_of_a_file_stay_before_a_new_entry() {
+        let keys = [("fs".to_owned(), list(&["ro:."]))];
+        for (before, after) in [
+            ("# mine\n", "# mine\n\n[tools.tool]\nfs = [\"ro:.\"]\n"),
+            (
+                "[tools.b]\nfs = []\n# end\n",
+                "[tools.b]\nfs = []\n# end\n\n[tools.tool]\nfs = [\"ro:.\"]\n",
+            ),
+        ] {
+            assert_eq!(set(before, "tool", &keys).as_deref(), Ok(after), "{before:?}");
+            assert_eq!(remove(after, "tool").as_deref(), Ok(before), "{after:?}");
         }
     }
 
