@@ -43,8 +43,13 @@ pub(super) fn set(text: &str, name: &str, keys: &[NewKey]) -> Changed {
     if moves {
         file.set_trailing("");
     }
+    // `tools = { … }` holds values alone.
+    let is_inline = file.get(TOOLS).is_some_and(Item::is_inline_table);
     let tools = table(file.get_mut(TOOLS))?;
     let entry = tools.entry(name).or_insert_with(|| {
+        if is_inline {
+            return Item::Value(Value::InlineTable(InlineTable::new()));
+        }
         let mut entry = Table::new();
         if moves {
             entry.decor_mut().set_prefix(format!("{end}\n\n"));
@@ -215,6 +220,8 @@ mod tests {
             "[tools]\ntool.fs = []\n",
             "[tools.tool]\nlimits.fuel = 1\n",
             "[tools.tool]\r\nfs = []\r\n",
+            "tools = { other = { fs = [\"rw:.\"] } }\n",
+            "tools = {}\n",
         ] {
             let after = set(before, "tool", &keys()).unwrap_or_else(|_| panic!("{before:?}"));
             let said = said(&after);
