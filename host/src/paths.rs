@@ -287,7 +287,7 @@ pub fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
-            "nothing is kept in the cache `{}`, each run compiles and asks anew: {error}",
+            "nothing is kept in the cache `{}`, so that each run compiles and asks anew: {error}",
             dir.display()
         );
     });

@@ -1,4 +1,4 @@
-//! The policy: the decision what a tool may touch, with the rule that decided it.
+//! The policy: the decision on the permissions and limits of a call, with the rules that decided it.
 //!
 //! Owns the policy files (how they are parsed, layered and edited), the built-in profiles, and
 //! the decision on one call. Opens nothing but its own files, and the first line of a script that

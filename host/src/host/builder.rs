@@ -23,7 +23,8 @@ use crate::policy::{
 use crate::registry::{Budget, Progress, ProgressFn, Registry, Settings};
 use crate::toml_file::FileError;
 
-/// The components of one host that run at once, unless [`HostBuilder::components`] says otherwise.
+/// The components of one host that run at once, unless [`HostBuilder::components`] sets another
+/// number.
 const COMPONENTS: u32 = 16;
 
 /// A host that could not be made.
@@ -103,7 +104,7 @@ impl HostBuilder {
         }
     }
 
-    /// Sets where tools, policy, caches and the audit log are, and the programs of the
+    /// Sets the paths of tools, policy, caches and audit log, and of the programs of the
     /// installation.
     pub fn paths(mut self, paths: Paths) -> Self {
         self.paths = Some(paths);

@@ -41,7 +41,7 @@ pub fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
 }
 
 /// Locks a file for this host alone, unless another one holds the lock for longer than
-/// `timeout`; says whether it did.
+/// `timeout`. Returns whether the file is locked.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The question who else may write to a file or a directory.
+//! The check of the users who may write to a file or a directory.
 //!
 //! Owns the rules by which a file or a directory is trusted: by its own mode and owner, and by
 //! the directories on the way to it (`ancestors`). Owns as well what the user of this process

@@ -272,7 +272,7 @@ impl Authority {
         for (kind, problem) in self.live.problems() {
             let fate = match kind {
                 LayerKind::Ceiling => "nothing may run until it is mended",
-                LayerKind::User | LayerKind::Workspace => "what it said before stays in force",
+                LayerKind::User | LayerKind::Workspace => "its earlier contents stay in force",
             };
             self.log_once(&format!("{}; {fate}", problem.line()));
         }

@@ -256,7 +256,7 @@ impl Watched {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::warn!(
-                "no policy of yours: `{}` is in a directory that you may not enter",
+                "your policy is not read: `{}` is in a directory that you may not enter",
                 self.path.display()
             );
         });

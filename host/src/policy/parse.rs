@@ -94,7 +94,7 @@ impl Reader<'_> {
         let mut entry = Entry { position: self.file.position(&span), ..Entry::default() };
         for Pair { key, span, item } in pairs(table) {
             if name == EVERY && matches!(key, "backend" | "sha256") {
-                let what = format!("`{key}` is of one tool and cannot be said of every one");
+                let what = format!("`{key}` cannot be set for every tool at once");
                 return Err(self.file.fail(&span, what));
             }
             match key {
@@ -140,7 +140,7 @@ impl Reader<'_> {
             }
         };
         if raw.is_empty() || raw.contains(['\n', '\0']) {
-            return Err(self.file.fail(span, "is no path of a directory that can be granted"));
+            return Err(self.file.fail(span, "this is no path of a directory that can be granted"));
         }
         let (path, within) = self.absolute(raw, span)?;
         let position = self.file.position(span);

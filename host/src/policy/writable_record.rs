@@ -136,8 +136,9 @@ impl WritableRecord {
     }
 
     fn append(&self, dirs: &[PathBuf]) -> io::Result<()> {
-        let no_place = || io::Error::new(io::ErrorKind::NotFound, "there is no place for it");
-        let path = self.dir.as_ref().ok_or_else(no_place)?;
+        let no_directory =
+            || io::Error::new(io::ErrorKind::NotFound, "there is no directory for it");
+        let path = self.dir.as_ref().ok_or_else(no_directory)?;
         let added: Vec<u8> = dirs.iter().flat_map(|dir| encoded(dir)).collect();
         for _ in 0..ATTEMPTS {
             let (dir, mut file) = paths::open_private(path, NAME)?;
@@ -163,7 +164,10 @@ impl WritableRecord {
 
     fn format_error(&self, error: &io::Error) -> String {
         let path = self.dir.as_ref().map(|dir| dir.join(NAME)).unwrap_or_default();
-        format!("the record `{}` of what tools could write cannot be kept: {error}", path.display())
+        format!(
+            "the record `{}` of directories that tools could write to cannot be kept: {error}",
+            path.display()
+        )
     }
 
     fn log_unkept(&self, error: &io::Error) {

@@ -227,8 +227,8 @@ impl EffectiveGrant {
                 continue;
             }
             let reason = format!(
-                "it may not be granted to write to `{}`: `{}` of ikigai's own is there, and who \
-                 writes there can install a tool",
+                "it may not be granted to write to `{}`: ikigai's own `{}` is there, and a program \
+                 that writes there can install a tool",
                 dir.path.display(),
                 protected.display()
             );
