@@ -1,5 +1,5 @@
-//! What to do about the errors of libraries, in the words of this program: its flags, its commands,
-//! its configuration. The libraries know a remedy as a type only.
+//! Hints for the errors of libraries, in the words of this program: its flags, its commands, its
+//! configuration. The libraries only know the kind of remedy.
 
 pub(crate) mod asset;
 pub(crate) mod policy;

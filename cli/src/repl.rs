@@ -28,14 +28,14 @@ pub(crate) use out::Out;
 
 use crate::remedy;
 use command::Command;
-use confirm::Asking;
+use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Model, Session};
 use ikigai_host::host::Host;
 use ikigai_host::paths;
 use keyboard::Keyboard;
 use show::Show;
-use signals::{Happened, Signals};
+use signals::{Request, Signals};
 use tools::Tools;
 
 /// The answer to Ctrl-C when nothing runs.
@@ -157,9 +157,9 @@ impl Repl {
             self.names.refresh(&self.session);
             let input = tokio::select! {
                 input = self.keyboard.read(keyboard::PROMPT) => input?,
-                happened = self.signals.next() => match happened {
-                    Happened::Interrupt => Input::Interrupted,
-                    Happened::End(signal) => return Ok(Ended::Signal(signal)),
+                request = self.signals.next() => match request {
+                    Request::Interrupt => Input::Interrupted,
+                    Request::End(signal) => return Ok(Ended::Signal(signal)),
                 },
             };
             let ended = match input {
@@ -333,9 +333,9 @@ impl Repl {
             _ => None,
         };
         show.wait_for("working");
-        let mut asking = Asking::new(&mut self.keyboard, &self.out, &show);
+        let mut confirm = KeyboardConfirm::new(&mut self.keyboard, &self.out, &show);
         let work =
-            self.session.command(command, By::Person(&mut asking), snapshot.as_ref(), &cancel);
+            self.session.command(command, By::Person(&mut confirm), snapshot.as_ref(), &cancel);
         let (answer, ended) = self.signals.during(work, &cancel, &self.out).await;
         let failed = show.finish();
         if ended.is_some() {

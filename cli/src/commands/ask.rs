@@ -1,4 +1,4 @@
-//! `ikigai ask`: one prompt, its answer on stdout; for scripts and for a quick question.
+//! `ikigai ask`: one prompt and its answer on stdout, for scripts and for a quick question.
 
 mod prompt;
 mod report;
@@ -22,21 +22,21 @@ use ikigai_host::registry::{Depth, Snapshot};
 use prompt::UserPrompt;
 use report::{Exchange, Report};
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(super) const NOTES: &str = "\
-A prompt may mention files and assets: @src/main.c becomes the text of that file, \
-@@decisions that of the asset ikigai:///blocks/decisions.md, @\"a b.txt\" one with a space; \
-\\@ is a plain one. What comes from stdin is sent as it is; unless it is a terminal it is read to \
-its end, so a script that keeps it open gives < /dev/null.
+A prompt may mention files and assets: @src/main.c is replaced by the text of that file, \
+@@decisions by that of the asset ikigai:///blocks/decisions.md, @\"a b.txt\" is a file with a space; \
+\\@ is a plain @. Text from stdin is sent as it is. stdin is read to its end unless it is a terminal, \
+so a script that keeps it open should pass < /dev/null.
 
 With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
-refused, exhausted, interrupted or failed), reason (null where it was answered), answer, rounds, messages \
+refused, exhausted, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
-them, envelope as it read it, duration_ms) and usage (input, output and cached tokens; null where \
-the provider does not say).
+them, envelope as the model read it, duration_ms) and usage (input, output and cached tokens; null if \
+the provider does not report them).
 
-Exit codes: 0 answered; 1 no whole answer: the provider failed, the model refused, said nothing, or \
-reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
+Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
+nothing, or reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'
@@ -45,10 +45,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The prompt, words joined by spaces; - or nothing reads it from stdin. With both, what
-    /// comes from stdin follows the prompt
+    /// The prompt, words joined by spaces; - or nothing reads it from stdin. With both, the text
+    /// from stdin follows the prompt
     prompt: Vec<String>,
-    /// Requests that may be made, each with the calls of its answer
+    /// Limit on the requests to the model; an answer that calls tools leads to another request
     #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     max_rounds: u32,
@@ -60,12 +60,12 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// For a prompt on stdin, and nothing else said.
+    /// Returns the arguments for a prompt on stdin.
     pub(super) fn of_stdin(model: ModelOptions) -> Self {
         Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, model }
     }
 
-    /// With what was said of the model before the command.
+    /// Adds the flags of the model that stand before the command.
     pub(super) fn or(self, outer: ModelOptions) -> Self {
         Self { model: self.model.or(outer, ENVIRONMENT), ..self }
     }
@@ -101,24 +101,24 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     } else {
         shown.report.end_text()?;
     }
-    ending(&turn)
+    exit_code(&turn)
 }
 
-/// What a scan finds.
+/// Discovers the tools, and prints warnings.
 async fn tools(host: Arc<Host>) -> Option<Arc<Snapshot>> {
     let snapshot = host.registry().scan(Depth::Remembered).await;
     list::print_warnings(&snapshot);
     Some(snapshot)
 }
 
-/// What is shown while it happens, and whether that failed.
+/// The report of a turn, and the first error of writing it.
 struct Shown {
     report: Report,
     failed: Option<CliError>,
 }
 
-/// Shows what happens. Where stdout takes no more the turn is ended: nobody would read the
-/// rest.
+/// Returns a function that reports events. If stdout cannot be written to, it cancels the turn,
+/// since nobody would read the rest.
 fn on_event(
     shown: &Arc<Mutex<Shown>>,
     cancel: &CancellationToken,
@@ -133,13 +133,13 @@ fn on_event(
     }
 }
 
-/// The exit code, or the error that has one.
-fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
+/// Returns the exit code of a turn, or the error that has one.
+fn exit_code(turn: &Turn) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
     Err(match &turn.end {
         End::Answered => return Ok(ExitCode::SUCCESS),
         End::Interrupted => {
-            // What the terminal shows of Ctrl-C has no end of its line.
+            // The terminal shows `^C` without an end of line.
             eprint("\ninterrupted\n");
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
@@ -152,7 +152,7 @@ fn ending(turn: &Turn) -> Result<ExitCode, CliError> {
         end => {
             let error = failed(report::reason(end).unwrap_or_default());
             let is_silent = *end == End::Silent;
-            if is_silent { error.hint("ask again, or another model") } else { error }
+            if is_silent { error.hint("ask again, or ask another model") } else { error }
         }
     })
 }

@@ -1,4 +1,4 @@
-//! `ikigai asset`: the assets under `ikigai://`, for a person.
+//! `ikigai asset`: the commands of a person for the assets under `ikigai://`.
 
 mod change;
 mod check;
@@ -23,19 +23,19 @@ use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List assets, with what they count in a budget
+    /// List assets, with their tokens
     List(list::Arguments),
     /// Print an asset, as it is or as it was
     Get(history::Get),
     /// Write an asset from a file or from stdin
     ///
-    /// What it said before stays in its history.
+    /// The old text stays in the history of the asset.
     #[command(after_help = change::PUT_EXAMPLES)]
     Put(change::Put),
     /// Change an asset in an editor
     ///
-    /// Opens $VISUAL, else $EDITOR, else vi. Nothing is overwritten that somebody else
-    /// wrote meanwhile, and a text that could not be stored is kept in a file.
+    /// Opens $VISUAL, else $EDITOR, else vi. A change that somebody else made meanwhile is not
+    /// overwritten, and a text that could not be stored is kept in a file.
     Edit(edit::Arguments),
     /// Remove assets; `restore` brings them back
     Rm(change::Remove),
@@ -43,17 +43,16 @@ pub(super) enum Command {
     Log(history::Log),
     /// Bring a version of an asset back, as a new version
     Restore(history::Restore),
-    /// Keep an asset in the context of an agent, or show which ones are
+    /// Pin an asset into the context of an agent, or show the pinned ones
     Pin(pins::Pin),
     /// Take an asset out of the context of an agent
     Unpin(pins::Unpin),
-    /// Show what is pinned and what the store holds
+    /// Show the pinned assets and the contents of the store
     Usage(pins::Usage),
     /// Find references that lead nowhere
     ///
-    /// Looks through all assets for `ikigai://` and for paths of files, which count from
-    /// the workspace, and through the files that are named for `ikigai://`. Exits 1 if it
-    /// finds any.
+    /// Searches all assets for `ikigai://` and for paths of files, which are relative to the
+    /// workspace, and the files that are named for `ikigai://`. Exits 1 if it finds any.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Arguments),
 }
@@ -96,12 +95,12 @@ impl From<NotNamed> for CliError {
     }
 }
 
-/// The asset that a person means.
+/// Returns the asset with a path or a short name.
 async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
     Ok(ikigai_agent::assets::named(store, name).await?)
 }
 
-/// An asset for programs.
+/// Returns an asset as JSON.
 fn as_json(metadata: &Metadata) -> Value {
     json!({
         "path": metadata.path.as_str(),
@@ -114,12 +113,12 @@ fn as_json(metadata: &Metadata) -> Value {
     })
 }
 
-/// RFC 3339, in UTC.
+/// Formats a time as RFC 3339 in UTC.
 fn stamp(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
-/// As a person of this machine reads it, to the second.
+/// Formats a time in the time zone of this machine, to the second.
 fn local(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or_default();
     let zoned = time.to_zoned(TimeZone::system());

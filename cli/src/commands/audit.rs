@@ -1,7 +1,7 @@
-//! `ikigai audit`: what was called, by whom, and what came of it.
+//! `ikigai audit`: the recorded calls, as a table, in detail, or as JSON.
 
+mod details;
 mod filter;
-mod story;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::details::{Details, HEADINGS, columns};
 use self::filter::{Filter, OutcomeFilter, parse_time};
-use self::story::{HEADINGS, Story, columns};
 use super::cancelled_by_signals;
 use super::list::plain_table;
 use crate::complete;
@@ -24,10 +24,10 @@ use crate::options::Options;
 use crate::output::{eprint, print, print_exact};
 use ikigai_host::audit::{Batch, Line, Reader};
 
-/// How many calls are shown before those that come, unless it is said.
+/// The number of calls that `--follow` shows before new ones, unless `--tail` sets it.
 const FOLLOWED_TAIL: usize = 10;
 
-/// How often the log is looked at for more.
+/// The time between two looks at the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     /// Only calls of this tool; may be repeated
     #[arg(long = "tool", value_name = "NAME", add = complete::tools())]
     tools: Vec<String>,
-    /// Only calls that ended so: ok, failed, or an error code such as TOOL_TIMEOUT
+    /// Only calls with this outcome: ok, failed, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<OutcomeFilter>,
     /// Only calls from this time on: 2026-01-31T12:00:00Z, 2026-01-31, or 10m for ten
@@ -45,16 +45,16 @@ pub(super) struct Arguments {
     /// Only calls before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
-    /// Only the last N of them; of one alone everything is told
+    /// Only the last N of them; a single call is shown in full
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
-    /// Tell everything of each call
+    /// Show all that is known of each call
     #[arg(long, conflicts_with = "json")]
     long: bool,
     /// Print the records as they are, one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Go on with those that come, until interrupted
+    /// Keep printing new calls, until interrupted
     #[arg(long)]
     follow: bool,
 }
@@ -74,7 +74,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let form = if arguments.json {
         Form::Json
     } else if arguments.long || (arguments.tail == Some(1) && !arguments.follow) {
-        Form::Stories
+        Form::Long
     } else {
         Form::Table
     };
@@ -90,35 +90,35 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     printer.print_all(&lines)?;
     printer.print_damaged();
     if lines.is_empty() {
-        eprint(&format!("no such calls are recorded in {}\n", dir.display()));
+        eprint(&format!("no such calls are recorded in `{}`\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn refused(error: std::io::Error, dir: &Path) -> CliError {
-    let text = format!("the audit log in `{}` is not read", dir.display());
+    let text = format!("cannot read the audit log in `{}`", dir.display());
     CliError::failed(anyhow::Error::new(error).context(text))
-        .hint("move away what is not ikigai's; `ikigai doctor` says what the log should be")
+        .hint("move away files that are not ikigai's; `ikigai doctor` shows what is wrong")
 }
 
-/// How records are told.
+/// The form in which records are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Table,
-    Stories,
+    Long,
 }
 
 struct Printer {
     form: Form,
     zone: TimeZone,
     filter: Filter,
-    /// Lines that are no records.
+    /// The number of lines that are not records.
     damaged: u64,
 }
 
 impl Printer {
-    /// The last calls that are asked for, oldest first.
+    /// Reads the last calls that pass the filter, oldest first.
     fn last(&mut self, reader: &mut Reader, most: usize) -> Result<Vec<Line>, CliError> {
         let mut lines: VecDeque<Line> = VecDeque::new();
         while lines.len() < most
@@ -152,7 +152,7 @@ impl Printer {
         print(&format!("{}\n", lines.join("\n")))
     }
 
-    /// Goes on with what comes, each as soon as it is there.
+    /// Prints these calls, and then each new one as soon as it is recorded.
     async fn follow(mut self, mut reader: Reader, lines: Vec<Line>) -> Result<ExitCode, CliError> {
         let cancel = cancelled_by_signals()?;
         if self.form == Form::Table {
@@ -165,7 +165,7 @@ impl Printer {
             if cancel.run_until_cancelled(pause).await.is_none() {
                 return Ok(ExitCode::from(error::INTERRUPTED));
             }
-            // Found out now, not when the next call comes.
+            // Checked now, and not when the next call is printed.
             if nobody_reads() {
                 return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
             }
@@ -179,31 +179,31 @@ impl Printer {
         for line in lines {
             match self.form {
                 Form::Json => {
-                    // A line that was read as a record is text.
+                    // A line that was parsed as a record is valid UTF-8.
                     text.push_str(&String::from_utf8_lossy(&line.text));
                     text.push('\n');
                 }
                 Form::Table => {
                     text.push_str(&row(columns(&line.record, &self.zone)));
                 }
-                Form::Stories => {
-                    let story = Story { record: &line.record, zone: &self.zone };
+                Form::Long => {
+                    let details = Details { record: &line.record, zone: &self.zone };
                     // Writing to a string cannot fail.
-                    let _ = writeln!(text, "{story}");
+                    let _ = writeln!(text, "{details}");
                 }
             }
         }
-        // The last story ends the output.
-        if self.form == Form::Stories && text.ends_with("\n\n") {
+        // No empty line at the end.
+        if self.form == Form::Long && text.ends_with("\n\n") {
             text.pop();
         }
         match self.form {
             Form::Json => print_exact(&text),
-            Form::Table | Form::Stories => print(&text),
+            Form::Table | Form::Long => print(&text),
         }
     }
 
-    /// Says how many lines were no records, once for each time they were met.
+    /// Prints the number of damaged lines since the last time.
     fn print_damaged(&mut self) {
         match std::mem::take(&mut self.damaged) {
             0 => {}
@@ -217,7 +217,7 @@ impl Printer {
     }
 }
 
-/// A line of a table whose other lines are not known yet.
+/// Returns a line of a table whose other lines are not known yet.
 fn row(columns: [String; HEADINGS.len()]) -> String {
     let mut text = String::new();
     for ((_, width), column) in HEADINGS.iter().zip(columns) {
@@ -226,7 +226,7 @@ fn row(columns: [String; HEADINGS.len()]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Whether stdout is a pipe, or a terminal, that has lost its other end.
+/// Returns true if stdout is a pipe or a terminal whose other end is closed.
 fn nobody_reads() -> bool {
     let stdout = rustix::stdio::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];

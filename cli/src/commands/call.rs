@@ -1,4 +1,4 @@
-//! `ikigai tool call`: one call, its envelope on stdout.
+//! `ikigai tool call`: one call, and its envelope on stdout.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }))
 }
 
-/// The tool of that name, for a command that is about it.
+/// Returns the tool with a name, or an error with hints.
 pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Tool, CliError> {
     snapshot.get(name).ok_or_else(|| {
         let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
@@ -63,12 +63,12 @@ pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a T
     })
 }
 
-/// What to do when there is no tool of that name.
+/// Returns hints for a name that no tool has.
 pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
     if let Some(path) = as_path(name) {
         return vec![format!(
-            "a file is run by `ikigai tool run {path}` and looked at by `ikigai tool check {path}`; \
-             here a tool is called by the name that `ikigai tool list` shows"
+            "`ikigai tool run {path}` runs a file, `ikigai tool check {path}` checks it; here a \
+             tool is called by the name that `ikigai tool list` shows"
         )];
     }
     if snapshot.is_late() {
@@ -78,7 +78,7 @@ pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
     if let Some(skipped) = skipped {
         let path = skipped.path.display();
         return vec![
-            format!("`{path}` is no tool: {}", skipped.reason),
+            format!("`{path}` is not a tool: {}", skipped.reason),
             format!("try `ikigai tool check {path}`"),
         ];
     }
@@ -88,8 +88,7 @@ pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
     }]
 }
 
-/// Returns what stands in place of a name if it is the path of a file, in the form in which
-/// `tool run` takes one.
+/// Returns the name in the form in which `tool run` takes a path, if it is the path of a file.
 fn as_path(name: &str) -> Option<String> {
     if name.contains('/') {
         return Some(name.to_owned());
@@ -97,7 +96,7 @@ fn as_path(name: &str) -> Option<String> {
     Path::new(name).is_file().then(|| format!("./{name}"))
 }
 
-/// Hints for a person, on stderr.
+/// Prints hints on stderr.
 pub(super) fn print_hints(hints: &[String]) {
     eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }

@@ -1,4 +1,4 @@
-//! `ikigai tool check`: is this file a good tool? For those who write one.
+//! `ikigai tool check`: findings on a file that should be a tool, for its author.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     check: &'static str,
     verdict: Verdict,
@@ -44,7 +44,7 @@ struct Finding {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// It works, and could be better.
+    /// The tool works, and could be better.
     Doubtful,
     Bad,
 }
@@ -123,7 +123,7 @@ fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool:
     findings.extend(Provider::ALL.map(|provider| offered(config, provider, &tool.schema)));
 }
 
-/// What is doubtful about a description.
+/// Returns a finding if a description is doubtful.
 fn description(text: &str) -> Option<Finding> {
     let characters = text.chars().count();
     let doubt = if text.trim().is_empty() {
@@ -131,7 +131,7 @@ fn description(text: &str) -> Option<Finding> {
     } else if characters > SAFE_DESCRIPTION {
         format!(
             "the description has {characters} characters, which are sent with each request; some \
-             servers that speak as OpenAI does take {SAFE_DESCRIPTION} (`max_description` in \
+             servers with the interface of OpenAI accept {SAFE_DESCRIPTION} (`max_description` in \
              config.toml cuts it for them)"
         )
     } else {
@@ -140,7 +140,7 @@ fn description(text: &str) -> Option<Finding> {
     Some(finding("description", Verdict::Doubtful, doubt))
 }
 
-/// What a provider is told of a tool otherwise than the tool says it.
+/// Returns the differences between a schema and the form in which a provider is sent it.
 fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding {
     match translate(provider, config.offer(provider).bounds, schema) {
         Err(reason) => {
@@ -148,17 +148,17 @@ fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding 
             finding(provider.as_str(), Verdict::Doubtful, text)
         }
         Ok(translation) if translation.losses.is_empty() => {
-            finding(provider.as_str(), Verdict::Good, "told as it is")
+            finding(provider.as_str(), Verdict::Good, "sent as it is")
         }
         Ok(translation) => {
             let losses: Vec<String> = translation.losses.iter().map(Loss::to_string).collect();
-            // The tool works there all the same, so this is no fault of it.
+            // The tool works there all the same.
             finding(provider.as_str(), Verdict::Good, losses.join("; "))
         }
     }
 }
 
-/// Parameters that a model is told nothing of.
+/// Returns the parameters without a description.
 fn undescribed(parameters: &Value) -> Vec<String> {
     let properties = parameters.get("properties").and_then(Value::as_object);
     let silent = |value: &Value| value.get("description").and_then(Value::as_str).is_none();
@@ -170,8 +170,8 @@ fn undescribed(parameters: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A tool gets what a model wrote. It should say what is wrong with it, in JSON,
-/// and exit 0; failing with another code is understood as well.
+/// Runs the tool with malformed arguments, as a model may write them. The tool should answer with
+/// an error in JSON and exit with 0. Another exit code is acceptable.
 async fn malformed_call(host: &Host, build: &Build) -> Finding {
     const CHECK: &str = "malformed call";
     let streams = Streams {
@@ -183,7 +183,7 @@ async fn malformed_call(host: &Host, build: &Build) -> Finding {
     let subject = Subject::at_path(build);
     let outcome: Outcome = host.run(Via::Check, subject, Vec::new(), streams, cancel).await;
     if let Some(limit) = outcome.limit {
-        let text = format!("did not end within its limit on {}", limit.as_str());
+        let text = format!("exceeded its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);
     }
     match Envelope::of("check", &host.limits(subject), outcome, &Secrets::default()) {
@@ -209,7 +209,7 @@ fn as_text(path: &Path, findings: &[Finding], good: bool) -> String {
         let mark = finding.verdict.mark();
         text.push_str(&format!("{mark:4}  {:14}  {}\n", finding.check, finding.text));
     }
-    let verdict = if good { "is a tool" } else { "is no tool that ikigai would offer" };
+    let verdict = if good { "is a tool" } else { "is not a tool that ikigai would offer" };
     text.push_str(&format!("{} {verdict}\n", path.display()));
     text
 }

@@ -1,4 +1,4 @@
-//! `ikigai config`: what is configured, and where each value is from.
+//! `ikigai config`: every setting, and the place that set it.
 
 use std::process::ExitCode;
 
@@ -17,9 +17,8 @@ use crate::output::{print, print_json};
 pub(super) enum Command {
     /// Show every setting and where it is from
     ///
-    /// Flags are above variables, those above ~/.config/ikigai/config.toml, and that above
-    /// /etc/ikigai/config.toml. Keys and passwords are not shown. The flags are those of
-    /// `ikigai --help`.
+    /// Flags override variables, these override ~/.config/ikigai/config.toml, and that overrides
+    /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai --help` lists the flags.
     Show(Arguments),
 }
 

@@ -1,13 +1,13 @@
-//! `ikigai doctor`: what this machine gives, what is in force, and what to do about
-//! each gap.
+//! `ikigai doctor`: checks of this machine, the installation and the configuration, each with
+//! advice if something is missing.
 
 mod assets;
-mod kept;
 mod machine;
 mod offers;
 mod policy;
 mod runtime;
 mod sandbox;
+mod storage;
 mod tools;
 
 use std::fmt::Write as _;
@@ -33,27 +33,27 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     section: &'static str,
     what: String,
     status: Status,
     detail: String,
-    /// What to do about it.
+    /// The advice, if there is something to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
 
-/// How it stands.
+/// The status of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
-    /// Less than there could be; everything that is asked for still holds.
+    /// Something is missing, and everything that policy asks for still holds.
     Warn,
-    /// Policy asks for what this machine does not give.
+    /// Policy asks for something that this machine does not have.
     Fail,
 }
 
@@ -67,8 +67,8 @@ impl Check {
         Self { status: Status::Warn, advice: Some(advice.into()), ..self }
     }
 
-    /// Less than there could be, and nothing to do about it.
-    fn less(self) -> Self {
+    /// Something is missing, and there is nothing to do about it.
+    fn warn_only(self) -> Self {
         Self { status: Status::Warn, ..self }
     }
 
@@ -85,7 +85,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(sandbox::checks(&host, &snapshot).await);
     checks.extend(policy::checks(&host));
     checks.extend(tools::checks(&host, &snapshot));
-    checks.extend(kept::checks(host.registry().paths()));
+    checks.extend(storage::checks(host.registry().paths()));
     checks.extend(assets::checks(options).await?);
     checks.extend(offers::checks(&options.config, &snapshot));
     checks.extend(keys(&host, &snapshot));
@@ -99,8 +99,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-/// The keys of model providers, whether they are there, and which tools have them. Never
-/// their values.
+/// Checks which keys of model providers are set, and which tools have them. Does not show their
+/// values.
 fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let has = |tool: &&Tool, name: &str| {
         let decision = host.decide(Subject::from(*tool));
@@ -122,7 +122,7 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         .collect()
 }
 
-/// Whether stdout is a terminal that wants colours.
+/// Returns true if stdout is a terminal with colours.
 fn colour() -> bool {
     AutoStream::choice(&std::io::stdout()) != ColorChoice::Never
 }
@@ -148,7 +148,7 @@ fn as_text(checks: &[Check], colour: bool) -> String {
             Status::Fail => ("FAIL", AnsiColor::Red),
         };
         let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
-        // Paths and names are others'; only the marks are for the terminal to obey.
+        // Paths and names may have control characters; only the marks have colours.
         let (what, detail) = (sanitize(&check.what), sanitize(&check.detail));
         let _ = writeln!(text, "  {mark}  {what:width$}  {detail}");
         if let Some(advice) = &check.advice {

@@ -14,7 +14,7 @@ use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Also show the files that are no tools, and why
+    /// Also show the files that are not tools, and why
     #[arg(long)]
     all: bool,
     /// Print JSON
@@ -49,12 +49,12 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let skipped = snapshot.skipped().len();
     if skipped > 0 && !arguments.all {
-        eprint(&format!("{skipped} skipped; `ikigai tool list --all` says why\n"));
+        eprint(&format!("{skipped} skipped; `ikigai tool list --all` shows why\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a person should know of a scan, on stderr.
+/// Prints the warnings of a scan on stderr.
 pub(super) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
         eprint(&format!("warning: {warning}\n"));
@@ -85,7 +85,7 @@ fn skipped_table(snapshot: &Snapshot) -> Table {
     table
 }
 
-/// Columns that fit the terminal, without lines: easy to read and to cut.
+/// Makes a table without lines, with columns that fit the terminal: easy to read and to cut.
 pub(super) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

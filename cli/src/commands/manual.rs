@@ -1,4 +1,4 @@
-//! `ikigai __manual`: the manual pages, for installers.
+//! `ikigai __manual`: writes the manual pages, for installers.
 
 use std::path::Path;
 use std::process::ExitCode;

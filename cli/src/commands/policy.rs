@@ -1,4 +1,4 @@
-//! `ikigai policy`: what each tool may touch, who says so, and how to change it.
+//! `ikigai policy`: the grants of tools, the rules that decide them, and commands that change them.
 
 mod grant;
 mod revoke;
@@ -22,9 +22,9 @@ pub(super) enum Command {
     Show(show::Arguments),
     /// Grant a tool something, in your own policy file
     ///
-    /// What is named takes the place of what the file says of it; what is not named
-    /// stays. A tool of yours is granted by the contents of its files: when they change,
-    /// the grant ends. Asks before it writes where stdin is a terminal.
+    /// Replaces what is named here in the tool's entry of the file, and keeps the rest. A tool of
+    /// yours is granted by the contents of its files: when they change, the grant ends. Asks
+    /// before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take away all that your own policy file grants a tool
@@ -47,12 +47,12 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
     }
 }
 
-/// Shows what would change, asks where somebody can answer, and writes it. False where
-/// the answer was no.
+/// Shows a change of the policy file, asks if somebody can answer, and writes it. Returns false
+/// if the answer was no.
 fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     let path = proposal.path.display();
     if proposal.is_unchanged() {
-        eprint(&format!("`{path}` says so already\n"));
+        eprint(&format!("`{path}` already says this; nothing was changed\n"));
         return Ok(true);
     }
     let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
@@ -74,8 +74,8 @@ fn agreed() -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// A path with the home as `~`, as people read it.
-fn homely(path: &str, home: Option<&PathBuf>) -> String {
+/// Returns a path with `~` in place of the home.
+fn with_tilde(path: &str, home: Option<&PathBuf>) -> String {
     let home = home.map(|home| home.display().to_string()).filter(|home| home.len() > 1);
     match home.and_then(|home| path.strip_prefix(&home).map(str::to_owned)) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),

@@ -1,6 +1,6 @@
-//! `ikigai __precompile DIR`: fills the cache of a directory of system tools. Run
-//! by the installer with the program that was just installed, so that the code is
-//! compiled by exactly the engine that will load it.
+//! `ikigai __precompile DIR`: fills the cache of a directory of system tools. An installer runs it
+//! with the program that it has just installed, so that the engine that compiles the code is the
+//! one that will load it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

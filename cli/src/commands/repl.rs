@@ -1,5 +1,4 @@
-//! Bare `ikigai`: a conversation with whoever is at the terminal, or, where nobody is,
-//! `ikigai ask`.
+//! `ikigai` without a command: the REPL if there is a terminal, and `ikigai ask` otherwise.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -14,11 +13,9 @@ use crate::repl::{self, Ended, Out, Setup};
 pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         let asked = ask::run(options, ask::Arguments::of_stdin(model)).await;
-        // Whoever said nothing on the line may not know that this asks a model.
+        // A person who typed no command may not know that this asks a model.
         return asked.map_err(|error| match error.exit {
-            error::USAGE => {
-                error.hint("`ikigai --help` lists what there is besides asking a model")
-            }
+            error::USAGE => error.hint("`ikigai --help` lists the other commands"),
             _ => error,
         });
     }
@@ -44,7 +41,7 @@ pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCo
     let setup = Setup { host, session, find_model: Box::new(find_model), notices };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
-        // As a shell says it of a program that a signal ended.
+        // As in a shell, for a program that a signal ended.
         Ended::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
     })
 }

@@ -1,4 +1,4 @@
-//! `ikigai tool schema`: what a model is told of the tools.
+//! `ikigai tool schema`: the schemas of tools as a model receives them.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     /// The tools; all of them if none is named
     #[arg(add = complete::tools())]
     names: Vec<String>,
-    /// The form in which to print them: a provider's is exactly what it is sent
+    /// The form of the schemas; that of a provider is exactly what the provider is sent
     #[arg(long, value_name = "FORM", default_value = "canonical")]
     provider: Form,
 }
@@ -95,7 +95,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if missing { error::FAILED } else { 0 }))
 }
 
-/// All tools as a conversation offers them to a provider, but for the host's own.
+/// Prints all tools as a conversation offers them to a provider, without the host's own tool.
 fn all_for(
     provider: Provider,
     snapshot: &Snapshot,
@@ -108,14 +108,15 @@ fn all_for(
     if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
         eprint(&format!("warning: {crowded_out}\n"));
     }
-    // That there is no room for all is the rule at work, and no failure.
+    // A limit on the number of tools is not a failure.
     tools.left_out.retain(|left| !left.reason.is_too_many());
     print_losses(provider, &tools, options.verbose);
     print_json(&tools.value)?;
     Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
 }
 
-/// What a provider is not told, on stderr: tools that are left out, and with `-v` every loss.
+/// Prints on stderr the tools that a provider is not offered and, with `-v`, each difference
+/// between a schema and the form of the provider.
 fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
     for LeftOut { tool, reason } in &tools.left_out {
         eprint(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
@@ -125,7 +126,7 @@ fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
             eprint(&format!("{tool}: {loss}\n"));
         }
     } else if !tools.losses.is_empty() {
-        let hint = "`-v` says what is sent otherwise than the tools say it";
+        let hint = "`-v` shows the differences to the schemas of the tools";
         print_hints(&[hint.to_owned()]);
     }
 }

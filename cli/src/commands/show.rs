@@ -1,4 +1,4 @@
-//! `ikigai tool show`: everything known of one tool.
+//! `ikigai tool show`: all that is known of one tool.
 
 use std::process::ExitCode;
 

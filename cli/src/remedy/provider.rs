@@ -3,7 +3,7 @@
 
 use ikigai_provider::{Failure, Remedy};
 
-/// Returns what to do about the failure, as a sentence without a full stop.
+/// Returns the hint for a failure, without a full stop.
 pub(crate) fn hint(failure: &Failure) -> Option<String> {
     failure.remedy().map(sentence)
 }

@@ -1,5 +1,4 @@
-//! What a person may type after `/`: the commands that are the model's too, and those that
-//! are not.
+//! The slash commands of a person: those that a model has too, and those that it does not have.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use ikigai_agent::command::Malformed;
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
 
-/// A command, read.
+/// A slash command with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -25,37 +24,35 @@ pub(super) enum Command {
     Shared(shared::Command),
 }
 
-/// How each command that is a person's alone is written, and what it does.
+/// The usage and the help of each command that only a person has.
 const COMMANDS: [(&str, &str); 7] = [
     ("/refresh", "look for tools again"),
     (
         "/model [NAME]",
-        "go on with another model, or show which one; PROVIDER/NAME of another provider",
+        "continue with another model, or show the current one; PROVIDER/NAME of another provider",
     ),
-    (
-        "/system [TEXT]",
-        "tell the model this before everything, or show what it is told; \"\" for nothing",
-    ),
+    ("/system [TEXT]", "add this to the system prompt, or show your text in it; \"\" removes it"),
     ("/env NAME=VALUE", "set a variable for the tools of this run"),
-    ("/clear", "begin the conversation anew"),
+    ("/clear", "start a new conversation"),
     ("/help", "list the commands"),
     ("/exit", "leave"),
 ];
 
-/// All of them.
+/// Returns the usage and the help of all commands.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     shared::COMMANDS.into_iter().chain(COMMANDS)
 }
 
-/// Whether a line is meant for the program. A path at its beginning is not. White space before
-/// a command changes nothing: what follows `/env` must not be sent for a slip.
+/// Returns true if a line is a command and not a prompt. A line that begins with a path is a
+/// prompt. White space before a command does not matter: a secret after `/env` must not be sent
+/// to a model because of a space.
 pub(super) fn is_command(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
 }
 
 impl Command {
-    /// Reads a line.
+    /// Parses a line.
     pub(super) fn parse(line: &str) -> Result<Self, Malformed> {
         let line = line.trim();
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -103,7 +100,7 @@ fn word(usage: &str) -> &str {
     usage.split(' ').next().unwrap_or(usage)
 }
 
-/// What `/help` says.
+/// Returns the text of `/help`.
 pub(super) fn help() -> String {
     let width = all().map(|(usage, _)| usage.len()).max().unwrap_or_default();
     let mut text = String::new();
@@ -113,13 +110,13 @@ pub(super) fn help() -> String {
     }
     text.push_str(
         "\n@ names a file, @@ an asset; their text is sent with the prompt.\n\
-         In the menu arrows choose, and Tab or Enter takes.\n\
-         Alt-Enter or a backslash at the end begins another line. Ctrl-C interrupts, Ctrl-D leaves.",
+         In the menu, the arrows select, and Tab or Enter accepts.\n\
+         Alt-Enter or a backslash at the end starts another line. Ctrl-C interrupts, Ctrl-D leaves.",
     );
     text
 }
 
-/// The commands with what may stand behind them, as far as that is known.
+/// Returns the commands for menus, with the candidates for their arguments.
 pub(super) fn for_menus(host: Arc<Host>, assets: &AssetNames) -> Vec<finder::Command> {
     let tools: Names = Arc::new(move || {
         host.registry().snapshot().tools().map(|tool| tool.name().to_owned()).collect()
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_command_takes() {
+    fn commands_have_arguments() {
         assert_eq!(read("/help"), Command::Help);
         assert_eq!(read("/model"), Command::Model(None));
         assert_eq!(
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken() {
+    fn malformed_commands_are_refused() {
         assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
         assert_eq!(refused("/exit now"), "usage: /exit");
         assert_eq!(refused("/unpin"), "usage: /unpin PATH");

@@ -1,4 +1,4 @@
-//! Asking the person before an asset is replaced.
+//! The question to the person before an asset is replaced.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use ikigai_agent::command::{Confirm, Proposal};
 const QUESTION: &str = "Replace it? [y/N] ";
 
 /// Asks at the keyboard.
-pub(super) struct Asking<'a> {
+pub(super) struct KeyboardConfirm<'a> {
     keyboard: &'a mut Keyboard,
     out: &'a Out,
     show: &'a Show,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> KeyboardConfirm<'a> {
     pub(super) fn new(keyboard: &'a mut Keyboard, out: &'a Out, show: &'a Show) -> Self {
         Self { keyboard, out, show }
     }
 
     async fn ask(&mut self, proposal: &Proposal) -> std::io::Result<bool> {
         let Proposal { path, before, after, diff } = proposal;
-        self.show.wait_no_longer();
+        self.show.stop_waiting();
         self.out.screen().diff(diff)?;
         let (before, after) = (thousands(*before), thousands(*after));
         self.out.line(&format!("{path}: {before} → {after} tokens"))?;
@@ -36,12 +36,12 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Confirm for Asking<'_> {
+impl Confirm for KeyboardConfirm<'_> {
     fn confirm<'a>(
         &'a mut self,
         proposal: &'a Proposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
-        // Who cannot be asked has not agreed; the next prompt says that the terminal is gone.
+        // Without an answer nothing is replaced. If the terminal is gone, the next prompt fails.
         Box::pin(async { self.ask(proposal).await.unwrap_or(false) })
     }
 }

@@ -1,4 +1,4 @@
-//! The hints for slash commands that fail, with the commands and flags of this program.
+//! Hints for slash commands that fail, with the commands and flags of this program.
 
 use ikigai_agent::assets::NotNamed;
 use ikigai_agent::command::CommandError;

@@ -1,5 +1,5 @@
-//! The editor, on a thread of its own: reading blocks, and tools are to be found and
-//! signals to be heard meanwhile.
+//! The line editor, on a thread of its own: reading blocks, and meanwhile tools are discovered and
+//! signals are handled.
 
 use std::io;
 use std::sync::mpsc;
@@ -14,87 +14,88 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::out::Out;
 use super::signals;
 
-/// What stands before a line.
+/// The prompt for a line.
 pub(super) const PROMPT: &str = "> ";
 
-/// How long the editor has to put the terminal back. It looks every tenth of a second whether
-/// it is to end.
+/// The time that the editor has to restore the terminal. It checks every tenth of a second
+/// whether it should end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What is to be read.
-enum Wanted {
-    /// A line behind this prompt.
+/// A request to the thread to read something.
+enum Read {
+    /// Read a line, with this prompt.
     Line(String),
-    /// The answer to this question.
+    /// Read the answer to this question.
     Answer(String),
 }
 
-/// Reads what is typed.
+/// The keyboard of the person.
 pub(super) struct Keyboard {
-    wanted: mpsc::Sender<Wanted>,
+    requests: mpsc::Sender<Read>,
     typed: UnboundedReceiver<io::Result<Input>>,
     stopper: Stopper,
     modes: Modes,
-    is_asked: bool,
+    /// True if a request has no input yet.
+    is_pending: bool,
 }
 
 impl Keyboard {
-    /// Starts the thread. It reads when it is asked to.
+    /// Starts the thread, which reads on request.
     pub(super) fn start(out: &Out, history: Option<History>, finder: Finder) -> io::Result<Self> {
         let editor = Editor::new(Setup {
             prompt: PROMPT.to_owned(),
             look: out.look(),
             screen: out.screen().clone(),
             history,
-            // Credentials for tools.
+            // Its lines have credentials for tools.
             unsaved: Some("/env".to_owned()),
             finder,
         })?;
         let stopper = editor.stopper();
         let modes = editor.modes();
-        signals::set_again(modes.clone())?;
+        signals::reapply_on_continue(modes.clone())?;
         out.set_printer(editor.printer());
-        let (wanted, asked) = mpsc::channel();
+        let (requests, requested) = mpsc::channel();
         let (sender, typed) = unbounded_channel();
         let out = out.clone();
-        let read = move || read(editor, &out, &asked, &sender);
+        let read = move || read(editor, &out, &requested, &sender);
         thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
-        Ok(Self { wanted, typed, stopper, modes, is_asked: false })
+        Ok(Self { requests, typed, stopper, modes, is_pending: false })
     }
 
-    /// Reads a line. Where this is dropped before there is one, the next call has it.
+    /// Reads a line. If the future is dropped before there is one, the next call returns it.
     pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
-        self.typed(Wanted::Line(prompt.to_owned())).await
+        self.input(Read::Line(prompt.to_owned())).await
     }
 
-    /// Reads the answer to a question; what was typed before it is asked is none.
+    /// Reads the answer to a question. Keys that were pressed before the question do not count.
     pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
-        self.typed(Wanted::Answer(question.to_owned())).await
+        self.input(Read::Answer(question.to_owned())).await
     }
 
-    async fn typed(&mut self, wanted: Wanted) -> io::Result<Input> {
-        if !self.is_asked {
-            // Without a thread there is nothing to receive either.
-            let _ = self.wanted.send(wanted);
-            self.is_asked = true;
+    async fn input(&mut self, request: Read) -> io::Result<Input> {
+        if !self.is_pending {
+            // If the thread has ended, receiving fails too.
+            let _ = self.requests.send(request);
+            self.is_pending = true;
         }
         let input = self.typed.recv().await;
-        self.is_asked = false;
+        self.is_pending = false;
         input.unwrap_or(Ok(Input::End))
     }
 
-    /// Ends the reading, and waits until the terminal is as it was.
+    /// Ends the thread, and waits until the terminal is as it was before.
     pub(super) async fn stop(self) {
-        let Self { wanted, mut typed, stopper, modes, is_asked } = self;
-        if is_asked && !stopper.stop() {
-            // One that reads plain lines cannot be stopped, and leaves nothing to put back.
+        let Self { requests, mut typed, stopper, modes, is_pending } = self;
+        if is_pending && !stopper.stop() {
+            // An editor of plain lines cannot be stopped, and did not change the terminal.
             return;
         }
-        // The thread ends, and closes its side when the editor is gone.
-        drop(wanted);
+        // The thread ends, and closes its channel when the editor is dropped.
+        drop(requests);
         let closed = async { while typed.recv().await.is_some() {} };
         if tokio::time::timeout(STOP_TIMEOUT, closed).await.is_err() {
-            // A terminal that is gone has nothing to be put back.
+            // If the terminal is gone, there is nothing to restore.
             let _ = modes.restore();
         }
     }
@@ -103,17 +104,17 @@ impl Keyboard {
 fn read(
     mut editor: Editor,
     out: &Out,
-    wanted: &mpsc::Receiver<Wanted>,
+    requests: &mpsc::Receiver<Read>,
     typed: &UnboundedSender<io::Result<Input>>,
 ) {
-    while let Ok(wanted) = wanted.recv() {
+    while let Ok(request) = requests.recv() {
         out.set_reading(true);
-        let input = match wanted {
-            Wanted::Line(prompt) => {
+        let input = match request {
+            Read::Line(prompt) => {
                 editor.set_prompt(&prompt);
                 editor.read()
             }
-            Wanted::Answer(question) => editor.read_answer(&question),
+            Read::Answer(question) => editor.read_answer(&question),
         };
         out.set_reading(false);
         if typed.send(input).is_err() {

@@ -1,4 +1,5 @@
-//! The one way to the terminal: above the prompt while somebody types, below it otherwise.
+//! The output of the REPL: above the prompt while a person types, at the end otherwise. Nothing
+//! else of the REPL writes to the terminal.
 
 use std::error::Error;
 use std::io;
@@ -9,18 +10,19 @@ use ikigai_terminal::{Look, Screen};
 
 use ikigai_host::registry::{Progress, ProgressFn};
 
-/// Where the REPL writes. Clones write to the same terminal.
+/// The terminal that the REPL writes to. Clones write to the same terminal.
 #[derive(Clone)]
 pub(crate) struct Out {
     look: Look,
     screen: Screen,
     printer: Arc<OnceLock<Printer>>,
-    /// Held while something is written, so that no prompt is drawn into it.
+    /// True while a line is read. Locked while text is written, so that no prompt is drawn into
+    /// the text.
     is_reading: Arc<Mutex<bool>>,
 }
 
 impl Out {
-    /// The terminal of this process.
+    /// Returns the terminal of this process.
     #[must_use]
     pub(crate) fn stdout() -> Self {
         let look = Look::of(&io::stdout());
@@ -32,13 +34,14 @@ impl Out {
         }
     }
 
-    /// Tells of compilations. They happen during discovery, while somebody may type.
+    /// Returns a function that prints compilations. They happen during discovery, while a person
+    /// may type.
     #[must_use]
     pub(crate) fn progress(&self) -> ProgressFn {
         let out = self.clone();
         Arc::new(move |progress| {
             if let Progress::Compiling(name) = progress {
-                // A terminal that is gone is found out where something is read from it.
+                // If the terminal is gone, the next read fails.
                 let _ = out.line(&format!("compiling {name} (only the first time)"));
             }
         })
@@ -52,13 +55,13 @@ impl Out {
         &self.screen
     }
 
-    /// Says what prints above the prompt.
+    /// Sets the printer that writes above the prompt.
     pub(super) fn set_printer(&self, printer: Printer) {
         // There is one editor, and it is set up once.
         let _ = self.printer.set(printer);
     }
 
-    /// Says whether somebody types.
+    /// Sets whether a line is being read.
     pub(super) fn set_reading(&self, is_reading: bool) {
         *self.reading() = is_reading;
     }
@@ -76,13 +79,13 @@ impl Out {
         }
     }
 
-    /// Writes an error, and what to do about it.
+    /// Writes an error, with a hint.
     pub(super) fn error(&self, error: &dyn Error, hint: Option<String>) -> io::Result<()> {
         let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         self.line(&format!("error: {}{hint}", chain(error)))
     }
 
-    /// What there is, or a warning that there is none.
+    /// Returns the value, or writes its error as a warning.
     pub(super) fn warn_of<T>(&self, found: Option<Result<T, String>>) -> io::Result<Option<T>> {
         match found.transpose() {
             Ok(found) => Ok(found),
@@ -91,7 +94,7 @@ impl Out {
     }
 }
 
-/// An error with its causes, on one line.
+/// Returns the text of an error and its causes, on one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What happens in a turn, shown as it happens.
+//! The view of a turn: its events on the screen, as they happen.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::out::Out;
 use ikigai_agent::{CallError, Called, Calling, Event};
 
-/// What is on the screen of one turn.
+/// The view of one turn. Clones share it.
 #[derive(Clone)]
 pub(super) struct Show {
     state: Arc<Mutex<State>>,
@@ -18,43 +18,44 @@ pub(super) struct Show {
 struct State {
     screen: Screen,
     busy: Option<Busy>,
-    /// Calls that have a line and no end.
+    /// The number of calls that have a line and have not ended.
     running: usize,
     failed: Option<io::Error>,
     cancel: CancellationToken,
 }
 
 impl Show {
-    /// A turn that `cancel` ends where the terminal takes no more: nobody would read the
-    /// rest.
+    /// Makes the view of a turn. It cancels `cancel` if the terminal cannot be written to, since
+    /// nobody would read the rest.
     pub(super) fn new(out: &Out, cancel: &CancellationToken) -> Self {
         let (screen, cancel) = (out.screen().clone(), cancel.clone());
         let state = State { screen, busy: None, running: 0, failed: None, cancel };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Shows events.
+    /// Returns a function that shows events.
     pub(super) fn on_event(&self) -> impl for<'e> FnMut(Event<'e>) + Send + use<> {
         let show = self.clone();
         move |event| {
             let mut state = show.lock();
             let shown = state.on_event(&event);
-            state.keep(shown);
+            state.keep_error(shown);
         }
     }
 
-    /// Shows what is being waited for.
+    /// Shows a text while something is waited for.
     pub(super) fn wait_for(&self, what: &str) {
         let mut state = self.lock();
         let shown = state.wait_for(what);
-        state.keep(shown);
+        state.keep_error(shown);
     }
 
-    pub(super) fn wait_no_longer(&self) {
+    /// Removes the text of [`Self::wait_for`].
+    pub(super) fn stop_waiting(&self) {
         self.lock().busy = None;
     }
 
-    /// Ends what is shown: text, and lines of calls that were dropped.
+    /// Ends the view: the text of the model, and the lines of calls that were dropped.
     pub(super) fn finish(&self) -> io::Result<()> {
         let mut state = self.lock();
         state.busy = None;
@@ -71,7 +72,8 @@ impl Show {
 }
 
 impl State {
-    fn keep(&mut self, shown: io::Result<()>) {
+    /// Keeps the first error of the screen, and cancels the turn.
+    fn keep_error(&mut self, shown: io::Result<()>) {
         if let Err(error) = shown {
             self.failed.get_or_insert(error);
             self.cancel.cancel();
@@ -132,9 +134,9 @@ fn in_short<'a>(called: &Called, error: &'a CallError) -> &'a str {
     if called.is_cancelled { "cancelled" } else { &error.code }
 }
 
-/// As much of an error as a person reads between two calls, on one line.
-fn beginning(words: &str) -> String {
+/// Returns the beginning of an error on one line, as much as a person reads between two calls.
+fn beginning(message: &str) -> String {
     const SHOWN: usize = 300;
-    let line = one_line(&words.chars().take(SHOWN).collect::<String>());
-    if words.chars().nth(SHOWN).is_some() { line + "…" } else { line }
+    let line = one_line(&message.chars().take(SHOWN).collect::<String>());
+    if message.chars().nth(SHOWN).is_some() { line + "…" } else { line }
 }

@@ -1,4 +1,4 @@
-//! Signals, as they reach a program at a terminal.
+//! The signals of a program at a terminal.
 
 use std::future::Future;
 use std::io;
@@ -12,29 +12,29 @@ use tokio_util::sync::CancellationToken;
 use super::out::Out;
 use super::{Ended, HOW_TO_LEAVE};
 
-/// Gives the terminal the modes of the editor again whenever the program continues after it
-/// was stopped: the shell has set its own meanwhile.
-pub(super) fn set_again(modes: Modes) -> io::Result<()> {
+/// Sets the modes of the editor again whenever the program continues after it was stopped. The
+/// shell has set its own modes meanwhile.
+pub(super) fn reapply_on_continue(modes: Modes) -> io::Result<()> {
     let mut continued = signal(SignalKind::from_raw(Signo::CONT.as_raw()))?;
     tokio::spawn(async move {
         while continued.recv().await.is_some() {
-            // A terminal that is gone is found out where something is read from it.
+            // If the terminal is gone, the next read fails.
             let _ = modes.reapply();
         }
     });
     Ok(())
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Happened {
-    /// What goes on is to end, the REPL is not.
+pub(super) enum Request {
+    /// End what is running, and not the REPL.
     Interrupt,
-    /// Everything is to end.
+    /// End the REPL. The number is the signal's.
     End(i32),
 }
 
-/// Listens from now on.
+/// The signals that the REPL handles.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -42,6 +42,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// Handles the signals from now on.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -50,18 +51,18 @@ impl Signals {
         })
     }
 
-    /// The next signal. Where this is dropped, none is lost.
-    pub(super) async fn next(&mut self) -> Happened {
+    /// Waits for the next signal. If the future is dropped, no signal is lost.
+    pub(super) async fn next(&mut self) -> Request {
         tokio::select! {
-            _ = self.interrupt.recv() => Happened::Interrupt,
-            _ = self.terminate.recv() => Happened::End(SignalKind::terminate().as_raw_value()),
+            _ = self.interrupt.recv() => Request::Interrupt,
+            _ = self.terminate.recv() => Request::End(SignalKind::terminate().as_raw_value()),
             // The terminal is gone.
-            _ = self.hangup.recv() => Happened::End(SignalKind::hangup().as_raw_value()),
+            _ = self.hangup.recv() => Request::End(SignalKind::hangup().as_raw_value()),
         }
     }
 
-    /// Does `work`, which `cancel` ends, and cancels it when a signal asks for that. `work`
-    /// is always waited for, so that nothing of it is left.
+    /// Runs `work`, and cancels `cancel` when a signal arrives. Waits for the end of `work` in any
+    /// case, so that nothing of it is left.
     pub(super) async fn during<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -71,17 +72,17 @@ impl Signals {
         let mut work = pin!(work);
         let mut ended = None;
         loop {
-            let happened = tokio::select! {
+            let request = tokio::select! {
                 output = &mut work => return (output, ended),
-                happened = self.next() => happened,
+                request = self.next() => request,
             };
-            match happened {
-                Happened::Interrupt if cancel.is_cancelled() => {
-                    // A terminal that is gone has told of it, or will.
+            match request {
+                Request::Interrupt if cancel.is_cancelled() => {
+                    // If the terminal is gone, a hangup arrives too.
                     let _ = out.line(HOW_TO_LEAVE);
                 }
-                Happened::Interrupt => {}
-                Happened::End(signal) => ended = Some(Ended::Signal(signal)),
+                Request::Interrupt => {}
+                Request::End(signal) => ended = Some(Ended::Signal(signal)),
             }
             cancel.cancel();
         }

@@ -1,4 +1,4 @@
-//! The tools: found beside everything else, and told of when they are.
+//! Discovery of tools in the background, and its result on the screen.
 
 use std::future::Future;
 use std::io;
@@ -9,7 +9,7 @@ use super::show::Show;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, ScanState, Snapshot};
 
-/// Discovery, and what it has to say.
+/// The tools of the REPL.
 pub(super) struct Tools {
     host: Arc<Host>,
     out: Out,
@@ -20,18 +20,18 @@ impl Tools {
         Self { host, out }
     }
 
-    /// Looks for tools, beside whatever goes on.
+    /// Starts discovery in the background.
     pub(super) fn discover(&self) {
         let (host, out) = (Arc::clone(&self.host), self.out.clone());
         tokio::spawn(async move {
             let snapshot = host.registry().scan(Depth::Remembered).await;
-            // A terminal that is gone is found out where something is read from it.
+            // If the terminal is gone, the next read fails.
             let _ = out.line(&format_scan(&snapshot, ""));
         });
     }
 
-    /// The tools, when they are known; shows that they are waited for. A component that is
-    /// being compiled is not: its tool is there for a later prompt.
+    /// Returns the tools when discovery has found them, and shows that it is waited for. Does not
+    /// wait for components that are being compiled: their tools are there for a later prompt.
     pub(super) fn ready(
         &self,
         show: &Show,
@@ -46,13 +46,13 @@ impl Tools {
                 show.wait_for("looking for tools");
                 // The registry lives as long as the host.
                 let _ = state.wait_for(is_known).await;
-                show.wait_no_longer();
+                show.stop_waiting();
             }
             Some(host.registry().snapshot())
         }
     }
 
-    /// Looks again, asks every tool, and says what there is.
+    /// Runs discovery again, asks every tool for its schema, and shows the result.
     pub(super) async fn refresh(&self) -> io::Result<()> {
         let busy = self.out.screen().busy("looking for tools")?;
         let snapshot = self.host.registry().scan(Depth::Everything).await;
@@ -61,8 +61,8 @@ impl Tools {
     }
 }
 
-/// What a scan found: warnings, a line for each file that is no tool, and how many there
-/// are.
+/// Returns the result of a scan as text: its warnings, a line for each file that is not a tool,
+/// and the number of tools.
 fn format_scan(snapshot: &Snapshot, before: &str) -> String {
     let warnings = snapshot.warnings().iter().map(|warning| format!("warning: {warning}\n"));
     let skipped = snapshot.skipped().iter().map(|skipped| format!("{}\n", skipped.line()));

@@ -1,25 +1,25 @@
-//! The prompt of `ikigai ask`: from its arguments, from stdin, or from both.
+//! The prompt of `ikigai ask`, from its arguments, from stdin, or from both.
 
 use std::io::{IsTerminal as _, Read as _};
 
 use crate::error::CliError;
 use ikigai_agent::command::{COMMANDS, Command, Malformed};
 
-/// The most that is read from stdin: far more than any model takes.
+/// The most bytes that are read from stdin, far more than any model accepts.
 const MAX_STDIN: u64 = 16 << 20;
 
-/// What is asked.
+/// The prompt of a person.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UserPrompt {
-    /// By arguments: what it mentions is put in its place.
+    /// The text of the arguments. Mentions in it are replaced.
     pub(super) typed: String,
-    /// By stdin: whoever wrote it need not be who asks, so nothing of this person's is put
-    /// into it.
+    /// The text from stdin. Somebody else may have written it, so mentions in it are not
+    /// replaced by files of this person.
     pub(super) attached: Option<String>,
 }
 
 impl UserPrompt {
-    /// Reads the prompt. stdin is read where it is asked for, and where it is no terminal.
+    /// Reads the prompt. stdin is read if `-` asks for it, and if it is not a terminal.
     pub(super) async fn read(arguments: &[String]) -> Result<Self, CliError> {
         let (asks, typed) = words(arguments)?;
         let is_terminal = std::io::stdin().is_terminal();
@@ -42,7 +42,7 @@ impl UserPrompt {
         Ok(Self { typed, attached })
     }
 
-    /// All of it, as one text.
+    /// Returns the whole prompt as one text.
     pub(super) fn text(&self) -> String {
         let typed = Some(self.typed.as_str()).filter(|text| !text.is_empty());
         let texts: Vec<&str> = typed.into_iter().chain(self.attached.as_deref()).collect();
@@ -50,12 +50,12 @@ impl UserPrompt {
     }
 }
 
-/// Whether stdin is asked for, and the rest of the words.
+/// Returns whether `-` asks for stdin, and the other words.
 fn words(arguments: &[String]) -> Result<(bool, String), CliError> {
     let (signs, words): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|argument| *argument == "-");
     let typed = words.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-    // A path at the start, such as `/etc/hosts`, is no command.
+    // A prompt may begin with a path, such as `/etc/hosts`.
     let is_command = match Command::parse(&typed) {
         Ok(_) | Err(Malformed::Usage(_)) => true,
         Err(Malformed::Unknown { .. } | Malformed::Unclosed(_)) => false,
@@ -64,7 +64,7 @@ fn words(arguments: &[String]) -> Result<(bool, String), CliError> {
         let name = typed.split_whitespace().next().unwrap_or_default();
         let error = anyhow::Error::msg(format!("`{name}` is a command of the REPL"));
         let hint = format!(
-            "{} are for a conversation; `ikigai asset` and `ikigai tool` do the same from here",
+            "{} work in a conversation; use `ikigai asset` and `ikigai tool` here",
             COMMANDS.map(|(usage, _)| usage.split(' ').next().unwrap_or(usage)).join(", ")
         );
         return Err(CliError::usage(error).hint(hint));
@@ -76,11 +76,11 @@ fn stdin() -> Result<String, CliError> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_STDIN {
-        let text = format!("stdin has more than {MAX_STDIN} bytes, the most that is read of it");
+        let text = format!("stdin has more than {MAX_STDIN} bytes, the limit for a prompt");
         return Err(CliError::usage(anyhow::Error::msg(text)));
     }
     String::from_utf8(bytes).map_err(|error| {
-        CliError::usage(anyhow::Error::new(error).context("stdin is no text in UTF-8"))
+        CliError::usage(anyhow::Error::new(error).context("stdin is not valid UTF-8"))
     })
 }
 

@@ -1,5 +1,5 @@
-//! What `ikigai ask` says of a turn: text on stdout, the rest on stderr, or one object for
-//! programs.
+//! The report of `ikigai ask` on a turn: the answer on stdout and calls on stderr, or one object
+//! for programs.
 
 use std::io::IsTerminal as _;
 
@@ -14,18 +14,18 @@ use crate::error::CliError;
 use crate::output::{eprint, print_exact};
 use ikigai_agent::{Called, Calling, End, Event, Session, Turn};
 
-/// Characters of a call's name and of its arguments on its line.
+/// The most characters of a name, of arguments or of an error on a line.
 const ARGUMENTS_SHOWN: usize = 120;
 
-/// What has been written, and how it goes on.
+/// The state of the report while a turn goes on.
 pub(super) struct Report {
-    /// The answer is printed at the end, as part of an object.
+    /// True if the answer is printed at the end, as part of an object.
     json: bool,
-    /// stdout obeys control characters.
+    /// True if stdout is a terminal.
     is_terminal: bool,
     /// The last character on stdout, if there is one.
     last: Option<char>,
-    /// What follows is of another answer than what was printed.
+    /// True if the next text belongs to another answer than the last.
     is_next: bool,
 }
 
@@ -35,6 +35,7 @@ impl Report {
         Self { json, is_terminal, last: None, is_next: false }
     }
 
+    /// Prints an event.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), CliError> {
         let is_line = !matches!(
             event,
@@ -69,7 +70,7 @@ impl Report {
             return Ok(());
         }
         if std::mem::take(&mut self.is_next) && self.last.is_some() {
-            // Each answer of a turn is a paragraph of its own.
+            // Each answer of a turn is a paragraph.
             self.end_text()?;
             print_exact("\n")?;
         }
@@ -97,7 +98,7 @@ fn line(called: &Called) -> String {
     format!("{mark} {} ({seconds:.1} s, {characters} characters){error}\n", short(name))
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text, on one line.
 fn short(text: &str) -> String {
     let mut line = one_line(&text.chars().take(ARGUMENTS_SHOWN).collect::<String>());
     if text.chars().nth(ARGUMENTS_SHOWN).is_some() {
@@ -106,16 +107,16 @@ fn short(text: &str) -> String {
     line
 }
 
-/// Why a turn has no whole answer, in a sentence.
+/// Returns the reason why a turn has no complete answer.
 pub(super) fn reason(end: &End) -> Option<String> {
     Some(match end {
         End::Answered => return None,
-        End::Silent => "the model answered nothing".to_owned(),
+        End::Silent => "the answer of the model is empty".to_owned(),
         End::Cut => "the answer reached the limit on its length".to_owned(),
         End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
         End::Refused(why) => format!("the model refused: {}", one_line(why)),
         End::Exhausted { rounds } => {
-            format!("the model wanted to go on after {rounds} requests, the most that it may make")
+            format!("the model was not done after {rounds} requests, the limit for a turn")
         }
         End::Interrupted => "interrupted".to_owned(),
         End::Failed(failure) => failure.to_string(),
@@ -177,6 +178,7 @@ struct Tokens {
 }
 
 impl<'a> Exchange<'a> {
+    /// Describes the turn of a session that has just ended.
     pub(super) fn new(prompt: &UserPrompt, session: &'a Session, turn: &'a Turn) -> Self {
         let model = session.model();
         let Usage { input, output, cached } = turn.usage;

@@ -26,19 +26,19 @@ pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
 pub(in crate::commands) struct Put {
-    /// The asset, as it is to be called: `blocks/decisions.md`
+    /// The whole path of the asset, such as `blocks/decisions.md`
     #[arg(add = complete::assets())]
     path: String,
     /// The file; `-`, or nothing, for stdin
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// Only if the asset has this version; 0 if there is to be none
+    /// Write only if the asset has this version; 0 if it must not exist
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
-    /// Refuse changes from then on, other than this one
+    /// Make the asset read-only after this change
     #[arg(long)]
     read_only: bool,
-    /// Take changes again, this one first
+    /// Make a read-only asset writable, before this change
     #[arg(long)]
     writable: bool,
     /// Print JSON
@@ -84,7 +84,7 @@ pub(super) async fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be written. No more is read than can be stored.
+/// Reads the content to write, and no more than an asset can have.
 fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
     let mut content = Vec::new();
     let (read, name) = match file.filter(|file| file.as_os_str() != "-") {
@@ -128,7 +128,7 @@ pub(super) async fn remove(
             }
         }
     }
-    // Also where one of them could not be removed: the others are gone.
+    // Also if one of them could not be removed: the others are gone.
     if arguments.json {
         let removed =
             removed.iter().map(|it| json!({ "path": it.path.as_str(), "version": it.version }));
@@ -136,7 +136,7 @@ pub(super) async fn remove(
     } else {
         for Metadata { path, version, .. } in &removed {
             let name = path.as_str();
-            // Of results of tools there is no history.
+            // Outputs of tools have no history.
             let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
             let undo = if path.is_output() { "" } else { &undo };
             eprint(&format!("Removed {name}{undo}\n"));

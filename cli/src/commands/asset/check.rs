@@ -1,4 +1,4 @@
-//! `ikigai asset check`: references that lead nowhere.
+//! `ikigai asset check`: the references that lead nowhere.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Files that name assets
+    /// Files that may refer to assets
     #[arg(value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Print JSON
@@ -32,7 +32,7 @@ pub(in crate::commands) struct Arguments {
 struct Dangling {
     /// An asset's URI or the path of a file, and the line, counted from 1.
     place: (String, usize),
-    /// As it is written there.
+    /// The reference as it is written there.
     reference: String,
     why: String,
 }
@@ -48,7 +48,7 @@ pub(super) async fn run(
     let mut looked = 0;
     let mut scan = store.scan();
     while let Some(asset) = scan.next().await? {
-        // What a tool printed names what it likes.
+        // The outputs of tools may contain anything.
         if asset.metadata.path.is_output() {
             continue;
         }
@@ -70,7 +70,7 @@ pub(super) async fn run(
     Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
 }
 
-/// A file, which is no larger than an asset can be.
+/// Reads a file that is no larger than an asset can be.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content)?;
@@ -128,7 +128,7 @@ fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>
     }
 }
 
-/// The numbers of lines, found by going through the text once.
+/// A counter of lines, which reads the text once.
 struct Lines<'t> {
     text: &'t str,
     at: usize,
@@ -140,7 +140,7 @@ impl<'t> Lines<'t> {
         Self { text, at: 0, line: 1 }
     }
 
-    /// The line of the byte `at`, which is not before the last that was asked for.
+    /// Returns the line of the byte `at`, which must not be before that of the last call.
     fn at(&mut self, at: usize) -> usize {
         let passed = self.text.as_bytes()[self.at..at].iter();
         self.line += passed.filter(|byte| **byte == b'\n').count();
@@ -149,9 +149,9 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// What reads as the path of a file: words with a slash and the ending of a file's name,
-/// `src/db/schema.sql`. One without a slash may be anything, and what is part of a URL is
-/// no file.
+/// Returns the words of a text that look like paths of files, with their positions: words with a
+/// slash and the extension of a file, such as `src/db/schema.sql`. A word without a slash may be
+/// anything, and a part of a URL is not a file.
 fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let ends_word = |c: char| c.is_whitespace() || c.is_control() || "()[]{}<>\"'`,;|".contains(c);
     let words = text.split(ends_word).map(|word| {
@@ -165,7 +165,7 @@ fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
         let is_ending = (1..=8).contains(&ending.len())
             && ending.starts_with(|c: char| c.is_ascii_alphabetic())
             && ending.chars().all(|c| c.is_ascii_alphanumeric());
-        // `~/…`, `@…`, `host:…` and `a?b=…` are somebody else's.
+        // `~/…`, `@…`, `host:…` and `a?b=…` are not in the workspace.
         let is_path = word.chars().all(|c| c.is_alphanumeric() || "._-/+".contains(c));
         !dir.is_empty() && !stem.is_empty() && is_ending && is_path
     })
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_are_told_from_other_words() {
+    fn paths_of_files_are_distinguished_from_other_words() {
         let text = "Implementation: src/db/connection.c.\nSchema: `src/db/schema.sql`, (docs/a.md)\n\
                     [x](../up/b.rs) https://example.com/c.html ikigai:///blocks/d.md e.md and/or \
                     1/2.5 https://e.com/foo%20bar/baz.html e.com/q?x=a/b.c **k/l.md** ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";

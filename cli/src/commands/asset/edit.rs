@@ -1,4 +1,4 @@
-//! `ikigai asset edit`: an asset in the editor of whoever asks.
+//! `ikigai asset edit`: an asset in the person's own editor.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -18,12 +18,12 @@ use crate::error::{self, CliError};
 use crate::output::{eprint, print_json};
 use ikigai_agent::assets::display;
 
-/// What every system has.
+/// The editor if none is set; every system has it.
 const EDITOR: &str = "vi";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The asset; a new one where there is none of that name
+    /// The asset; a new one if there is none of that name
     #[arg(add = complete::assets())]
     path: String,
     /// Print JSON
@@ -38,7 +38,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let before = before(store, &arguments.path).await?;
     let path = &before.path;
-    // Its ending tells an editor what it is.
+    // Editors recognise a file by its extension.
     let ending = Path::new(path.as_str()).extension().and_then(|it| it.to_str());
     let ending = ending.filter(|it| it.len() <= 16).map(|it| format!(".{it}"));
     let file = tempfile::Builder::new()
@@ -49,7 +49,7 @@ pub(super) async fn run(
     file.write_all(&before.content)?;
     file.flush()?;
     let edited = edit(file.path());
-    // By its name: many editors put another file in its place.
+    // Opened anew: many editors replace the file.
     let after = std::fs::read(file.path());
     match (edited, &after) {
         (Err(error), Ok(after)) if *after != before.content => return Err(kept(file, error)),
@@ -87,14 +87,15 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is edited.
+/// The asset before the edit.
 struct Before {
     path: AssetPath,
     content: Vec<u8>,
-    /// Nobody's change is lost.
+    /// The version that the edit replaces, so that no change of somebody else is lost.
     expected: Expected,
 }
 
+/// Reads the asset, which may not exist yet.
 async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
     match named(store, name).await {
         Ok(metadata) => {
@@ -107,7 +108,7 @@ async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
         }
         Err(error) if error.exit == error::FAILED => {
             let path = AssetPath::parse(name).map_err(Error::from)?;
-            // Another failure than that there is none would come again here.
+            // The name may have failed for another reason than a missing asset.
             match store.metadata(&path).await {
                 Err(Error::NotFound(path)) => {
                     Ok(Before { path, content: Vec::new(), expected: Expected::Absent })
@@ -119,15 +120,15 @@ async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
     }
 }
 
-/// Runs the editor, as other programs do: the variable is a command with its options.
-#[allow(clippy::disallowed_methods, reason = "an editor is the person's own, and no tool")]
+/// Runs the editor. As in other programs, the variable is a command with its options.
+#[allow(clippy::disallowed_methods, reason = "an editor of the person, and not a tool")]
 fn edit(file: &Path) -> Result<(), CliError> {
-    let asked = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let editor: OsString = asked("VISUAL").or_else(|| asked("EDITOR")).unwrap_or(EDITOR.into());
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor: OsString = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or(EDITOR.into());
     let mut command = OsString::from(&editor);
     command.push(" \"$1\"");
-    // Ctrl-C is the editor's, which goes on; with these it does not end this process. What
-    // is handled here is at its default in the editor.
+    // Ctrl-C is for the editor, and must not end this process. The editor starts with the default
+    // actions of the signals that are handled here.
     let _interrupt = signal(SignalKind::interrupt())?;
     let _quit = signal(SignalKind::quit())?;
     let status = std::process::Command::new("/bin/sh")
@@ -142,10 +143,10 @@ fn edit(file: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let text = format!("the editor `{}` ended with {status}", editor.display());
-    Err(CliError::failed(anyhow::Error::msg(text)).hint("the asset is as it was"))
+    Err(CliError::failed(anyhow::Error::msg(text)).hint("the asset is unchanged"))
 }
 
-/// The failure, and where the text is that could not be stored.
+/// Keeps the file with a text that could not be stored, and adds its path to the error.
 fn kept(file: NamedTempFile, error: CliError) -> CliError {
     match file.keep() {
         Ok((_, path)) => error.hint(format!("your text is kept in `{}`", path.display())),

@@ -1,4 +1,4 @@
-//! `ikigai asset get`, `log` and `restore`: assets as they are and as they were.
+//! `ikigai asset get`, `log` and `restore`: an asset and its older versions.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub(in crate::commands) struct Get {
     /// An older version, by its number
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// Print JSON, with what is known of the asset
+    /// Print JSON, with the size, the tokens and the version of the asset
     #[arg(long)]
     json: bool,
 }
@@ -33,7 +33,7 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
             (as_json(&asset.metadata), asset.content)
         }
         Some(version) => {
-            let path = kept(store, &arguments.path).await?;
+            let path = existing_or_removed(store, &arguments.path).await?;
             let snapshot = store.version(&path, version).await?;
             let value = json!({ "path": path.as_str(), "version": version });
             (value, snapshot.content)
@@ -50,9 +50,8 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The asset that is meant; one that was removed and has versions only, where none is
-/// there.
-async fn kept(store: &Store, name: &str) -> Result<AssetPath, CliError> {
+/// Returns the path of an asset, or of one that was removed and still has versions.
+async fn existing_or_removed(store: &Store, name: &str) -> Result<AssetPath, CliError> {
     let missing = match named(store, name).await {
         Err(error) if error.exit == error::FAILED => error,
         found => return Ok(found?.path),
@@ -78,7 +77,7 @@ pub(in crate::commands) struct Log {
 }
 
 pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliError> {
-    let path = kept(store, &arguments.path).await?;
+    let path = existing_or_removed(store, &arguments.path).await?;
     let versions = store.log(&path).await?;
     if arguments.json {
         let versions = versions.iter().map(|version| {
@@ -114,7 +113,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
         };
         let end = match &version.replaced {
             None => "-".to_owned(),
-            // No version says who removed the asset.
+            // The next version does not name the agent that removed the asset.
             Some(end) if end.cause == Cause::Remove => {
                 format!("{}, removed by {}", local(end.at), end.agent)
             }
@@ -149,7 +148,7 @@ pub(super) async fn restore(
     agent: &Agent,
     arguments: Restore,
 ) -> Result<ExitCode, CliError> {
-    let path = kept(store, &arguments.path).await?;
+    let path = existing_or_removed(store, &arguments.path).await?;
     let written = store.restore(&path, arguments.version, agent).await?;
     if arguments.json {
         print_json(&json!({
@@ -160,9 +159,9 @@ pub(super) async fn restore(
         }))?;
     } else {
         eprint(&format!(
-            "Restored {path}: what version {} said is version {} now\n",
-            arguments.version,
+            "Restored {path}: version {} has the text of version {}\n",
             written.version,
+            arguments.version,
             path = path.as_str(),
         ));
     }

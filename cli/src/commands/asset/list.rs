@@ -1,4 +1,4 @@
-//! `ikigai asset list`.
+//! `ikigai asset list`: a table of assets for a person, JSON for a program.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub(super) async fn run(
         let text = if arguments.prefix.is_empty() {
             "no assets; `ikigai asset put PATH FILE` writes one\n"
         } else {
-            "no asset begins so\n"
+            "no asset has a path that begins so\n"
         };
         eprint(text);
         return Ok(ExitCode::SUCCESS);

@@ -1,4 +1,4 @@
-//! `ikigai asset pin`, `unpin` and `usage`: what is in the context of an agent.
+//! `ikigai asset pin`, `unpin` and `usage`: the assets in the context of an agent.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Pin {
-    /// The asset; without one, what is pinned is shown
+    /// The asset; without one, the pinned assets are shown
     #[arg(add = complete::assets())]
     path: Option<String>,
     /// Print JSON
@@ -71,7 +71,7 @@ pub(super) async fn unpin(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is pinned, in the order of pinning.
+/// Prints the pinned assets, in the order of pinning.
 async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliError> {
     let pins = pins(store, agent).await?;
     let usage = store.usage(agent).await?;
@@ -90,7 +90,7 @@ async fn show(store: &Store, agent: &Agent, json: bool) -> Result<ExitCode, CliE
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line and a value for each pin.
+/// Returns a line and a JSON value for each pin.
 async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliError> {
     let pins = store.pins(agent).await?;
     Ok(pins

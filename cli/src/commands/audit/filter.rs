@@ -1,4 +1,4 @@
-//! Which calls are asked for.
+//! The filter of calls: the flags that select some of them.
 
 use std::str::FromStr;
 
@@ -11,13 +11,13 @@ use serde::de::value::{Error, StrDeserializer};
 
 use ikigai_host::audit::Record;
 
-/// What a call must be to be shown.
+/// The conditions that a call must meet to be shown.
 pub(super) struct Filter {
-    /// Any if empty.
+    /// The names of the tools. If empty, every tool.
     pub(super) tools: Vec<String>,
     pub(super) outcome: Option<OutcomeFilter>,
     pub(super) since: Option<Timestamp>,
-    /// Itself not within.
+    /// The end, which is excluded.
     pub(super) until: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl Filter {
     }
 }
 
-/// How a call must have ended.
+/// The outcome that a call must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutcomeFilter {
     Ok,
@@ -67,8 +67,8 @@ impl FromStr for OutcomeFilter {
     }
 }
 
-/// A point in time: as RFC 3339 writes it, as a date and a time of this machine's
-/// zone, or as how long ago it was.
+/// Parses a point in time: as in RFC 3339, as a date and a time in this machine's time zone, or
+/// as the time that has passed since.
 pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
@@ -80,7 +80,7 @@ pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
     let ago = text.strip_suffix("ago").unwrap_or(text).trim();
     let ago = humantime::parse_duration(ago)
         .map_err(|_| "write it as 2026-01-31T12:00:00Z, 2026-01-31, 10m or 7days".to_owned())?;
-    Timestamp::now().checked_sub(ago).map_err(|_| "is before all time".to_owned())
+    Timestamp::now().checked_sub(ago).map_err(|_| "is too long ago".to_owned())
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_points_or_how_long_ago() {
+    fn times_are_points_or_durations_until_now() {
         let expected: Timestamp = "2026-01-31T10:00:00Z".parse().expect("a time");
         for text in
             ["2026-01-31T10:00:00Z", "2026-01-31T12:00:00+02:00", "2026-01-31 10:00:00.000Z"]

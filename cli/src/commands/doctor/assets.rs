@@ -1,4 +1,4 @@
-//! The store of assets: where it is, and whether it answers.
+//! The check of the asset store: its address, and whether it answers.
 
 use super::Check;
 use crate::error::CliError;
@@ -17,12 +17,14 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
         Ok(url) => url,
         Err(error) => {
             let check = Check::new(SECTION, "store", error.to_string());
-            return Ok(vec![check.warn("mend IKIGAI_STORE, or name another with --store")]);
+            return Ok(vec![
+                check.warn("correct IKIGAI_STORE, or name another store with --store"),
+            ]);
         }
     };
-    // Looking makes no store.
+    // The check must not create a store.
     if url.file().is_some_and(|file| !file.exists()) {
-        return Ok(vec![Check::new(SECTION, "store", format!("{url}, not made yet"))]);
+        return Ok(vec![Check::new(SECTION, "store", format!("{url}, not created yet"))]);
     }
     let usage = match assets.open().await {
         Ok(store) => store.usage(&agent).await,
@@ -37,7 +39,7 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
         }
         Err(error) => {
             let advice = remedy::asset::hint(&error);
-            let advice = advice.unwrap_or("check its address, or name another with --store");
+            let advice = advice.unwrap_or("check its address, or name another store with --store");
             vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
         }
     })

@@ -1,4 +1,4 @@
-//! The machine as it is.
+//! The description of the machine and of the program on it.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -15,12 +15,12 @@ pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     let program = std::env::current_exe();
     let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
     let supervisor = paths.supervisor.as_ref().map_or_else(
-        || Check::new(SECTION, "supervisor", "nowhere").warn("install ikigai again"),
+        || Check::new(SECTION, "supervisor", "not found").warn("install ikigai again"),
         |path| {
             let place = path.display().to_string();
             let check = Check::new(SECTION, "supervisor", place);
-            let lacks = "no native tool can run without it; install ikigai again";
-            if path.is_file() { check } else { check.warn(lacks) }
+            let advice = "no native tool can run without it; install ikigai again";
+            if path.is_file() { check } else { check.warn(advice) }
         },
     );
     let cores = thread::available_parallelism();
@@ -41,7 +41,7 @@ fn system() -> String {
     let uname = rustix::system::uname();
     let kernel =
         format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy());
-    // os-release(5): NAME=value, in quotes where it has to be.
+    // os-release(5): NAME=value, in quotes if necessary.
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     match name.map(|name| name.trim_matches(['"', '\''])) {

@@ -1,4 +1,4 @@
-//! How many of the tools each model provider is offered, and which it is not.
+//! The checks of the tools that each model provider is offered.
 
 use ikigai_provider::Provider;
 
@@ -16,11 +16,11 @@ pub(super) fn checks(config: &Config, snapshot: &Snapshot) -> Vec<Check> {
 fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
     let offer = config.offer(provider);
     let tools = ikigai_agent::offered(provider, &offer, Some(snapshot), true);
-    // With the host's own.
+    // With the tool of the host itself.
     let all = snapshot.tools().count() + 1;
     let room = match offer.bounds.tools {
         Some(room) => format!("a request has room for {room}"),
-        None => "a request has no bound".to_owned(),
+        None => "a request has room for any number".to_owned(),
     };
     let what = format!("tools for {provider}");
     if tools.left_out.is_empty() {
@@ -28,11 +28,11 @@ fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
     }
     let names: Vec<&str> = tools.left_out.iter().map(|left| left.tool.as_str()).collect();
     let offered = all.saturating_sub(names.len());
-    let detail = format!("{offered} of {all} are offered; {room}. Not {}", names.join(", "));
+    let detail = format!("{offered} of {all} are offered; {room}; left out: {}", names.join(", "));
     let is_crowded = tools.left_out.iter().any(|left| left.reason.is_too_many());
     Check::new(SECTION, what, detail).warn(if is_crowded {
-        format!("name those that you need in `first_tools` under `[providers.{provider}]`")
+        format!("name the tools that you need in `first_tools` under `[providers.{provider}]`")
     } else {
-        format!("`ikigai tool schema --provider {provider}` says why")
+        format!("`ikigai tool schema --provider {provider}` shows why")
     })
 }

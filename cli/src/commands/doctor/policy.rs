@@ -1,4 +1,4 @@
-//! Which policy is in force, and from where.
+//! The checks of the policy files, and of the profile in force.
 
 use super::Check;
 use ikigai_host::host::Host;
@@ -28,7 +28,7 @@ fn file(file: &FileStatus) -> Check {
         Some(problem) => {
             Check::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what)).warn(
                 problem.hint.clone().unwrap_or_else(|| {
-                    "until it is right, what it said before is in force".to_owned()
+                    "until it is corrected, its last valid text is in force".to_owned()
                 }),
             )
         }

@@ -1,4 +1,4 @@
-//! Whether components run here, and how fast they can start.
+//! The checks of the runtime of components.
 
 use super::Check;
 use ikigai_host::exec::wasm::{self, Capability};
@@ -17,14 +17,18 @@ pub(super) fn checks() -> Vec<Check> {
         }
     };
     let pool = match pool {
-        Ok(()) => Check::new(SECTION, "pool", "places for guests can be made in advance"),
-        Err(why) => Check::new(SECTION, "pool", format!("none, each call makes its own: {why}"))
-            .warn("raise the limit on address space (`ulimit -v`); calls work, only slower"),
+        Ok(()) => Check::new(SECTION, "pool", "memory for guests can be reserved in advance"),
+        Err(why) => {
+            Check::new(SECTION, "pool", format!("none, each call reserves its own memory: {why}"))
+                .warn("raise the limit on address space (`ulimit -v`); calls work, but slower")
+        }
     };
     let scan = match pagemap_scan {
-        Ok(()) => Check::new(SECTION, "pagemap scan", "a place is cleaned by what was written"),
+        Ok(()) => {
+            Check::new(SECTION, "pagemap scan", "only the pages that a guest wrote are cleaned")
+        }
         Err(why) => Check::new(SECTION, "pagemap scan", format!("none: {why}"))
-            .warn("a kernel from Linux 6.7 on has it; calls work, only slower"),
+            .warn("Linux 6.7 and later have it; calls work, but slower"),
     };
     vec![engine, pool, scan]
 }

@@ -1,5 +1,5 @@
-//! How far native tools can be kept to their grants here, and whether that is
-//! enough for what policy requires.
+//! The checks of the sandbox of native tools: the guarantees on this machine, its layers, and the
+//! tools for which policy requires more.
 
 use super::Check;
 use ikigai_host::exec::native::Machine;
@@ -16,7 +16,7 @@ pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let mut checks: Vec<Check> = states
         .map(|((_, guarantee), (boundary, state))| {
             let check = Check::new(SECTION, boundary.as_str(), state);
-            if guarantee.is_enforced() { check } else { check.less() }
+            if guarantee.is_enforced() { check } else { check.warn_only() }
         })
         .collect();
     checks.extend(required(host, snapshot, &isolation));
@@ -34,11 +34,12 @@ fn layer(layer: &Layer) -> Check {
     match &layer.remedy {
         _ if layer.guarantee.is_enforced() => check,
         Some(remedy) => check.warn(remedy),
-        None => check.less(),
+        None => check.warn_only(),
     }
 }
 
-/// Tools that do not run, because policy requires more for them than holds here.
+/// Returns a check for each tool that does not run because policy requires more guarantees for it
+/// than this machine has.
 fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Check> {
     let missing: Vec<String> = isolation
         .unmet()
@@ -58,8 +59,8 @@ fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Chec
             let name = tool.name();
             let text = format!("policy requires a sandbox for it: {}", missing.join(", "));
             Check::new(SECTION, name, text).fail(format!(
-                "raise what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run \
-                 it with what there is"
+                "add what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run it \
+                 with the guarantees that there are"
             ))
         })
         .collect()

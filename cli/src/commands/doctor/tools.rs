@@ -1,4 +1,4 @@
-//! The directories of tools, and what was found in them.
+//! The checks of the directories of tools, and of discovery.
 
 use super::Check;
 use ikigai_host::host::Host;
@@ -17,10 +17,10 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     checks.push(match snapshot.skipped().len() {
         0 => Check::new(SECTION, "skipped", "none"),
         count => Check::new(SECTION, "skipped", count.to_string())
-            .warn("`ikigai tool list --all` says why"),
+            .warn("`ikigai tool list --all` shows why"),
     });
     for warning in snapshot.warnings() {
-        checks.push(Check::new(SECTION, "discovery", warning).less());
+        checks.push(Check::new(SECTION, "discovery", warning).warn_only());
     }
     checks
 }
@@ -42,7 +42,7 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
         {
             let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
             let is_named = paths.required.iter().any(|named| named == dir);
-            return if is_named { check.warn("make it, or name another") } else { check };
+            return if is_named { check.warn("create it, or name another") } else { check };
         }
         Err(error) => {
             return Check::new(SECTION, what, format!("`{shown}`: {error}"))

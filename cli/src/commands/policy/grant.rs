@@ -1,4 +1,4 @@
-//! `ikigai policy grant`: an entry of the user's policy file, written for them.
+//! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
@@ -28,8 +28,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
     ikigai policy grant grep --read docs --yes\n\n\
-    customer_db is a component: to a native tool, which has the whole network or none, a host \
-    and port is refused.";
+    customer_db is a component. A native tool has the whole network or none, so a host and a port \
+    are refused.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -42,17 +42,17 @@ pub(in crate::commands) struct Arguments {
     /// A directory to read and write
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     write: Vec<PathBuf>,
-    /// A host to connect to; `*` is every public one to a component, and the whole network,
-    /// this machine included, to a native tool, which can have no less
+    /// A host to connect to; `*` is every public host for a component, and the whole network,
+    /// this machine included, for a native tool, which cannot have less
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// What it may do with the host's assets (`ikigai://`)
+    /// The access to the host's assets (`ikigai://`)
     #[arg(long, value_name = "ACCESS")]
     assets: Option<AssetsArg>,
-    /// What becomes of a native call where the sandbox cannot keep the grant
+    /// The behaviour of native calls if the sandbox cannot keep the grant
     #[arg(long, value_name = "HOW")]
     sandbox: Option<SandboxArg>,
     /// A limit: wall_clock, fuel, memory, output, handles or processes
@@ -158,15 +158,15 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether it is a ceiling or a workspace that forbids it, and not what was asked for.
+/// Returns true if a ceiling or a workspace forbids the grant, and not the grant itself.
 fn is_of_others(denial: &Denial) -> bool {
     matches!(&denial.provenance, Some(Provenance::File { kind, .. }) if *kind != LayerKind::User)
 }
 
-/// What the person should know beyond the lines that changed.
+/// Prints notes on the effect of the grant.
 fn print_notes(tool: &Tool, decided: &decision::Decided) {
     match decided {
-        Err(denial) => eprint(&format!("warning: it may still not be called: {denial}\n")),
+        Err(denial) => eprint(&format!("warning: the tool may still not be called: {denial}\n")),
         Ok(decision) => {
             for (capability, sources) in decision.provenance.iter() {
                 let narrowed = sources.iter().skip(1).filter(|source| {
@@ -180,7 +180,7 @@ fn print_notes(tool: &Tool, decided: &decision::Decided) {
                 eprint(&format!("warning: the variable `{}` is not set here\n", variable.name));
             }
             eprint(&format!(
-                "granted; `ikigai policy show {}` says what it can touch\n",
+                "granted; `ikigai policy show {}` shows what it may touch\n",
                 tool.name()
             ));
         }
@@ -196,7 +196,7 @@ fn keys(
     let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
-    // A system tool changes when ikigai is installed anew, which is no other's doing.
+    // A system tool only changes when ikigai is installed again.
     if tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name()) {
         let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
         let digests: Vec<Digest> = builds.map(|build| build.digest).collect();
@@ -246,8 +246,8 @@ fn keys(
     Ok(keys)
 }
 
-/// The directory as the policy is to name it: from the workspace where it is in it, so
-/// that it holds in every workspace, else in full.
+/// Returns a directory as the policy file names it: relative to the workspace if it is in it, so
+/// that the rule holds in every workspace, or else in full.
 fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
@@ -255,7 +255,7 @@ fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         .with_context(|| format!("the directory `{}` cannot be granted", dir.display()))
         .map_err(wrong)?;
     if !resolved.is_dir() {
-        return Err(wrong(anyhow::Error::msg(format!("`{}` is no directory", dir.display()))));
+        return Err(wrong(anyhow::Error::msg(format!("`{}` is not a directory", dir.display()))));
     }
     let named = match resolved.strip_prefix(workspace) {
         Ok(inner) if dir.is_relative() => inner.to_owned(),

@@ -1,4 +1,4 @@
-//! `ikigai policy revoke`: the tool's entry is taken out of the user's policy file.
+//! `ikigai policy revoke`: removes the entry of a tool from the user's policy file.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use ikigai_host::nearest::nearest;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The tool; it need not be there any more
+    /// The tool; it may have been removed
     #[arg(add = complete::tools())]
     tool: String,
     /// Do not ask

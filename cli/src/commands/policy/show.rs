@@ -1,4 +1,4 @@
-//! `ikigai policy show`: one page of what every tool can touch.
+//! `ikigai policy show`: one page on the grants of every tool.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
-use super::homely;
+use super::with_tilde;
 use crate::commands::call::named_tool;
 use crate::commands::list::{plain_table, print_warnings};
 use crate::complete;
@@ -52,12 +52,12 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
     let home = host.registry().paths().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
-    // A page fits more of it so.
+    // So that more fits on the page.
     let short = |text: String| {
         let lines = text.lines().map(|line| match line.strip_prefix(&workspace) {
             Some("") => ".".to_owned(),
             Some(rest) if rest.starts_with('/') => format!(".{rest}"),
-            _ => homely(line, home),
+            _ => with_tilde(line, home),
         });
         lines.collect::<Vec<_>>().join("\n")
     };
@@ -85,13 +85,13 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
                 let by = denial.provenance.as_ref().map(Provenance::to_string).unwrap_or_default();
                 let no = String::new;
-                [no(), no(), no(), no(), no(), isolation, no(), homely(&by, home)]
+                [no(), no(), no(), no(), no(), isolation, no(), with_tilde(&by, home)]
             }
             Ok(decision) => {
                 let keys = ["fs", "net", "env", "assets", "sandbox"];
                 let keys = keys.into_iter().chain(decision::limit_keys()).collect::<Vec<_>>();
                 let by = decision::sources(decision, &keys);
-                let by = by.split(", ").map(|by| homely(by, home)).collect::<Vec<_>>();
+                let by = by.split(", ").map(|by| with_tilde(by, home)).collect::<Vec<_>>();
                 [
                     short(decision::dirs(backend, decision, Access::ReadOnly)),
                     short(decision::dirs(backend, decision, Access::ReadWrite)),
@@ -109,40 +109,40 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let mut text = format!("{table}\n");
     let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
     let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
-    for line in denied.into_iter().chain(notes).chain(strangers(host, snapshot)) {
+    for line in denied.into_iter().chain(notes).chain(unknown_tools(host, snapshot)) {
         text.push_str(&format!("\n{line}\n"));
     }
     let (profile, by) = host.authority().profile()?;
-    let by: Vec<String> = by.iter().map(|by| homely(&by.to_string(), home)).collect();
+    let by: Vec<String> = by.iter().map(|by| with_tilde(&by.to_string(), home)).collect();
     text.push_str(&format!("\nProfile:   {} (by {})\n", profile.as_str(), by.join(", ")));
     text.push_str(&format!("Workspace: {workspace} (.)\n\nFiles:\n"));
     let mut table = plain_table();
     for file in host.authority().files() {
-        let path = homely(&file.path.display().to_string(), home);
-        table.add_row([file.kind.as_str().to_owned(), path, standing(&file)]);
+        let path = with_tilde(&file.path.display().to_string(), home);
+        table.add_row([file.kind.as_str().to_owned(), path, file_state(&file)]);
     }
     Ok(format!("{text}{table}\n"))
 }
 
-fn standing(file: &FileStatus) -> String {
+/// Returns the state of a policy file, for a table.
+fn file_state(file: &FileStatus) -> String {
     match (&file.problem, file.exists) {
-        (Some(problem), _) => format!("not as it stands: {}", problem.line()),
+        (Some(problem), _) => format!("an older text is in force: {}", problem.line()),
         (None, true) => "in force".to_owned(),
         (None, false) => "none".to_owned(),
     }
 }
 
-/// Entries of the user's file that speak of no tool here: often a misspelling.
-fn strangers(host: &Host, snapshot: &Snapshot) -> Vec<String> {
+/// Returns a line for each entry of the user's file that names an unknown tool, which is often
+/// misspelt.
+fn unknown_tools(host: &Host, snapshot: &Snapshot) -> Vec<String> {
     let unknown = host.authority().named().into_iter();
     let unknown = unknown.filter(|(name, _)| snapshot.get(name).is_none());
     unknown
         .map(|(name, line)| {
             let near = nearest(&name, snapshot.tools().map(|tool| tool.name()));
             let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            format!(
-                "line {line} of your policy speaks of `{name}`, and there is no such tool{meant}"
-            )
+            format!("line {line} of your policy names `{name}`, and there is no such tool{meant}")
         })
         .collect()
 }

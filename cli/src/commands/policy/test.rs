@@ -1,4 +1,4 @@
-//! `ikigai policy test`: may this tool do that, and who says so?
+//! `ikigai policy test`: the decision on one access of a tool, and the rule that decides it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,7 +64,7 @@ impl AssetsArg {
     }
 }
 
-/// The answer to one question.
+/// The decision on one access.
 struct Answer {
     question: String,
     is_allowed: bool,
@@ -75,7 +75,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
     print_warnings(&snapshot);
-    // The exit code of an answer is for answers.
+    // Exit code 1 says that an access is denied.
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
         Err(denial) => {
@@ -138,7 +138,7 @@ fn answers(
         let is_allowed = may_connect(peer, backend, decision)?;
         let (is_allowed, why) = match (free, is_allowed && is_name(peer)) {
             (true, _) => (true, free_by()),
-            // Which addresses it has turns out when it is used.
+            // The addresses of a name are resolved when a tool connects.
             (_, true) if backend == Backend::Wasm => {
                 (is_allowed, format!("its public addresses, by {}", by("net")))
             }
@@ -158,7 +158,7 @@ fn answers(
     }
     for asked in &arguments.assets {
         let needed = asked.needed();
-        // A tool that nothing confines has no socket either, unless it is granted one.
+        // An unconfined tool has no access to assets either, unless it is granted.
         answers.push(Answer {
             question: format!("{} assets", needed.as_str()),
             is_allowed: decision.grant.assets >= needed,
@@ -172,24 +172,25 @@ fn answers(
     Ok(answers)
 }
 
-/// Whether the path lies in a directory with this access, and in which it does lie.
+/// Returns whether a path lies in a directory with this access, and the directory in which it
+/// lies.
 fn may_reach(
     path: &Path,
     access: Access,
     decision: &Decision,
     workspace: &Path,
 ) -> Result<(bool, Option<String>), CliError> {
-    // As a tool would take it.
+    // As a tool would resolve it.
     let path = workspace.join(path);
     let resolved = paths::canonical(&path).ok_or_else(|| {
-        CliError::usage(anyhow::Error::msg(format!("`{}` is no path", path.display())))
+        CliError::usage(anyhow::Error::msg(format!("`{}` cannot be resolved", path.display())))
     })?;
     let dir = decision.grant.dirs.iter().find(|dir| resolved.starts_with(&dir.path));
     let shown = dir.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
     Ok((dir.is_some_and(|dir| dir.access >= access), shown))
 }
 
-/// Whether it names a host and no address.
+/// Returns true if the peer is the name of a host, and not an address.
 fn is_name(peer: &str) -> bool {
     Net::parse([peer]).is_ok_and(|net| {
         net.peers.first().is_some_and(|peer| matches!(peer.host, PeerHost::Name(_)))

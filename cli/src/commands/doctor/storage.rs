@@ -1,4 +1,4 @@
-//! Where the host keeps its own things, and whether it can.
+//! The checks of the host's own directories: whether it can keep its caches and its log there.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use ikigai_host::paths::{self, Paths};
 
 const SECTION: &str = "kept";
 
-/// Below this there is soon no room for records and compiled code, in bytes.
+/// The free space below which records and compiled code may soon not fit, in bytes.
 const LITTLE: u64 = 64 << 20;
 
 pub(super) fn checks(paths: &Paths) -> Vec<Check> {
@@ -32,9 +32,9 @@ fn system_cache(dir: Option<&Path>) -> Check {
         }
         Some((dir, Err(error))) => {
             Check::new(SECTION, what, format!("`{}`: {error}", dir.display()))
-                .warn("`cargo xtask install` fills it; without it first calls compile")
+                .warn("`cargo xtask install` fills it; without it, first calls compile")
         }
-        None => Check::new(SECTION, what, "none: the place of the program is unknown"),
+        None => Check::new(SECTION, what, "none: the path of the program is unknown"),
     }
 }
 
@@ -44,15 +44,18 @@ fn cache(dir: Option<&Path>) -> Check {
         return Check::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
     };
     let shown = dir.display();
-    if let Some(check) = unusable(what, dir, "each run compiles and asks anew") {
+    if let Some(check) = unusable(what, dir, "each run compiles and asks tools again") {
         return check;
     }
     let text = match size(dir) {
         Ok((files, bytes)) => format!("`{shown}`, {}", counted(files, bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("`{shown}`, not made yet"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("`{shown}`, not created yet")
+        }
         Err(error) => {
-            return Check::new(SECTION, what, format!("`{shown}`: {error}"))
-                .warn("make it readable to yourself; each run compiles and asks anew");
+            return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(
+                "make it readable to yourself; until then each run compiles and asks tools again",
+            );
         }
     };
     with_room(Check::new(SECTION, what, text), dir)
@@ -70,7 +73,7 @@ fn audit_log(dir: Option<&Path>) -> Check {
     }
     if let Err(error) = Reader::open(dir) {
         return Check::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
-            "move it away: it must be a regular file of your own that nobody else can write to",
+            "move it away: it must be a regular file of yours that nobody else can write to",
         );
     }
     let text = match size(dir) {
@@ -86,7 +89,7 @@ fn audit_log(dir: Option<&Path>) -> Check {
     with_room(Check::new(SECTION, what, text), dir)
 }
 
-/// Why nothing can be kept in a directory, and what follows.
+/// Returns a check with the reason if nothing can be kept in a directory, and the effect of that.
 fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
     let shown = dir.display();
     match fs::symlink_metadata(dir) {
@@ -94,7 +97,7 @@ fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
             let text = format!("`{shown}` is not used, so {effect}");
             Some(
                 Check::new(SECTION, what, text).warn(
-                    "it must be a directory of your own, no link, that nobody else can write to",
+                    "it must be a directory of yours, not a link, that nobody else can write to",
                 ),
             )
         }
@@ -106,15 +109,15 @@ fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
         Err(_) => {
             let above = existing(dir);
             access(&above, Access::WRITE_OK | Access::EXEC_OK).is_err().then(|| {
-                let text = format!("`{shown}` cannot be made, so {effect}");
+                let text = format!("`{shown}` cannot be created, so {effect}");
                 Check::new(SECTION, what, text)
-                    .warn(format!("let `{}` be a directory that you can write to", above.display()))
+                    .warn(format!("make `{}` a directory that you can write to", above.display()))
             })
         }
     }
 }
 
-/// The nearest directory, or what stands in for one, that is there.
+/// Returns the nearest ancestor that exists. It may not be a directory.
 fn existing(dir: &Path) -> PathBuf {
     let found = dir.ancestors().find(|above| above.symlink_metadata().is_ok());
     found.unwrap_or(Path::new("/")).to_owned()
@@ -124,7 +127,7 @@ fn with_room(check: Check, dir: &Path) -> Check {
     match statvfs(existing(dir)) {
         Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
             let left = ByteSize(room.f_bavail.saturating_mul(room.f_frsize));
-            check.warn(format!("only {left} are left on its disk: make room"))
+            check.warn(format!("only {left} are left on its disk: free some space"))
         }
         _ => check,
     }
@@ -134,12 +137,12 @@ fn counted(files: u64, bytes: u64) -> String {
     format!("{files} files, {}", ByteSize(bytes))
 }
 
-/// How many files are beneath a directory, and their bytes.
+/// Returns the number of files below a directory, and their bytes.
 fn size(dir: &Path) -> io::Result<(u64, u64)> {
     let (mut files, mut bytes) = (0, 0);
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        // What goes while it is counted is not counted.
+        // A file that disappears meanwhile does not count.
         let Ok(metadata) = entry.metadata() else { continue };
         let (more_files, more_bytes) = match metadata.is_dir() {
             true => size(&entry.path()).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! One record for a person: a row of a table, or everything that is known.
+//! One record for a person: a row of a table, or all that is known of the call.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::commands::list::plain_table;
 use ikigai_host::audit::{Arguments, Granted, Program, Record};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
-/// The columns of the table, and how wide each is where it is not known what comes.
+/// The columns of the table, and the width of each if the other rows are not known yet.
 pub(super) const HEADINGS: [(&str, usize); 8] = [
     ("TIME", 29),
     ("TOOL", 16),
@@ -23,7 +23,7 @@ pub(super) const HEADINGS: [(&str, usize); 8] = [
     ("ENDED BY", 10),
 ];
 
-/// One row.
+/// Returns a row of the table.
 pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len()] {
     let none = || "-".to_owned();
     [
@@ -38,7 +38,7 @@ pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len
     ]
 }
 
-/// How far the call was kept to its grant, in a word: the weakest of its boundaries.
+/// Returns the isolation of the call in a word: the weakest of its guarantees.
 fn sandbox(record: &Record) -> &str {
     if let Some(isolation) = &record.isolation {
         return weakest(isolation).as_str();
@@ -64,7 +64,7 @@ fn weakest(isolation: &Isolation) -> &Guarantee {
         .unwrap_or(&isolation.fs)
 }
 
-/// What ended it, where it did not end by itself and well.
+/// Returns the reason why the call ended, unless it exited with 0.
 fn end(record: &Record) -> Option<String> {
     if record.cancelled {
         return Some("cancelled".to_owned());
@@ -76,12 +76,12 @@ fn end(record: &Record) -> Option<String> {
 }
 
 /// All that is known of a call.
-pub(super) struct Story<'a> {
+pub(super) struct Details<'a> {
     pub(super) record: &'a Record,
     pub(super) zone: &'a TimeZone,
 }
 
-impl fmt::Display for Story<'_> {
+impl fmt::Display for Details<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let record = self.record;
         let mut table = plain_table();
@@ -107,7 +107,7 @@ impl fmt::Display for Story<'_> {
                 row("assets", plain(assets));
             }
             if !grant.sources.is_empty() {
-                row("granted by", or(grant.sources.iter(), ""));
+                row("granted by", lines_or(grant.sources.iter(), ""));
             }
             if let Some(sandbox) = &grant.sandbox {
                 row("sandbox", format!("asked for: {}", plain(sandbox)));
@@ -117,7 +117,7 @@ impl fmt::Display for Story<'_> {
             row(&format!("kept: {boundary}"), plain(&state));
         }
         if !record.denied.is_empty() {
-            row("was refused", or(record.denied.iter(), ""));
+            row("was refused", lines_or(record.denied.iter(), ""));
         }
         if record.exit_code.is_some() {
             row("used", used(record));
@@ -171,7 +171,7 @@ fn arguments(arguments: &Arguments) -> String {
     format!("{}, sha256 {sha256}{text}", ByteSize(*bytes))
 }
 
-/// Without a sandbox the grant keeps a native tool from nothing.
+/// The access of a native tool without a sandbox, whatever its grant.
 const UNCONFINED: &str = "all that its user may";
 
 fn is_unconfined(grant: &Granted) -> bool {
@@ -179,11 +179,11 @@ fn is_unconfined(grant: &Granted) -> bool {
 }
 
 fn files(grant: &Granted) -> String {
-    if is_unconfined(grant) { UNCONFINED.to_owned() } else { or(grant.dirs.iter(), "none") }
+    if is_unconfined(grant) { UNCONFINED.to_owned() } else { lines_or(grant.dirs.iter(), "none") }
 }
 
 fn network(grant: &Granted) -> String {
-    if is_unconfined(grant) { UNCONFINED.to_owned() } else { or(grant.net.iter(), "none") }
+    if is_unconfined(grant) { UNCONFINED.to_owned() } else { lines_or(grant.net.iter(), "none") }
 }
 
 fn variables(grant: &Granted) -> String {
@@ -202,10 +202,10 @@ fn used(record: &Record) -> String {
     parts.join(", ")
 }
 
-/// One a line.
-fn or<'a>(lines: impl Iterator<Item = &'a String>, none: &str) -> String {
+/// Returns the texts, one a line, or `empty` if there are none.
+fn lines_or<'a>(lines: impl Iterator<Item = &'a String>, empty: &str) -> String {
     let lines: Vec<String> = lines.map(|line| plain(line)).collect();
-    if lines.is_empty() { none.to_owned() } else { lines.join("\n") }
+    if lines.is_empty() { empty.to_owned() } else { lines.join("\n") }
 }
 
 fn local(time: Timestamp, zone: &TimeZone) -> String {
@@ -213,7 +213,6 @@ fn local(time: Timestamp, zone: &TimeZone) -> String {
 }
 
 fn took(microseconds: u64) -> String {
-    // For reading only; nobody counts with it.
     #[allow(clippy::cast_precision_loss, reason = "three digits of it are shown")]
     let seconds = microseconds as f64 / 1e6;
     match microseconds {
@@ -223,8 +222,7 @@ fn took(microseconds: u64) -> String {
     }
 }
 
-/// The text without what a terminal obeys: names and errors come from models and
-/// tools.
+/// Returns a text with control characters escaped. Names and errors come from models and tools.
 fn plain(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
