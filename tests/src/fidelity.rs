@@ -20,7 +20,7 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::places;
+use crate::paths;
 
 /// The file of the cases, relative to the root of the repository.
 const FILE: &str = "tests/fidelity/cases.jsonl";
@@ -47,7 +47,7 @@ pub struct Made {
 /// Returns all cases, in the order of the file.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    let text = fs::read_to_string(places::repository().join(FILE)).expect("the cases");
+    let text = fs::read_to_string(paths::repository().join(FILE)).expect("the cases");
     text.lines().map(|line| Case(serde_json::from_str(line).expect("a line is JSON"))).collect()
 }
 
@@ -62,7 +62,7 @@ pub fn record(cases: &[Case], made: &[Made]) {
         text.push_str(&Value::Object(case).to_string());
         text.push('\n');
     }
-    fs::write(places::repository().join(FILE), text).expect("the cases can be written");
+    fs::write(paths::repository().join(FILE), text).expect("the cases can be written");
 }
 
 impl Case {
@@ -204,9 +204,9 @@ pub fn reference(program: &str, case: &Case, dir: &Path) -> (String, i64) {
 /// Runs the command as the staged component, under the staged host.
 #[must_use]
 pub fn component(case: &Case, dir: &Path) -> (String, i64) {
-    let mut host = Command::new(places::host());
+    let mut host = Command::new(paths::host());
     host.args(["--backend", "wasm", "--user-tools", "/nonexistent", "--system-tools"]);
-    host.arg(places::tools()).arg("--workspace").arg(dir);
+    host.arg(paths::tools()).arg("--workspace").arg(dir);
     // The time is bounded by the machine, which may be busy.
     host.args([
         "--timeout",

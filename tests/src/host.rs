@@ -15,7 +15,7 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::places;
+use crate::paths;
 
 use running::Deadline;
 pub use running::Running;
@@ -40,14 +40,14 @@ impl Host {
             std::fs::create_dir(scratch.path().join(name)).expect("a directory of the test");
         }
         let cache = scratch.path().join("cache");
-        Self { scratch, program: places::host(), cache, env: Vec::new(), user: None }
+        Self { scratch, program: paths::host(), cache, env: Vec::new(), user: None }
     }
 
     /// Uses a cache of compiled components that outlives the test: components of 15 MB and more
     /// take many seconds to compile.
     #[must_use]
     pub fn with_shared_cache(mut self) -> Self {
-        self.cache = places::shared_scratch().join("cache");
+        self.cache = paths::shared_scratch().join("cache");
         self
     }
 
@@ -103,7 +103,7 @@ impl Host {
             .env("TMPDIR", self.scratch.path().join("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
             .env("XDG_STATE_HOME", self.scratch.path().join("state"))
-            .env("IKIGAI_SYSTEM_TOOLS", places::tools())
+            .env("IKIGAI_SYSTEM_TOOLS", paths::tools())
             .env("IKIGAI_USER_TOOLS", self.user_tools())
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(user) = self.user {

@@ -4,7 +4,7 @@
 //!    [`component`] or the build.
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
-//! 4. [`places`] has the paths of the programs under test.
+//! 4. [`paths`] has the paths of the programs under test.
 
 pub mod component;
 pub mod conformance;
@@ -14,7 +14,7 @@ pub mod host;
 pub mod leftovers;
 #[cfg(target_os = "linux")]
 pub mod openings;
-pub mod places;
+pub mod paths;
 
 use std::fs::File;
 use std::io::Write as _;

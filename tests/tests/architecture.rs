@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ikigai_tests::host::Ran;
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use serde_json::{Value, json};
 
 use modules::{ASSETS, HOST, PROGRAM, SUPERVISOR};
@@ -23,7 +23,7 @@ use modules::{ASSETS, HOST, PROGRAM, SUPERVISOR};
 fn packages_depend_downward_only() {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path"]);
-    cargo.arg(places::repository().join("Cargo.toml"));
+    cargo.arg(paths::repository().join("Cargo.toml"));
     let metadata = Ran::of(&mut cargo, b"").expect_code(0).json();
     assert_eq!(packages::wrong_arrows(&metadata), Vec::<String>::new());
 }
@@ -60,7 +60,7 @@ fn modules_use_lower_ones_only() {
         (PROGRAM, "commands/call.rs"),
         (SUPERVISOR, "filesystems/linux.rs"),
     ] {
-        let sources = modules::read(&places::repository().join(of.folder).join("src"));
+        let sources = modules::read(&paths::repository().join(of.folder).join("src"));
         assert!(sources.contains_key(source), "the sources of `{}`: {sources:?}", of.folder);
         assert_eq!(modules::wrong_arrows(&of, &sources), Vec::<String>::new());
         assert_eq!(modules::stale_rows(&of, &sources), Vec::<&str>::new(), "each row has a module");
@@ -69,7 +69,7 @@ fn modules_use_lower_ones_only() {
 
 #[test]
 fn a_row_without_a_module_is_found() {
-    let root = places::repository().join("host").join("src");
+    let root = paths::repository().join("host").join("src");
     let mut sources = modules::read(&root);
     sources.retain(|path, _| !path.starts_with("audit"));
     // Modules with a similar name do not count.
@@ -111,7 +111,7 @@ fn a_module_that_uses_an_upper_one_is_found() {
 fn doc_comments_open_with_a_noun_or_a_verb() {
     let mut found = Vec::new();
     for folder in sentences::CHECKED {
-        let sources = modules::read(&places::repository().join(folder));
+        let sources = modules::read(&paths::repository().join(folder));
         assert!(!sources.is_empty(), "`{folder}` has no sources");
         found.extend(sentences::questions(folder, &sources));
     }
@@ -162,7 +162,7 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
 #[test]
 fn the_bans_are_in_force() {
     let banned = |folder: &str, what: &[&str]| {
-        let path = places::repository().join(folder).join("clippy.toml");
+        let path = paths::repository().join(folder).join("clippy.toml");
         let text = read(&path);
         for what in what {
             assert!(text.contains(&format!("\"{what}\"")), "{} bans `{what}`", path.display());
@@ -172,7 +172,7 @@ fn the_bans_are_in_force() {
         banned(folder, &["std::process::Command::new", "cap_std::ambient_authority"]);
     }
     banned("tools", &["std::process::Command", "std::fs::File", "std::net::TcpStream"]);
-    let manifest = read(&places::repository().join("Cargo.toml"));
+    let manifest = read(&paths::repository().join("Cargo.toml"));
     for lint in ["print_stdout", "print_stderr", "unwrap_used", "undocumented_unsafe_blocks"] {
         assert!(
             manifest.contains(&format!("{lint} = \"warn\"")),

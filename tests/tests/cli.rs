@@ -277,7 +277,7 @@ fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
     fs::create_dir(&gone).expect("made");
     let mut command = Command::new("sh");
     command.args(["-c", "cd \"$1\" && rmdir \"$1\" && exec \"$2\" tool list", "sh"]);
-    command.arg(&gone).arg(ikigai_tests::places::host());
+    command.arg(&gone).arg(ikigai_tests::paths::host());
     let ran = Ran::of(&mut command, b"").expect_code(2);
     assert!(ran.stderr().contains("hint: name another with --workspace"), "{ran}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ikigai_tests::host::Ran;
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,8 +20,8 @@ impl Rig {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let prefix = scratch.path().join("prefix");
         fs::create_dir_all(prefix.join("bin")).expect("a directory");
-        symlink(places::host(), prefix.join("bin/ikigai")).expect("a link");
-        let libexec = places::supervisor().parent().expect("a parent").to_owned();
+        symlink(paths::host(), prefix.join("bin/ikigai")).expect("a link");
+        let libexec = paths::supervisor().parent().expect("a parent").to_owned();
         symlink(libexec, prefix.join("libexec")).expect("a link");
         fs::create_dir(scratch.path().join("work")).expect("a directory");
         fs::write(scratch.path().join("work/plan.md"), "1. rest\n").expect("written");
@@ -43,7 +43,7 @@ impl Rig {
 
     /// Runs an example of the library over the installation.
     fn example(&self, name: &str, arguments: &[&str], input: &str) -> Vec<String> {
-        let program = places::programs().join("examples").join(name);
+        let program = paths::programs().join("examples").join(name);
         let prefix = self.path("prefix");
         let arguments: Vec<&str> =
             [&*prefix].into_iter().chain(arguments.iter().copied()).collect();
@@ -71,7 +71,7 @@ fn envelope(line: &str) -> Value {
 #[test]
 fn a_program_outside_embeds_the_library_alone() {
     let rig = Rig::new();
-    let program = places::programs().join("embedding");
+    let program = paths::programs().join("embedding");
     let (prefix, work) = (rig.path("prefix"), rig.path("work"));
     let ran = rig.run(&program, &[&prefix, &work], "").expect_code(0);
     let printed: Vec<Value> = lines(&ran).iter().map(|line| envelope(line)).collect();
@@ -90,7 +90,7 @@ fn a_program_outside_embeds_the_library_alone() {
 
 #[test]
 fn the_library_needs_no_command_line_database_client_or_terminal() {
-    let manifest = places::repository().join("tests/embedding/Cargo.toml");
+    let manifest = paths::repository().join("tests/embedding/Cargo.toml");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "tree",

@@ -499,7 +499,7 @@ fn many_calls_alone() {
 
 #[test]
 fn a_file_that_is_no_plan_is_refused() {
-    let refused = Command::new(ikigai_tests::places::supervisor())
+    let refused = Command::new(ikigai_tests::paths::supervisor())
         .stdin(Stdio::null())
         .output()
         .expect("runs");

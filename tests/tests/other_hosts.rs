@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
-use ikigai_tests::{left_out, places};
+use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -91,7 +91,7 @@ struct Wasmtime {
 
 impl Wasmtime {
     fn find() -> Option<Self> {
-        let environment = places::other_hosts();
+        let environment = paths::other_hosts();
         if !environment.join(".installed").exists() {
             return missing("wasmtime of Python");
         }
@@ -126,7 +126,7 @@ struct Jco {
 
 impl Jco {
     fn find() -> Option<Self> {
-        let modules = places::built_examples().join("javascript-component/node_modules");
+        let modules = paths::built_examples().join("javascript-component/node_modules");
         let program = modules.join(".bin/jco");
         if !program.exists() {
             return missing("jco");
@@ -161,14 +161,14 @@ fn missing<T>(what: &str) -> Option<T> {
 
 /// A file of `tests/other-hosts`.
 fn kept(name: &str) -> PathBuf {
-    places::repository().join("tests/other-hosts").join(name)
+    paths::repository().join("tests/other-hosts").join(name)
 }
 
 /// Every tool prints its schema in `other` and works there.
 fn all_work_in(other: &dyn OtherHost) {
     let host = Host::new().with_shared_cache();
     for Case { tool, arguments, answer, file } in cases() {
-        let component = places::tools().join(format!("{}.wasm", tool.replace('_', "-")));
+        let component = paths::tools().join(format!("{}.wasm", tool.replace('_', "-")));
         let dir = TempDir::new().expect("a workspace");
         let note = dir.path().join("note.txt");
         fs::write(&note, NOTE).expect("written");

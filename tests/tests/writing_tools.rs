@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
-use ikigai_tests::{left_out, places};
+use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 
 /// Files of the examples that the page has no place for.
 const NOT_SHOWN: &[&str] = &[".gitignore"];
 
 fn examples() -> PathBuf {
-    places::repository().join("tests").join("examples")
+    paths::repository().join("tests").join("examples")
 }
 
 /// A call that every tool must answer with `INVALID_PARAMS`: no JSON at all.
@@ -22,7 +22,7 @@ const MALFORMED: &[u8] = b"{\"malformed\":";
 
 #[test]
 fn the_page_shows_the_files_as_they_are() {
-    let page = fs::read_to_string(places::repository().join("docs/writing-tools.md"))
+    let page = fs::read_to_string(paths::repository().join("docs/writing-tools.md"))
         .expect("docs/writing-tools.md");
     let shown = shown_files(&page);
     for (path, text) in &shown {
@@ -48,12 +48,12 @@ fn shown_commands(page: &str) -> Vec<&str> {
 
 #[test]
 fn the_commands_of_the_page_work_from_an_empty_folder() {
-    let built = places::built_examples();
+    let built = paths::built_examples();
     let component = built.join("rust-component/text-count.wasm");
     if !component.is_file() {
         return left_out("the commands of the page", "wasm32-wasip2").unwrap_or_default();
     }
-    let page = fs::read_to_string(places::repository().join("docs/writing-tools.md"))
+    let page = fs::read_to_string(paths::repository().join("docs/writing-tools.md"))
         .expect("docs/writing-tools.md");
     let host = Host::new();
     let folder = host.workspace();
@@ -129,7 +129,7 @@ impl Example {
     /// A component, as `cargo xtask test` built it. `None` if it could not,
     /// because `language` is not on this machine.
     fn component(name: &'static str, file: &str, language: &str) -> Option<Self> {
-        let file = places::built_examples().join(file);
+        let file = paths::built_examples().join(file);
         if !file.is_file() {
             return left_out(&file.display().to_string(), language);
         }
@@ -277,7 +277,7 @@ fn the_javascript_component() {
 
 #[test]
 fn the_first_compilation_is_shown_and_happens_once() {
-    let file = places::built_examples().join("rust-component/text-count.wasm");
+    let file = paths::built_examples().join("rust-component/text-count.wasm");
     if !file.is_file() {
         return left_out("text-count.wasm", "wasm32-wasip2").unwrap_or_default();
     }

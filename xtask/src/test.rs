@@ -46,7 +46,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     place::directory(left_out.parent().unwrap_or(&project.target))?;
     fs::write(&left_out, "").context("cannot prepare the report of what is left out")?;
     command.env("IKIGAI_TEST_LEFT_OUT", &left_out);
-    let ran = run::run(with_places(project, command.args(&options.args)));
+    let ran = run::run(with_paths(project, command.args(&options.args)));
     report(&fs::read_to_string(&left_out).context("cannot read what was left out")?);
     ran
 }
@@ -59,7 +59,7 @@ fn report(left_out: &str) {
 }
 
 /// Sets the variables by which the tests find the programs that they run.
-fn with_places<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
+fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
         .env("IKIGAI_TEST_PROGRAMS", project.built(EVERYDAY))

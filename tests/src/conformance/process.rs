@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{Case, Port, Ran, set_mode};
-use crate::places;
+use crate::paths;
 
 const NOBODY: u32 = 65_534;
 
@@ -31,7 +31,7 @@ impl Native {
     /// Returns the staged tools. They are copied to a directory from which any user may run them.
     #[must_use]
     pub fn staged() -> Self {
-        Self { tools: copied(&places::tools(), &[]) }
+        Self { tools: copied(&paths::tools(), &[]) }
     }
 }
 
@@ -54,8 +54,8 @@ impl Component {
     /// Returns the staged host and components, already compiled.
     #[must_use]
     pub fn staged() -> Self {
-        let programs = copied(&places::tools(), &[places::host()]);
-        let port = Self { programs, cache: places::shared_scratch().join("cache") };
+        let programs = copied(&paths::tools(), &[paths::host()]);
+        let port = Self { programs, cache: paths::shared_scratch().join("cache") };
         fs::create_dir_all(&port.cache).expect("a directory for compiled components");
         // The time of a case is for the tool, not for the compiler.
         let mut list = Command::new(port.programs.path().join("ikigai"));

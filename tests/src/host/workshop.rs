@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use super::Host;
-use crate::{leftovers, places};
+use crate::{leftovers, paths};
 
 /// The id of a user without any rights of its own.
 pub const NOBODY: u32 = 65534;
@@ -59,7 +59,7 @@ impl Host {
     pub fn with_tools_for_all(self) -> Self {
         let dir = self.system_tools();
         fs::create_dir_all(&dir).expect("a directory of the test");
-        for entry in fs::read_dir(places::tools()).expect("the tools are listed").flatten() {
+        for entry in fs::read_dir(paths::tools()).expect("the tools are listed").flatten() {
             if entry.path().is_file() {
                 fs::copy(entry.path(), dir.join(entry.file_name())).expect("a copy of a tool");
             }
@@ -83,7 +83,7 @@ impl Host {
                 fs::copy(from, &to).expect("a copy of a program");
                 to
             };
-            copy(&places::supervisor(), "libexec/ikigai-supervisor");
+            copy(&paths::supervisor(), "libexec/ikigai-supervisor");
             self.program = copy(&self.program, "bin/ikigai");
             self.user = Some(NOBODY);
         }
@@ -180,7 +180,7 @@ pub fn schema(name: &str) -> String {
 }
 
 fn guest_bytes(name: &str) -> Vec<u8> {
-    let path = places::guests().join(format!("{name}.wasm"));
+    let path = paths::guests().join(format!("{name}.wasm"));
     fs::read(&path).unwrap_or_else(|error| panic!("`{}`: {error}", path.display()))
 }
 

@@ -15,7 +15,7 @@ use ikigai_host::paths::Paths;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -106,8 +106,8 @@ fn host(scratch: &TempDir) -> Arc<Host> {
         policy: None,
         home: None,
         state: Some(workspace.join("state")),
-        compiler: Some(places::host().to_owned()),
-        supervisor: Some(places::supervisor().to_owned()),
+        compiler: Some(paths::host().to_owned()),
+        supervisor: Some(paths::supervisor().to_owned()),
         ..Paths::of_user()
     };
     Host::builder(workspace).paths(paths).components(1, 1 << 30).build().expect("a host")

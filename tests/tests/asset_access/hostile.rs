@@ -56,7 +56,7 @@ print(ask("read", uri="ikigai:///none")["error"])
 
 #[test]
 fn the_example_of_the_page_reads_a_asset() {
-    let example = ikigai_tests::places::repository().join("tests/examples/open-questions");
+    let example = ikigai_tests::paths::repository().join("tests/examples/open-questions");
     let example = std::fs::read_to_string(example).expect("the example");
     let store = Store::new();
     let assets = &store.assets;

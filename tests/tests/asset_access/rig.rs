@@ -18,7 +18,7 @@ use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 use ikigai_tools::ports::{Assets as _, Lines};
 use tempfile::TempDir;
@@ -198,12 +198,12 @@ impl Rig {
     ) -> Outcome {
         let program: Box<dyn Executor> = match build {
             Build::Component => {
-                let path = places::tools().join(format!("{tool}.wasm"));
+                let path = paths::tools().join(format!("{tool}.wasm"));
                 let bytes = fs::read(path).expect("a staged component");
                 let program = self.components.compile_here(&bytes);
                 Box::new(program.expect("compiled"))
             }
-            Build::Native(_) => Box::new(native(&places::tools().join(tool))),
+            Build::Native(_) => Box::new(native(&paths::tools().join(tool))),
         };
         let sandbox = match build {
             Build::Component => Sandbox::Require,
@@ -271,7 +271,7 @@ impl Drop for Rig {
 }
 
 fn native(path: &Path) -> NativeProgram {
-    NativeProgram::new(path, Supervisor::new(Some(places::supervisor().to_owned())))
+    NativeProgram::new(path, Supervisor::new(Some(paths::supervisor().to_owned())))
 }
 
 /// What a tool printed, as text.

@@ -7,14 +7,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ikigai_tests::host::{Host, Ran};
-use ikigai_tests::places;
+use ikigai_tests::paths;
 
 /// What bash offers for a line, the last word of which is being typed.
 fn offered(host: &Host, line: &[&str]) -> Vec<String> {
     let bin = host.scratch().join("bin");
     if !bin.exists() {
         fs::create_dir(&bin).expect("a directory of the test");
-        symlink(places::host(), bin.join("ikigai")).expect("linked");
+        symlink(paths::host(), bin.join("ikigai")).expect("linked");
     }
     let script = host.run(["completions", "bash"]).expect_code(0).stdout();
     let ask = "COMP_WORDS=(ikigai \"$@\"); COMP_CWORD=$#; COMP_TYPE=9\n\

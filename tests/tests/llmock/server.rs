@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use ikigai_provider::Provider;
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use serde_json::{Value, json};
 
 /// Set to `1`, it makes the absence of llmock a failure.
@@ -32,7 +32,7 @@ impl Llmock {
     /// Starts one, if llmock is installed. If it is not, that is said on stderr, for a
     /// test that passes without it has not tested anything.
     pub(crate) fn start() -> Option<Self> {
-        let environment = places::llmock();
+        let environment = paths::llmock();
         let python = environment.join("bin").join("python");
         if !environment.join(".installed").exists() {
             let missing = format!(

@@ -17,7 +17,7 @@ use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::{Limits, STDERR_KEPT};
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ pub(crate) fn each_mode(case: impl Fn(&Rig)) {
 
 /// Runs the case with and, where this user has it, without privilege.
 pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
-    let supervisor = places::supervisor();
+    let supervisor = paths::supervisor();
     case(&Rig::new(supervisor_at(&supervisor), sandbox));
     if geteuid().is_root() {
         let mut rig = Rig::new(supervisor_at(&supervisor), sandbox);

@@ -17,7 +17,7 @@ use ikigai_host::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{Grant, Net};
-use ikigai_tests::places;
+use ikigai_tests::paths;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +37,7 @@ impl Rig {
 
     pub(crate) fn within(network: Network) -> Self {
         let runtime = Runtime::with_network(8, u64::MAX, network).expect("a runtime");
-        let bytes = std::fs::read(places::guests().join("caller.wasm")).expect("the guest");
+        let bytes = std::fs::read(paths::guests().join("caller.wasm")).expect("the guest");
         let program = runtime.compile_here(&bytes);
         Self { program: program.expect("compiled") }
     }
