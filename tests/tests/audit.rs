@@ -22,7 +22,7 @@ fn script(body: &str) -> Host {
     host
 }
 
-/// Every record of the log, oldest first.
+/// Returns every record of the log, oldest first.
 fn records(host: &Host) -> Vec<Value> {
     let text = fs::read_to_string(host.state().join("audit.jsonl")).expect("a log");
     let parse =
@@ -30,7 +30,7 @@ fn records(host: &Host) -> Vec<Value> {
     text.lines().map(parse).collect()
 }
 
-/// The one record of the log.
+/// Returns the only record of the log.
 #[track_caller]
 fn only(host: &Host) -> Value {
     let records = records(host);
@@ -188,7 +188,7 @@ fn a_run_and_a_check_are_recorded_and_a_question_for_the_schema_is_not() {
         records.iter().map(|it| (&it["via"], &it["tool"], &it["exit_code"])).collect();
     assert_eq!(found[0], (&json!("run"), &json!("tool"), &json!(7)));
     assert_eq!(found[1], (&json!("check"), &json!(path), &json!(7)));
-    // Its command line; stdin is not looked at.
+    // The arguments of a run are its command line. Its stdin is not recorded.
     assert_eq!(records[0]["arguments"]["bytes"], 3);
 }
 

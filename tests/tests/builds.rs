@@ -1,12 +1,11 @@
-//! Two builds of one tool: which of them runs, and that nothing that happens in
-//! a call ever changes it.
+//! Two builds of one tool: the choice between them, which nothing that happens in a call changes.
 
 use ikigai_tests::component::{Ending, importing, printing};
 use ikigai_tests::host::{Host, schema};
 use serde_json::Value;
 
-/// A host with one tool `twin` of two builds: this component, and a shell script
-/// with this schema.
+/// Returns a host with the tool `twin` in two builds: this component, and a shell script with this
+/// schema.
 fn twins(component: &[u8], native_schema: &str) -> Host {
     let host = Host::without_system_tools();
     host.program("twin.wasm", component);
@@ -17,7 +16,7 @@ fn twins(component: &[u8], native_schema: &str) -> Host {
     host
 }
 
-/// What `tool list` says of the tool, and what is said on stderr.
+/// Returns the tool's entry in `tool list`, if it is listed, and the stderr of the command.
 fn listed(host: &Host, backend: &str) -> (Option<Value>, String) {
     let ran = host.run(["tool", "list", "--all", "--json", "--backend", backend]).expect_code(0);
     (ran.json()["tools"].get(0).cloned(), ran.to_string())
@@ -65,7 +64,7 @@ fn a_component_that_fails_takes_its_native_build_down_with_it() {
             assert_eq!(tool, None, "{ending:?}\n{ran}");
             assert!(ran.contains("never falls back to native"), "{ending:?}\n{ran}");
         }
-        // Who asks for it by name has chosen; nothing fell back.
+        // A build that a flag asks for is a choice, not a fallback.
         assert_backend(&host, "native", "native", "--backend asks for it");
         let call = host.run(["tool", "call", "twin", "{}"]).expect_code(1);
         assert_eq!(call.json()["error_code"], "TOOL_NOT_FOUND", "{call}");
@@ -88,7 +87,7 @@ fn a_component_that_cannot_be_used_here_leaves_the_native_build() {
 
 #[test]
 fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
-    // Well at `--schema`, badly in a call: only a Rust guest can tell them apart.
+    // The tool must work for `--schema` and fail in a call, which takes a guest in Rust.
     let host = Host::without_system_tools();
     let guest = host.guest("greedy");
     let asked =
@@ -118,7 +117,7 @@ fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
         );
     }
     assert!(!ran_natively.exists(), "the native build ran");
-    // It would have: nothing else kept it from running.
+    // The native build itself runs, so that only the rule kept it from running.
     host.run(["tool", "call", "greedy", "{}", "--backend", "native"]).expect_code(0);
     assert!(ran_natively.exists());
 }

@@ -1,5 +1,4 @@
-//! `tool call` from end to end: what arguments are taken, what comes of native
-//! tools that misbehave, and the envelope to the letter.
+//! `tool call` from end to end: its arguments, native tools that misbehave, and the exact envelope.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +8,7 @@ use ikigai_tests::host::{Host, Ran};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-/// Half a second of limit is kept within this on the busiest machine.
+/// The time in which a call with a limit of half a second ends on the busiest machine.
 const IN_TIME: Duration = Duration::from_secs(30);
 
 /// A host with the script `tool`.
@@ -19,8 +18,7 @@ fn script(body: &str) -> Host {
     host
 }
 
-/// Calls the script `tool`, and checks that nothing of it is left and that the
-/// next call is well.
+/// Calls the script `tool`, and checks that no process of it is left and that the next call works.
 #[track_caller]
 fn call(host: &Host, flags: &[&str]) -> Ran {
     host.script("next", "echo 1");
@@ -113,7 +111,7 @@ fn a_native_tool_that_does_not_end_is_ended() {
         "echo '{}'; exec >&-; sleep 1000",
         "trap '' TERM INT HUP PIPE; sleep 1000; sleep 1000",
         "kill -STOP $$",
-        // It lets its own children hold everything it had.
+        // Its children keep all of its descriptors open.
         "(setsid sleep 1000 &); setsid sh -c 'sleep 1000; :' & wait",
     ] {
         let ran = call(&script(body), &["--timeout", "700ms"]).expect_code(1);
@@ -131,7 +129,7 @@ fn a_native_tool_that_does_not_end_is_ended() {
 fn what_a_native_tool_leaves_behind_ends_with_the_call() {
     for body in [
         "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &); echo 1",
-        // It holds the pipes, and refuses what can be refused.
+        // It keeps the pipes open, and ignores the signals that can be ignored.
         "(setsid sh -c 'trap \"\" HUP INT TERM PIPE; sleep 1000; sleep 1000' &); echo 1",
         "nohup sleep 1000 & cd /; (setsid setsid sleep 1000 &) & echo 1",
     ] {
@@ -185,8 +183,8 @@ fn arguments_that_are_no_object_are_refused_before_anything_runs() {
     ];
     for (arguments, expected) in cases {
         let shown = String::from_utf8_lossy(&arguments[..arguments.len().min(40)]);
-        // A surrogate without its pair is well-formed to JSON and no text: either
-        // answer is right, but not one that lets it crash.
+        // An unpaired surrogate is well-formed JSON but not text. Both answers are right; a crash
+        // is not.
         let ran = host.run_with(["tool", "call", "tool", "-"], arguments);
         if shown.contains("ud800") && ran.code() == Some(0) {
             fs::write(&log, "").expect("written");
@@ -235,7 +233,7 @@ fn large_and_deep_arguments_arrive_or_are_refused_by_the_tool() {
         "{}",
         ran.stderr()
     );
-    // One that ignores them is no failure.
+    // A tool that does not read its arguments succeeds.
     let ran =
         script("echo 1").run_with(["tool", "call", "tool", "-"], long.as_bytes()).expect_code(0);
     assert_eq!(ran.json()["result"], 1);
@@ -330,7 +328,7 @@ fn a_call_with_everything_at_its_limit_names_the_limit() {
         let arguments = format!("{{\"mode\":\"{mode}\"}}");
         let ran = host.run([&flags[..], &["tool", "call", "greedy", &arguments]].concat());
         assert_eq!(ran.expect_code(1).json()["limit"], limit);
-        // The same from the environment, and the flag before it.
+        // The variable has the same effect, and the flag takes precedence over it.
         let variable = format!("IKIGAI_{}", flags[0][2..].to_uppercase().replace('-', "_"));
         let asked = ["tool", "run", "./greedy.wasm", mode];
         let mut command = host.command();
@@ -348,7 +346,7 @@ fn a_call_with_everything_at_its_limit_names_the_limit() {
 #[test]
 fn a_limit_on_the_size_of_files_ends_no_host() {
     let host = Host::new();
-    // In blocks of 512 or 1,024 bytes, as the shell has it.
+    // The shell counts blocks of 512 or of 1,024 bytes.
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]);
     let own = host.command();

@@ -1,4 +1,5 @@
-//! The end of the host itself, asked for or not: all that it started ends with it.
+//! The end of the host itself, by an interruption or by SIGKILL, which ends every process that it
+//! started.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +9,14 @@ use ikigai_tests::leftovers;
 use rustix::process::Signal;
 use serde_json::json;
 
-/// What is interrupted ends within this on the busiest machine; by itself it
-/// would take a minute, or for ever.
+/// The time in which an interrupted command ends on the busiest machine. Without the interruption
+/// it would take at least a minute.
 const SOON: Duration = Duration::from_secs(20);
 
-/// CPU time by which a guest is seen to spin, in ticks of 10 ms.
+/// The CPU time from which on a guest counts as spinning, in ticks of 10 ms.
 const BUSY: u64 = 50;
 
-/// A script that says by the file `began` that it runs, and leaves children of
-/// every kind.
+/// Installs a script that creates the file `began`, starts children of every kind, and never ends.
 fn endless(host: &Host) {
     let began = host.scratch().join("began");
     let body = format!(
@@ -49,7 +49,7 @@ fn an_interrupted_call_ends_with_all_that_it_started() {
 #[test]
 fn what_a_command_printed_before_it_was_ended_is_in_the_answer() {
     let host = Host::new();
-    // More than a pipe holds: where it goes on, the first of it was read and handed on.
+    // The output is larger than a pipe, so that its beginning was read before `began` exists.
     let command = "head -c 300000 /dev/zero | tr '\\0' x; touch began; sleep 1000";
     let arguments = json!({ "command": command }).to_string();
     let mut running = host.start(["tool", "call", "--backend", "native", "bash", &arguments]);
@@ -80,7 +80,7 @@ fn an_interrupted_component_ends() {
 #[test]
 fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     let host = Host::without_system_tools();
-    // Long enough that the interruption comes in the middle.
+    // The compilation takes long enough for the interruption to come during it.
     host.program("heavy.wasm", heavy(&schema("heavy"), 100_000));
     let path = host.user_tools().join("heavy.wasm");
     let path = path.to_str().expect("UTF-8");
@@ -93,7 +93,6 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
         let ran = running.wait();
         assert_eq!(ran.code(), Some(130), "{ran}");
         assert_eq!(ran.stdout(), "", "it was compiled to its end\n{ran}");
-        // What is seen next is the next one's.
         host.assert_nothing_left();
     }
     let mut running = host.start(["tool", "list"]);
@@ -101,7 +100,7 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     running.signal(Signal::INT);
     assert_ne!(running.wait().code(), Some(0));
     host.assert_nothing_left();
-    // Nor does a compilation outlive a host that is killed.
+    // A compilation ends with a host that is killed, too.
     let mut running = host.start(["tool", "list"]);
     running.wait_until("the component is compiled", compiles);
     running.signal(Signal::KILL);
@@ -113,7 +112,7 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
 fn a_list_that_is_interrupted_leaves_no_tool_running() {
     let host = Host::without_system_tools();
     let hangs = host.program("hangs", "#!/bin/sh\n(setsid sleep 1000 &)\nsleep 1000\n");
-    // Asked for its schema, it could make no file to say that it runs.
+    // A tool that is asked for its schema cannot create a file, so that its process is looked for.
     let command = format!(": /bin/sh {}", hangs.display());
     let runs = || leftovers::of(host.scratch()).iter().any(|process| process.contains(&command));
     host.program("spins.wasm", printing("", Ending::Spin));
@@ -137,7 +136,7 @@ fn a_host_that_is_killed_takes_its_tools_with_it() {
         assert_eq!(running.wait().code(), None);
         host.assert_nothing_left();
     }
-    // The same without rights of its own, where there is no PID namespace.
+    // The same without privilege and without a PID namespace.
     let host = Host::without_system_tools();
     endless(&host);
     let host = host.as_nobody();

@@ -1,5 +1,4 @@
-//! The command line: what it prints where, with which exit code, and what it says
-//! to those who got it wrong.
+//! The command line: its output, its exit codes, and its answers to mistakes.
 
 #[path = "cli/completion.rs"]
 mod completion;
@@ -24,7 +23,7 @@ fn two_tools() -> Host {
     host
 }
 
-/// The output with what differs from run to run taken out.
+/// Replaces the parts of an output that differ from run to run.
 fn stable(host: &Host, text: &str) -> String {
     let text = text.replace(&host.scratch().display().to_string(), "SCRATCH");
     let is_digest =
@@ -55,7 +54,7 @@ fn help_says_what_there_is() {
     ] {
         let args = command.split_whitespace().chain([flag]);
         let mut asked = host.command();
-        // What is set in the environment is shown in the help.
+        // Help shows the values of variables that are set.
         asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
         let ran = Ran::of(&mut asked, b"").expect_code(0);
         assert_eq!(ran.stderr(), "");
@@ -137,7 +136,7 @@ fn a_run_passes_on_everything_as_it_is() {
     let ran = host.run([&["tool", "run", guest, "echo_args"], &args[..]].concat()).expect_code(0);
     assert_eq!(ran.stdout(), format!("{args:?}"), "{ran}");
 
-    // Bytes that are neither JSON nor text, both ways.
+    // Bytes that are neither JSON nor text pass in both directions.
     host.script("copy", "cat; echo problem >&2");
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let output = {
@@ -223,7 +222,7 @@ fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
         let mut command = host.command();
         let output = command.args(args).stdin(Stdio::null()).stdout(writer).output().expect("runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // A tool meets the closed pipe itself, and here is killed by it.
+        // A tool writes to the closed pipe itself, and SIGPIPE kills it.
         let expected = |code| code <= 1 || (args.contains(&"run") && code == 128 + 13);
         assert!(output.status.code().is_some_and(expected), "{args:?}: {output:?}");
         assert_eq!(stderr, "", "{args:?}");
@@ -272,7 +271,7 @@ fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
     assert!(ran.stderr().contains("no tools found\nhint: "), "{ran}");
     let ran = two_tools().env("IKIGAI_LOG", "ikigai=loud").run(["tool", "list"]).expect_code(0);
     assert!(ran.stderr().contains("IKIGAI_LOG"), "{ran}");
-    // A workspace that has gone under the feet of whoever works in it.
+    // The working directory was removed while the shell was in it.
     let gone = host.scratch().join("gone");
     fs::create_dir(&gone).expect("made");
     let mut command = Command::new("sh");
@@ -289,7 +288,7 @@ fn a_path_is_relative_to_where_it_was_said() {
     let elsewhere = host.scratch().to_str().expect("UTF-8").to_owned();
     let ran = host.run(["--workspace", &elsewhere, "tool", "run", "here/tool", "said"]);
     assert_eq!(ran.expect_code(0).stdout(), "said\n");
-    // A directory of tools as well.
+    // So is a directory of tools.
     let flags = ["--workspace", &elsewhere, "--user-tools", "../user-tools"];
     let names = |listed: &Value| listed["tools"].as_array().map(Vec::len);
     let there = host.run([&flags[..], &["tool", "list", "--json"]].concat()).expect_code(0).json();
@@ -348,7 +347,7 @@ fn nothing_that_a_terminal_obeys_is_written_into_a_pipe() {
     ] {
         let ran = host.run([&["--workspace", workspace], args].concat());
         let is_obeyed = |c: &char| is_deceptive(*c) && !matches!(c, '\n' | '\t');
-        // What a program reads is as it is.
+        // Output for programs is not sanitized.
         let (stdout, stderr) = (ran.stdout(), ran.stderr());
         let stdout = if args.starts_with(&["tool", "call"]) { String::new() } else { stdout };
         let obeyed: String = format!("{stdout}{stderr}").chars().filter(is_obeyed).collect();
@@ -356,7 +355,7 @@ fn nothing_that_a_terminal_obeys_is_written_into_a_pipe() {
         shown.push_str(&stdout);
     }
     assert!(shown.contains("␛]0;title␇\u{fffd}2J\u{fffd}"), "{shown}");
-    // JSON says what it says.
+    // JSON has the text unchanged, as escapes.
     let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
     assert_eq!(listed["tools"][0]["description"], evil, "{listed}");
 }

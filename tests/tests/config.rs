@@ -1,5 +1,5 @@
-//! Configuration files: what they say holds below variables and flags, where each value is
-//! from is shown, and a mistake ends the command with its place.
+//! Configuration files: their precedence below variables and flags, the origin that is shown for
+//! each value, and mistakes, which end the command with their position.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ikigai_tests::host::Host;
 use serde_json::Value;
 
-/// A host whose user has a configuration.
+/// Returns a host whose user has this configuration, and the path of the file.
 fn configured(text: &str) -> (Host, PathBuf) {
     let host = Host::without_system_tools();
     let file = host.home().join(".config/ikigai/config.toml");
@@ -71,7 +71,7 @@ fn flags_are_above_variables_and_those_above_the_file() {
     assert_eq!(from(&found, "provider"), pair("google", "--provider"));
     assert_eq!(from(&found, "model"), pair("g", "--model"));
 
-    // Before the command or after it, a flag is above a variable.
+    // A flag takes precedence over a variable, before the command and after it.
     let host = host.env("IKIGAI_MODEL", "of-the-variable");
     let model = |args: &[&str]| {
         let ran = host.run(args).expect_code(0);
@@ -115,7 +115,7 @@ fn a_mistake_is_told_with_its_place_and_nothing_runs() {
         let ran = host.run(["tool", "call", "tool"]).expect_code(2);
         assert!(ran.stderr().contains(told), "{text}: {}", ran.stderr());
         assert_eq!(ran.stdout(), "");
-        // What depends on no file works, so that help is to be had.
+        // Commands that need no file still work.
         host.run(["--help"]).expect_code(0);
         host.run(["--version"]).expect_code(0);
     }
@@ -199,7 +199,7 @@ fn a_home_that_cannot_be_entered_has_no_configuration() {
     let permit = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode));
     permit(0o000).expect("permissions");
     let found = shown(&host, &[]);
-    // So that it can be removed.
+    // Allows the directory to be removed.
     permit(0o700).expect("permissions");
     assert_eq!(from(&found, "fuel").1, "default");
     assert_eq!(from(&shown(&host, &[]), "fuel").1, format!("{}:1", file.display()));

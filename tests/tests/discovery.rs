@@ -1,5 +1,5 @@
-//! What may lie in a tool directory, and what becomes of it: a tool, or a line
-//! that says why not, and never a host that hangs or a neighbour that suffers.
+//! Discovery in tool directories: each file becomes a tool or a line with the reason why not, and
+//! none makes the host hang or takes another tool away.
 
 #[path = "discovery/compiling.rs"]
 mod compiling;
@@ -15,21 +15,21 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
-/// The names of the tools that `tool list` shows.
+/// Returns the names of the tools that `tool list` shows.
 fn names(ran: &Ran) -> Vec<String> {
     let listed = ran.json();
     let tools = listed["tools"].as_array().unwrap_or_else(|| panic!("no tools\n{ran}"));
     tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// `tool list --all --json`, which never fails for what lies in a directory.
+/// Runs `tool list --all --json`, which succeeds whatever the directories contain.
 #[track_caller]
 fn list(host: &Host) -> Ran {
     list_with(host, &[])
 }
 
-/// The same where the files `hanging` do not answer. On a busy machine others may
-/// be late as well; who failed is asked again by each list.
+/// Does the same where the files `hanging` do not answer. On a busy machine others may be late as
+/// well, and each list asks them again.
 #[track_caller]
 fn list_with(host: &Host, hanging: &[&str]) -> Ran {
     for _ in 0..30 {
@@ -47,14 +47,14 @@ fn list_with(host: &Host, hanging: &[&str]) -> Ran {
     panic!("in 30 attempts not every tool answered within its second");
 }
 
-/// Why the file of this name is no tool; empty if it is not among the skipped.
+/// Returns the reason for which the file of this name was skipped, empty if it was not.
 fn reason(listed: &Value, file: &str) -> String {
     let skipped = listed["skipped"].as_array().expect("skipped");
     let named = |it: &&Value| Path::new(it["path"].as_str().expect("a path")).ends_with(file);
     skipped.iter().find(named).map_or_else(String::new, |it| it["reason"].to_string())
 }
 
-/// What `tool list` says of the tool.
+/// Returns the tool's entry in a list.
 fn entry<'a>(listed: &'a Value, name: &str) -> &'a Value {
     let tools = listed["tools"].as_array().expect("tools");
     tools
@@ -63,7 +63,7 @@ fn entry<'a>(listed: &'a Value, name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no `{name}`: {listed}"))
 }
 
-/// A schema of `name` with these parameters.
+/// Returns a schema of `name` with these parameters.
 fn with_parameters(name: &str, parameters: Value) -> String {
     json!({"name": name, "description": "d", "parameters": parameters}).to_string()
 }
@@ -105,7 +105,7 @@ fn a_directory_that_cannot_be_read_is_a_warning() {
     assert_eq!(names(&list(&host)), ["hidden_tool", "seen"]);
 }
 
-/// A tool as a shell script, for a directory that `Host::script` does not know.
+/// Returns the source of a tool, for directories that `Host::script` does not write to.
 fn shell_tool(name: &str) -> String {
     format!("#!/bin/sh\nprintf %s '{}'\n", schema(name))
 }
@@ -135,7 +135,7 @@ fn what_is_no_file_is_no_tool() {
     fifo(&dir.join("fifo.wasm"));
     let _socket = UnixListener::bind(dir.join("socket.wasm")).expect("bound");
     if geteuid().is_root() {
-        // Reading /dev/zero to its end would never end.
+        // /dev/zero has no end to read to.
         for name in ["zero", "zero.wasm"] {
             let (path, mode) = (dir.join(name), Mode::from(0o777));
             mknodat(CWD, &path, FileType::CharacterDevice, mode, makedev(1, 5)).expect("made");
@@ -160,7 +160,7 @@ fn a_link_to_a_file_is_that_file_and_hidden_files_are_none() {
         host.program(name, &logs);
     }
     host.program(".hidden.wasm", printing(schema("hidden"), Ending::Well));
-    // Neither executable nor `.wasm`: a README, a library, a configuration.
+    // A README, a library and a configuration are neither executable nor `.wasm`.
     host.write("user-tools/README.md", "# Tools\n", 0o644);
     let ran = list(&host);
     assert_eq!(names(&ran), ["linked"], "{ran}");
@@ -209,10 +209,10 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
         let reason = reason(&ran.json(), file);
         assert!(reason.contains(expected), "`{file}`: {reason}\n{ran}");
     }
-    // One line each, for those who ask for it.
+    // `-v` prints a line for each.
     let told = host.run(["-v", "tool", "list"]).expect_code(0).stderr();
     assert_eq!(told.matches("Debug: tool '").count(), 14, "{told}");
-    // And the way on for who calls one by its name.
+    // A call by name explains what to do.
     let call = host.run(["tool", "call", "module"]);
     assert!(call.stderr().contains("hint: `") && call.stderr().contains("tool check"), "{call}");
 }
@@ -256,7 +256,7 @@ fn a_schema_that_is_none_is_refused_with_the_reason() {
         } else {
             text.clone().into_bytes()
         };
-        // The same from both executors; a file carries what no shell could quote.
+        // Both executors give the same reason. The answer is in a file, as no shell could quote it.
         let answer = host.write(format!("user-tools/answers/{name}"), &bytes, 0o644);
         host.program(name, format!("#!/bin/sh\nexec cat '{}'\n", answer.display()));
         host.program(&format!("{name}_c.wasm"), printing(&bytes, Ending::Well));
@@ -300,7 +300,7 @@ fn schemas_of_every_draft_make_tools_and_reach_every_provider() {
 fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
     let host = Host::without_system_tools();
     host.script("good", "echo '{}'");
-    // Its child outlives it and holds its pipes.
+    // Its child outlives it and keeps its pipes open.
     host.program("hangs", "#!/bin/sh\nsetsid sleep 1000 &\nsleep 1000\n");
     host.program("floods", "#!/bin/sh\nexec yes\n");
     host.program("floods_stderr", "#!/bin/sh\nexec yes >&2\n");
@@ -323,7 +323,7 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
         ("hangs", "timeout"),
         ("floods", "over 1048576 bytes"),
         ("floods_stderr", "timeout"),
-        // stdin is at its end: what reads it goes on.
+        // A tool that reads stdin meets its end and goes on.
         ("waits", "exited with 9"),
         ("dies", "exited with 139"),
         ("says", "exited with 7: one / no such module"),
@@ -349,8 +349,7 @@ fn a_schema_may_be_written_in_short_and_refer_to_itself_alone() {
     let inner = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"type": "string"}}});
     host.program("short.wasm", printing(short, Ending::Well));
     host.program("inner.wasm", printing(with_parameters("inner", inner), Ending::Well));
-    // A reference to a file that is there, and to an address where somebody
-    // listens: neither is opened.
+    // Neither a reference to an existing file nor one to an address with a listener is opened.
     let file = host.write("schema.json", r#"{"type":"string"}"#, 0o644);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.set_nonblocking(true).expect("set");
@@ -382,7 +381,7 @@ fn a_user_tool_takes_the_place_of_a_system_tool_and_gets_nothing_from_it() {
     let host = Host::without_system_tools();
     host.write("system-tools/file-write.wasm", printing(schema("file_write"), Ending::Well), 0o644);
     host.write("user-tools/mine.wasm", printing(schema("file-write"), Ending::Badly), 0o644);
-    // One that fails takes no place.
+    // A tool that fails does not replace another.
     assert_eq!(entry(&list(&host).json(), "file_write")["source"], "system");
     host.write("user-tools/mine.wasm", printing(schema("file-write"), Ending::Well), 0o644);
     let ran = list(&host);
@@ -429,7 +428,7 @@ fn a_file_of_any_size_costs_no_memory() {
     sparse("vast.wasm", 1 << 40);
     sparse("large.wasm", (256 << 20) + 1);
     sparse("large", 500 << 20);
-    // In kilobytes: less than the executable, and enough for the host.
+    // In kilobytes. The limit is smaller than the file and large enough for the host.
     let limited = "ulimit -d 300000 && exec \"$0\" tool list --all --json";
     let command = host.command();
     let program = command.get_program().to_owned();
@@ -456,7 +455,7 @@ fn a_schema_is_asked_for_with_nothing_granted() {
     let schema = schema.replace('"', "\\\"").replace("SEEN", seen);
     host.program("asked", format!("#!/bin/sh\nprintf %s \"{schema}\"\n"));
     let ran = host.run_with(["tool", "list", "--json"], b"text for nobody").expect_code(0);
-    // PWD and the like are the shell's own.
+    // The shell sets these itself.
     let own = ["OLDPWD", "PWD", "SHLVL", "_"];
     let described = entry(&ran.json(), "asked")["description"].as_str().expect("text").to_owned();
     let (names, rest) = described.split_once(", ").expect("both");
@@ -478,7 +477,7 @@ fn one_program_under_two_names_is_two_tools() {
         std::os::unix::fs::symlink(host.scratch().join("many"), host.user_tools().join(name))
             .expect("linked");
     }
-    // Asked, and remembered.
+    // The first list asks the tool, the second reads the memo.
     for _ in 0..2 {
         assert_eq!(names(&list(&host)), ["aa", "bb"]);
     }
@@ -498,6 +497,6 @@ fn a_tool_that_was_slow_once_is_not_hidden_behind_another() {
     let call = || host.run(["tool", "call", "hello", "{}"]).expect_code(0).json()["result"].clone();
     assert_eq!(call(), "system", "the user's own does not answer in time");
     fs::remove_file(slow).expect("removed");
-    // On a busy machine a second may pass again.
+    // On a busy machine the tool may be late again.
     assert!((0..10).any(|_| call() == "user"), "the user's own takes its place");
 }

@@ -1,4 +1,4 @@
-//! `ikigai doctor`: what it says of this machine, what it advises, and when it fails.
+//! `ikigai doctor`: its checks of this machine, its advice, and its exit code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 use ikigai_tests::host::{Host, Ran};
 use serde_json::Value;
 
-/// What it says of one thing.
+/// Returns the check of this name.
 #[track_caller]
 fn check(ran: &Ran, what: &str) -> Value {
     let report = ran.json();
@@ -31,8 +31,7 @@ fn a_machine_that_is_well_is_said_to_be() {
             assert!(check[member].as_str().is_some_and(|text| !text.is_empty()), "{check}");
         }
         let status = check["status"].as_str().expect("text");
-        // Everything that is not as it should be comes with what to do, if that is not in
-        // what it is made of.
+        // Each check that is not ok has advice, unless the checks that it sums up have it.
         let sandbox = check["section"].as_str().is_some_and(|it| it.contains("native sandbox"));
         assert!(check.get("advice").is_some() == (status != "ok") || sandbox, "{check}");
     }
@@ -97,8 +96,7 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     assert!(check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be made"));
 }
 
-/// Runs the host where nobody can make a namespace; nothing where that cannot be
-/// brought about.
+/// Runs the host where no namespace can be made. Returns `None` if this machine cannot prevent it.
 fn without_namespaces(host: &Host, args: &[&str]) -> Option<Ran> {
     let forbid = "for n in user mnt pid net ipc uts; do echo 0 >/proc/sys/user/max_${n}_namespaces \
                   || exit 99; done; exec \"$@\"";
@@ -131,7 +129,7 @@ fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
             let bash = check(&ran, "bash");
             assert_eq!(bash["status"], "fail", "{bash}");
             assert!(bash["detail"].as_str().expect("text").contains("fs is partial"), "{bash}");
-            // And so it is: it does not run.
+            // The call indeed does not run.
             let call = [&flags[..], &["tool", "call", "bash", r#"{"command":"true"}"#]].concat();
             let ran = without_namespaces(&host, &call).expect("as before").expect_code(1);
             assert_eq!(ran.json()["tool_success"], false, "{ran}");

@@ -10,7 +10,7 @@ use ikigai_tests::paths;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// An installation made of links, a workspace, and a home that is neither.
+/// An installation made of links, with a workspace and a home directory.
 struct Rig {
     scratch: TempDir,
 }
@@ -32,8 +32,7 @@ impl Rig {
         self.scratch.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Runs a program in the workspace, with nothing of this process's environment but the way
-    /// to programs.
+    /// Runs a program in the workspace, with only `HOME` and `PATH` in its environment.
     fn run(&self, program: &Path, arguments: &[&str], input: &str) -> Ran {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.path("work")).env_clear();
@@ -80,7 +79,7 @@ fn a_program_outside_embeds_the_library_alone() {
     let calls = rig.calls();
     let backend = &calls[0].1;
     if backend == "native" {
-        // The limit on memory, in KiB, as the shell of the machine was given it.
+        // The memory limit of the machine's shell, in KiB.
         assert_eq!(shell["result"]["output"], "262144", "{shell}");
     } else {
         ikigai_tests::impossible_here("no sandbox on this machine for a native shell");

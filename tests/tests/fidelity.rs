@@ -1,17 +1,17 @@
-//! The shell of the component against GNU bash: each command comes out the same, or
-//! is listed here with the reason why not.
+//! The shell of the component against GNU bash: each command has the same result, or is listed here
+//! with the reason why not.
 //!
-//! The list is kept honest: a case on it that agrees after all is a failure too. Where
-//! GNU bash is on the machine it is asked as well, so that the record stays true; the
-//! record is renewed by `cargo test --test fidelity -- --ignored`.
+//! A case on the list that agrees after all is a failure too. If GNU bash is on the machine, its
+//! answers are compared with the record. `cargo test --test fidelity -- --ignored` writes a new
+//! record.
 
 use std::process::Command;
 
 use ikigai_tests::fidelity::{self, Case, Made, cases, component, reference, run_all};
 use ikigai_tests::left_out;
 
-/// Ids, and why the shell of the component answers otherwise. Those that are wrong
-/// without saying so come first.
+/// The reasons for which the shell of the component answers otherwise, each with the ids of its
+/// cases. A reason that begins with `wrong` is a wrong result without an error message.
 const DIFFERENCES: &[(&str, &[&str])] = &[
     (
         "wrong: `xargs` ends with the status of the last command, not with 123",
@@ -43,7 +43,7 @@ fn excuse<'e>(excuses: &'e [(&str, &[&str])], case: &Case) -> Option<&'e str> {
     excuses.iter().find(|(_, ids)| ids.contains(&case.id())).map(|(reason, _)| *reason)
 }
 
-/// Compares what was made with the record, and what differs with what is excused.
+/// Compares results with the record, and the differences with the excused ones.
 #[track_caller]
 fn check(cases: &[Case], made: &[Made], excuses: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
@@ -69,7 +69,7 @@ fn check(cases: &[Case], made: &[Made], excuses: &[(&str, &[&str])]) {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
 
-/// Whether the programs that the record comes from are here: GNU bash 5, coreutils and jq.
+/// Returns whether this machine has the programs behind the record: GNU bash 5, coreutils and jq.
 fn has_gnu() -> bool {
     let says = |program: &str, words: &str| {
         let ran = Command::new(program).arg("--version").output();
@@ -102,11 +102,11 @@ fn gnu_bash_answers_as_it_did() {
     check(&cases, &run_all(&cases, &|case, dir| reference("bash", case, dir)), &[]);
 }
 
-/// Programs to which every word is an operand, as GNU's are.
+/// The programs that take every word as an operand, as GNU's do.
 const WITHOUT_OPTIONS: &[&str] = &["[", "echo", "expr", "false", "test", "true"];
 
-/// Calls each command of `/usr/bin` and each builtin of the shell with an option that no
-/// command has, long and short, alone and before an operand.
+/// A script that calls each command of `/usr/bin` and each builtin of the shell with a long and a
+/// short option that no command has, alone and before an operand.
 const UNKNOWN_OPTIONS: &str = "\
     builtins='alias cd disown enable export hash jobs kill mapfile popd pushd readarray \
         readonly set shopt source trap type umask unalias unset wait'
@@ -138,7 +138,7 @@ fn every_command_refuses_an_option_that_it_does_not_know_by_its_name() {
             let command = answer[0].split(' ').next().unwrap_or_default();
             let names = answer[2].contains("no-such-option")
                 || answer[2].contains('%')
-                // What bash's builtins take for the option in `--no-such-option`.
+                // Builtins of bash take `--` for the option in `--no-such-option`.
                 || answer[2].contains("--: invalid option");
             !WITHOUT_OPTIONS.contains(&command) && (answer[1] == "0" || !names)
         })
@@ -149,7 +149,7 @@ fn every_command_refuses_an_option_that_it_does_not_know_by_its_name() {
     assert_eq!(kept, "1\n");
 }
 
-/// Writes down what GNU bash makes of each case.
+/// Records the answer of GNU bash to each case.
 #[test]
 #[ignore = "changes the record"]
 fn record() {

@@ -1,5 +1,5 @@
-//! Components that take more than they may, do not end, or end badly. Each gets
-//! its code within its limit, and the next call finds the host as it was.
+//! Components that take more than they may, do not end, or end badly. Each call ends with its error
+//! code within its limit, and the next call works.
 
 #[path = "hostile/compilation.rs"]
 mod compilation;
@@ -20,16 +20,16 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::{Value, json};
 
-/// A limit of half a second is kept within this on the busiest machine; the guest
-/// by itself would take a minute, or for ever.
+/// The time in which a call with a limit of half a second ends on the busiest machine. Without the
+/// limit the guest would take at least a minute.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// What the host's own process has resident at most, in bytes, where its components have
-/// next to nothing: its program alone is a hundred megabytes.
+/// The most resident memory of the host's own process, in bytes, beside components that hold next
+/// to nothing. Its program alone takes a hundred megabytes.
 const HOST_ALONE: u64 = 256 << 20;
 
-/// Starts the host with no more memory for each of its processes than the machine can
-/// spare, whatever becomes of its own limits.
+/// Starts the host with a limit on the memory of each of its processes, which protects the machine
+/// if the host's own limits fail.
 fn within_means(host: &Host, args: &[&str]) -> Running {
     const SPARE: u64 = 3 << 30;
     let mut command = host.command();
@@ -43,7 +43,7 @@ fn within_means(host: &Host, args: &[&str]) -> Running {
     Running::start(command.args(args))
 }
 
-/// A host with the guest `greedy`, compiled.
+/// Returns a host with the guest `greedy`, compiled.
 fn greedy() -> Host {
     let host = Host::without_system_tools();
     host.guest("greedy");
@@ -51,7 +51,8 @@ fn greedy() -> Host {
     host
 }
 
-/// Calls `greedy`, and then checks that nothing came of it but its answer.
+/// Calls `greedy`, and checks that the call left no file and no process, and that the next call
+/// works.
 #[track_caller]
 fn call(host: &Host, flags: &[&str], mode: &str, path: &str) -> Ran {
     let before = host.files();
@@ -66,7 +67,7 @@ fn call(host: &Host, flags: &[&str], mode: &str, path: &str) -> Ran {
     ran
 }
 
-/// Fails unless the envelope is a failure with these; returns it.
+/// Asserts that the envelope is a failure with these members, and returns it.
 #[track_caller]
 fn assert_failed(ran: Ran, code: &str, limit: Option<&str>, exit_code: i64) -> Value {
     let envelope = ran.json();
@@ -121,7 +122,7 @@ fn a_guest_that_does_not_end_is_ended() {
         let expected = if mode == "answer_then_hang" { "{\"answered\":true}" } else { "" };
         assert_eq!(envelope["stdout"], expected, "{mode}");
     }
-    // What it says is limited first, and the word of the limit is another.
+    // The fuel runs out before the time, and the message names it.
     let ran = call(&host, &["--fuel", "1000000"], "spin", "");
     let envelope = assert_failed(ran, "TOOL_TIMEOUT", Some("fuel"), 134);
     assert_eq!(envelope["error"], "Tool 'greedy' used up its fuel of 1000000");
@@ -168,10 +169,10 @@ fn a_guest_that_takes_too_much_is_told_no() {
         let envelope = assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
         assert_eq!(envelope["error"], "Tool 'greedy' ran out of memory");
     }
-    // Less than the program itself declares: it is never started.
+    // A limit below the memory that the program declares keeps it from starting.
     let ran = call_fine(&host, &["--memory", "64KiB"]);
     assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
-    // Asking the host for what would not fit into it.
+    // These ask the host for more than fits into its own memory.
     for (mode, text) in [("random_bomb", "exceeds limit"), ("pollables", "no free keys")] {
         let envelope = assert_failed(call(&host, &[], mode, ""), "TOOL_CRASHED", None, 134);
         assert!(envelope["error"].as_str().expect("text").contains(text), "{envelope}");
@@ -239,8 +240,8 @@ fn handles_run_out_for_the_guest_and_not_for_the_host() {
     assert_ne!(seen["refused"], "", "{seen}");
 }
 
-/// Six thousand long names take wasmtime more than a mebibyte in the host, as often as a
-/// guest begins to read their directory.
+/// Each time a guest begins to read a directory of six thousand long names, wasmtime takes more
+/// than a mebibyte of the host's memory.
 #[test]
 fn directories_that_are_being_read_are_handles_and_no_memory_of_the_host() {
     const FILES: usize = 6000;
@@ -272,7 +273,7 @@ fn what_a_guest_never_sends_is_no_memory_of_the_host() {
     let ran = call("32MiB", "requests").expect_code(1);
     let error = ran.json()["error"].to_string();
     assert!(error.contains("at most 64 requests"), "{ran}");
-    // What all of them may take counts from the first one on.
+    // The memory that all of them may take counts from the first one on.
     let ran = call("4MiB", "requests").expect_code(1);
     assert_eq!(ran.json()["limit"], "memory", "{ran}");
     host.assert_nothing_left();
@@ -288,12 +289,12 @@ fn what_a_guest_says_is_judged_as_it_is() {
         let envelope = assert_failed(call(&host, &[], mode, ""), "INVALID_OUTPUT", None, 0);
         assert!(envelope["error"].as_str().expect("text").starts_with(error), "{envelope}");
     }
-    // Bytes that are no text are shown as U+FFFD.
+    // Bytes that are not UTF-8 are shown as U+FFFD.
     let envelope = call(&host, &[], "bad_utf8", "").json();
     assert_eq!(envelope["stdout"], "{\"text\":\"\u{fffd}\u{fffd}\"}");
     let ran = call(&host, &[], "long_line", "").expect_code(0);
     assert_eq!(ran.json()["result"].as_str().map(str::len), Some(10_000_000));
-    // However deep, it is one value, and passed on as it was written.
+    // A value is passed on as it was written, however deep it is.
     let ran = call(&host, &[], "deep_json", "").expect_code(0);
     let expected = format!(
         "{{\"tool_success\":true,\"result\":{}{}}}\n",
@@ -316,7 +317,7 @@ fn how_a_guest_ends_is_told_as_it_was() {
     assert_eq!(envelope["error"], trapped);
     let envelope = assert_failed(call(&host, &[], "panic", ""), "TOOL_CRASHED", None, 134);
     assert!(envelope["stderr"].as_str().expect("text").contains("as it was told to"), "{envelope}");
-    // WASI 0.2 knows success and failure only: every code but 0 arrives as 1.
+    // WASI 0.2 has success and failure only: every code but 0 arrives as 1.
     let envelope = assert_failed(call(&host, &[], "exit_7", ""), "TOOL_CRASHED", None, 1);
     assert_eq!(envelope["error"], "Tool 'greedy' crashed with exit code 1");
     assert_eq!(envelope["stdout"], "half an answer");

@@ -1,10 +1,10 @@
-//! What each standard component can ask for. A new line here is a new capability:
-//! it belongs into a review, not into a regenerated file.
+//! The imports of each standard component. A new line here is a new capability, which needs a
+//! review, so that the lists are not regenerated.
 
 use ikigai_tests::host::Host;
 use serde_json::Value;
 
-/// What Rust's standard library and its streams bring, whatever a tool does.
+/// The imports of Rust's standard library and its streams, which every tool has.
 const STANDARD: &[&str] = &[
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -22,7 +22,7 @@ const STANDARD: &[&str] = &[
     "wasi:io/streams",
 ];
 
-/// Files, by way of the preopened directories.
+/// The imports of tools that use files, which are below preopened directories.
 const FILES: &[&str] = &["wasi:filesystem/preopens", "wasi:filesystem/types"];
 
 #[test]
@@ -33,7 +33,7 @@ fn components_import_what_they_need_and_no_more() {
             "bash",
             &["wasi:clocks/monotonic-clock", "wasi:random/insecure-seed", "wasi:random/random"][..],
         ),
-        // The replacement of a file is the host's, inside a directory that the tool holds.
+        // The host replaces files, inside a directory that the tool holds.
         ("file_edit", &["ikigai:tool/assets", "ikigai:tool/workspace"]),
         ("file_read", &["ikigai:tool/assets"]),
         ("file_write", &["ikigai:tool/assets"]),
@@ -49,7 +49,7 @@ fn components_import_what_they_need_and_no_more() {
     }
 }
 
-/// The interfaces that a tool imports, without their versions, sorted.
+/// Returns the interfaces that a tool imports, without their versions, sorted.
 fn imports(host: &Host, tool: &str) -> Vec<String> {
     let shown =
         host.run(["tool", "show", tool, "--json", "--backend", "wasm"]).expect_code(0).json();

@@ -1,8 +1,9 @@
-//! The clients of models against llmock, which fails as the vendors do, watches what a
-//! client makes of it, and judges. It is an opinion from outside: neither our reading of
-//! the vendors' documentation is in it nor that of our own servers.
+//! The clients of models against llmock, a server of other authors that fails as the vendors do and
+//! judges how a client reacts. It shares no code and no reading of the vendors' documentation with
+//! our own servers for tests.
 //!
-//! Where Python or the network was missing, nothing is tested, and the tests say so.
+//! If llmock is not installed because Python or the network was missing, each test reports that it
+//! tests nothing.
 
 #[path = "llmock/asking.rs"]
 mod asking;

@@ -1,9 +1,9 @@
 //! The native executor against hostile and unlucky tools, through its public interface.
 //!
-//! Each case runs as the privileged user, where there is a PID namespace, and as
-//! one without privilege, where there is none; without root only the latter.
-//! Whether processes are left is not guessed from time: a tool opens a FIFO that
-//! all it starts inherits, and the FIFO's end is the end of the last of them.
+//! Each case runs as root and as a user without privilege, or only as the latter if this is not
+//! root. Root has a PID namespace even without a sandbox. A tool opens a FIFO that all its
+//! processes inherit, so that the end of the FIFO shows that none of them is left, without a guess
+//! from time.
 
 #![cfg(target_os = "linux")]
 
@@ -138,7 +138,7 @@ fn a_fork_bomb_is_ended_and_the_next_call_is_unharmed() {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { bomb | bomb & wait; }; bomb");
         let outcome = rig.run(&tool, |call| call.limits.processes = 40);
-        // A shell that is refused a process may give up before a look.
+        // A shell that is refused a process may give up before the supervisor looks.
         let refused = String::from_utf8_lossy(&outcome.stderr.bytes).contains("Cannot fork");
         let ended = outcome.exit == Exit::Ended && outcome.limit == Some(Limit::Processes);
         assert!(ended || refused, "{outcome:?}");
@@ -348,13 +348,13 @@ fn shutting_the_runtime_down_ends_everything() {
 fn a_host_that_is_killed_takes_everything_with_it() {
     each_mode(|rig| {
         kill_host(rig, || {});
-        // A supervisor that was stopped sees its end all the same.
+        // A stopped supervisor ends with its host as well.
         let rig = rig.lacking(Without::default());
         kill_host(&rig, || rig.stop_supervisor());
     });
 }
 
-/// Kills the host of a call when its tool runs, after doing `first` what is to be done.
+/// Starts a call in a host of its own, does `first` once the tool runs, and kills the host.
 fn kill_host(rig: &Rig, first: impl Fn()) {
     let alive = rig.fifo();
     let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
@@ -402,7 +402,7 @@ fn a_supervisor_that_is_stopped_is_killed_with_its_tool() {
 fn a_tool_that_kills_its_parent_gains_nothing() {
     each_mode(|rig| {
         let alive = rig.fifo();
-        // The tool alone: without a namespace, what it started before would be left.
+        // The tool starts no process, which would be left where there is no namespace.
         let tool = rig.script("exec 9>alive; kill -KILL $PPID; while :; do :; done");
         let outcome = rig.run(&tool, |call| call.limits.wall_clock = Duration::from_millis(700));
         // The init of a PID namespace cannot be killed from within.
@@ -451,7 +451,7 @@ fn arguments_are_passed_on_whole() {
             call.args = ["--schema", "", "a b", "-- -x", "ü\n"].map(Into::into).to_vec();
         });
         assert_eq!(text(&outcome.stdout), "<--schema><><a b><-- -x><ü\n>", "{outcome:?}");
-        // Larger than any socket's buffer, and still within what a program can be given.
+        // Larger than the buffer of any socket, and within the limit on a program's arguments.
         let outcome = rig.run(&rig.script("printf %s \"$*\" | wc -c"), |call| {
             call.args = vec!["x".repeat(100_000).into(); 12];
         });
@@ -467,7 +467,7 @@ fn arguments_are_passed_on_whole() {
     });
 }
 
-/// Counts what this process holds, so no other test may run in it.
+/// Counts the descriptors and children of this process, in which no other test may run.
 #[test]
 fn many_calls_at_once_leave_no_descriptor_and_no_child() {
     let alone = Command::new(std::env::current_exe().expect("this program"))
@@ -482,7 +482,7 @@ fn many_calls_at_once_leave_no_descriptor_and_no_child() {
 fn many_calls_alone() {
     each_mode(|rig| {
         let tool = rig.script("cat >/dev/null; (sleep 1000 &) ; echo ok");
-        // What a runtime opens once for the whole process is open after this.
+        // After this the descriptors are open that a runtime opens once for a whole process.
         rig.run_many(&tool, 1, |_| {});
         let before = rig::open_descriptors();
         rig.run_many(&tool, 40, |outcome| {

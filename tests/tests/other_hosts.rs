@@ -1,8 +1,9 @@
-//! The six tools as components in hosts that are not ours: wasmtime as Python's package
-//! has it, and jco, which the JavaScript example brings. Each prints its schema there, and
-//! works on the files that the host gives to it.
+//! The six tools as components in hosts of other authors: the Python package of wasmtime, and jco,
+//! which the JavaScript example installs. Each tool prints its schema there, and works on the files
+//! that the host gives to it.
 //!
-//! Where Python, npm or the network was missing, nothing is tested, and the tests say so.
+//! If a host is not installed because Python, npm or the network was missing, its test reports that
+//! it tests nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,13 +15,13 @@ use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Set to `1`, it makes the absence of a host a failure.
+/// The variable that makes the absence of a host a failure, if it is `1`.
 const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_OTHER_HOSTS";
 
-/// The workspace of each call has this one file, which may be executed.
+/// The text of the only file in the workspace of each call, which is executable.
 const NOTE: &str = "one\ntwo\n";
 
-/// A call, what it answers, and a file with what is in it afterwards.
+/// A call, its answer, and the content of a file afterwards.
 struct Case {
     tool: &'static str,
     arguments: Value,
@@ -77,14 +78,14 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A host that is not ours.
+/// A host of other authors.
 trait OtherHost {
-    /// The stdout of `--schema`, and of a call with `stdin`, of a component whose workspace
-    /// is `dir`. Both end well.
+    /// Runs a component in the workspace `dir`, with `--schema` and as a call with `stdin`, and
+    /// returns the stdout of both, which succeed.
     fn schema_and_answer(&self, component: &Path, dir: &Path, stdin: &str) -> [String; 2];
 }
 
-/// wasmtime, by its Python package.
+/// The Python package of wasmtime.
 struct Wasmtime {
     python: PathBuf,
 }
@@ -101,7 +102,7 @@ impl Wasmtime {
 
 impl OtherHost for Wasmtime {
     fn schema_and_answer(&self, component: &Path, dir: &Path, stdin: &str) -> [String; 2] {
-        // Both in one process, which compiles the component once.
+        // One process runs both, and so compiles the component once.
         let calls =
             [json!({ "args": ["--schema"], "stdin": "" }), json!({ "args": [], "stdin": stdin })];
         let calls = calls.map(|call| format!("{call}\n")).concat();
@@ -132,7 +133,7 @@ impl Jco {
             return missing("jco");
         }
         let scratch = TempDir::new().expect("a directory");
-        // Where what it imports is found: jco runs the component there.
+        // jco runs the component in this directory, and finds the imports there.
         fs::copy(kept("files.mjs"), scratch.path().join("files.mjs")).expect("copied");
         Some(Self { program, scratch })
     }
@@ -144,7 +145,7 @@ impl OtherHost for Jco {
             let mut jco = Command::new(&self.program);
             jco.arg("run").arg("--jco-dir").arg(self.scratch.path());
             jco.arg("--jco-import").arg(self.scratch.path().join("files.mjs"));
-            // As from a shell: jco hands its environment on to the component.
+            // jco passes its environment on to the component, so that `PWD` is set as by a shell.
             jco.arg(component).args(args).current_dir(dir).env("PWD", dir);
             Ran::of(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
         };
@@ -152,19 +153,19 @@ impl OtherHost for Jco {
     }
 }
 
-/// Says that a host is not there, unless that is a failure.
+/// Reports that a host is missing, or fails if that is an error.
 fn missing<T>(what: &str) -> Option<T> {
     let is_required = std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
     assert!(!is_required, "{what} is not installed, and `{REQUIRE_VARIABLE}` asks for it");
     left_out("the components in another host", what)
 }
 
-/// A file of `tests/other-hosts`.
+/// Returns the path of a file of `tests/other-hosts`.
 fn kept(name: &str) -> PathBuf {
     paths::repository().join("tests/other-hosts").join(name)
 }
 
-/// Every tool prints its schema in `other` and works there.
+/// Asserts that every tool prints its schema in `other` and works there.
 fn all_work_in(other: &dyn OtherHost) {
     let host = Host::new().with_shared_cache();
     for Case { tool, arguments, answer, file } in cases() {

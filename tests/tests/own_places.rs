@@ -1,5 +1,5 @@
-//! The host's own places are not writable by a tool: who could write there could
-//! install a tool that runs with its user's rights.
+//! The host's own directories are not writable by a tool: one that could write there could install
+//! a tool that runs with its user's rights.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,8 @@ fn a_tool_cannot_install_a_tool() {
     let host = Host::new();
     let tool = host.script("hello", "echo '{}'");
     let before = fs::read(&tool).expect("readable");
-    // The scratch directory is to this host what a home directory is to a person's.
+    // All directories of this host are below its scratch directory, as a user's are below the home
+    // directory.
     let home = host.scratch().to_str().expect("UTF-8").to_owned();
     for backend in ["wasm", "native"] {
         let flags = ["--workspace", &home, "--backend", backend];
@@ -26,7 +27,7 @@ fn a_tool_cannot_install_a_tool() {
             assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{path}\n{ran}");
             assert_eq!(ran.stderr().matches("--workspace").count(), 1, "said once\n{ran}");
         }
-        // Beneath it, and without its own places, all is as it was.
+        // A workspace below it, without directories of the host, is writable.
         let ran = write(&host, &["--backend", backend], "free");
         assert!(ran.json()["result"]["bytes"].is_number() && ran.stderr().is_empty(), "{ran}");
     }
@@ -44,7 +45,7 @@ fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
     let ran = host.run(["tool", "call", "hello"]).expect_code(1);
     assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
     assert!(ran.stdout().contains("ikigai policy grant hello"), "{ran}");
-    // Bound to its content it runs, and no longer when another tool has replaced it.
+    // A grant binds it to its content, so that it runs until another tool replaces it.
     host.run(["policy", "grant", "hello", "--yes"]).expect_code(0);
     let ran = host.run(["tool", "call", "hello"]).expect_code(0);
     assert_eq!(ran.json()["result"]["said"], 1, "{ran}");

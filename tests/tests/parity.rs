@@ -1,14 +1,14 @@
-//! One answer on every port: each case runs in memory, natively and as a
-//! component, and must come out as it says on all three.
+//! Equal answers of every port: each case runs in memory, natively and as a component, with the
+//! same expected answer.
 //!
-//! What a port cannot do by its nature is listed by id with the reason. The lists
-//! are kept honest: a case on them that holds after all is a failure too. The
-//! native port is `conformance.rs`'s, where no case is excused. The shell has no
-//! port in memory; how its component differs from GNU bash is `fidelity.rs`'s.
+//! Cases that a port cannot pass by its nature are listed by id with the reason. A listed case that
+//! passes after all is a failure too. `conformance.rs` has the native port, where no case is
+//! excused. The shell has no port in memory; `fidelity.rs` has the differences of its component
+//! from GNU bash.
 
 use ikigai_tests::conformance::{Case, Component, Fake, Port, cases, run_all};
 
-/// Ids, and why the port cannot.
+/// The ids of cases that a port cannot pass, with the reasons.
 type Excuses = &'static [(&'static str, &'static [&'static str])];
 
 const OUTSIDE: &str = "names a path outside the granted directory, which is denied, not missing";
@@ -64,7 +64,7 @@ const AS_COMPONENT: Excuses = &[
     ("WASI has no names that are not UTF-8", &["glob/non-utf8-name"]),
 ];
 
-/// Runs `cases` on `port` and compares what fails with what is excused.
+/// Runs `cases` on `port` and compares the failures with the excused cases.
 fn check(port: &dyn Port, cases: &[Case], excuses: Excuses) {
     let excused =
         |id: &str| excuses.iter().find(|(_, ids)| ids.contains(&id)).map(|(reason, _)| *reason);

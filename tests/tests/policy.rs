@@ -1,4 +1,4 @@
-//! `ikigai policy`, and what becomes of policy files that are wrong.
+//! `ikigai policy`, and the errors of wrong policy files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -13,7 +13,7 @@ const USER: &str = "home/.config/ikigai/policy.toml";
 const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
 const CEILING: &str = "ceiling.toml";
 
-/// A host without system tools, and with a native tool and a component of its user's.
+/// Returns a host with a native tool and a component of its user, without system tools.
 fn host() -> Host {
     let host = Host::without_system_tools();
     host.script("tool", "printf '{\"secret\":\"%s\"}' \"$GRANTED\"");
@@ -25,7 +25,7 @@ fn stable(host: &Host, text: &str) -> String {
     text.replace(&host.scratch().display().to_string(), "SCRATCH")
 }
 
-/// Runs `ikigai ARGS` with a ceiling that the test wrote.
+/// Runs `ikigai ARGS` with the ceiling that the test wrote.
 fn beneath(host: &Host, args: &[&str]) -> Ran {
     let ceiling = host.scratch().join(CEILING);
     host.run([&["--ceiling", ceiling.to_str().expect("UTF-8")], args].concat())
@@ -104,7 +104,7 @@ fn what_is_no_text_is_refused_with_its_place() {
     let ran = host.run(["tool", "list"]).expect_code(2);
     assert!(ran.stderr().contains("is larger than"), "{ran}");
     host.write(USER, "", 0o600);
-    // A workspace's is anybody's, and so may cost less.
+    // Anybody may have written a workspace's file, and so its size has a smaller limit.
     host.write(WORKSPACE, vec![b'#'; 64 << 10], 0o600);
     host.run(["tool", "list"]).expect_code(0);
     host.write(WORKSPACE, vec![b'#'; (64 << 10) + 1], 0o600);
@@ -132,7 +132,7 @@ fn what_is_no_file_or_anybodys_is_refused() {
         fs::create_dir(&path).expect("made");
         refused("it is no regular file");
         fs::remove_dir(&path).expect("removed");
-        // Nobody ever writes to it.
+        // A FIFO without a writer would be waited for.
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).expect("made");
         refused("it is no regular file");
         fs::remove_file(&path).expect("removed");
@@ -141,7 +141,7 @@ fn what_is_no_file_or_anybodys_is_refused() {
         fs::remove_file(&path).expect("removed");
         host.write(file, text, 0o600);
         if file == WORKSPACE {
-            // Anybody may write there: it can only narrow.
+            // Anybody may write to a workspace's file, which can only narrow grants.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
             host.run(args(&path)).expect_code(0);
             fs::remove_file(&path).expect("removed");
@@ -163,7 +163,7 @@ fn what_is_no_file_or_anybodys_is_refused() {
         }
         fs::remove_file(&path).expect("removed");
     }
-    // One that is named must be there.
+    // A file that a flag names must exist.
     for flag in ["--policy", "--ceiling"] {
         let ran = host.run([flag, "/nowhere/policy.toml", "tool", "list"]).expect_code(2);
         assert!(ran.stderr().contains("/nowhere/policy.toml: cannot be read"), "{ran}");
@@ -207,7 +207,7 @@ fn whoever_could_swap_a_directory_on_the_way_is_told() {
 #[test]
 fn a_grant_lives_until_the_file_changes() {
     let host = host().env("GRANTED", "a value").env("OTHER", "x");
-    // Without a grant, as its user.
+    // In `strict`, a user's tool needs a grant.
     let call = |host: &Host| host.run(["--profile", "strict", "tool", "call", "tool"]);
     let ran = call(&host).expect_code(1);
     let denied = ran.json();
@@ -231,7 +231,7 @@ fn a_grant_lives_until_the_file_changes() {
     let line = tool["decided_by"]["env"][0].as_str().expect("a line").to_owned();
     assert!(line.contains("policy.toml:"), "{line}");
 
-    // Comments stay; another file is another tool.
+    // Comments in the file stay. A changed tool needs another grant.
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     host.write(USER, format!("# mine\n{text}"), 0o600);
     host.script("tool", "printf '{\"stolen\":\"%s\"}' \"$GRANTED\"");
@@ -274,7 +274,7 @@ fn assets_are_granted_shown_and_recorded() {
     let record = records.lines().last().expect("a record");
     assert!(record.contains("\"assets\":\"read\""), "{record}");
 
-    // What is over with a change of the file is granted again by the command that is told.
+    // A change of the file ends the grant, and the command in the error grants the same again.
     host.script("tool", "printf '{}'");
     let told = host.run(["tool", "call", "tool"]).expect_code(1).json();
     let told = told["error"].as_str().expect("a text").to_owned();
@@ -282,7 +282,7 @@ fn assets_are_granted_shown_and_recorded() {
     assert_eq!(command_in(&told), ["policy", "grant", "tool", "--assets", "read"]);
 }
 
-/// The arguments of the `ikigai` command that a denial names.
+/// Returns the arguments of the `ikigai` command that a denial names.
 fn command_in(text: &str) -> Vec<String> {
     let command = text.split('`').find_map(|part| part.strip_prefix("ikigai "));
     let command = command.unwrap_or_else(|| panic!("no command: {text}"));
@@ -314,7 +314,7 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
         assert!(ran.stderr().contains(said), "{said}\n{ran}");
         assert!(!host.scratch().join(USER).exists(), "{ran}");
     }
-    // What a ceiling takes away is granted beneath it, and said.
+    // A grant beyond the ceiling is written, with a warning that the ceiling takes it away.
     host.write(CEILING, "[tools.part]\nnet = []\n", 0o600);
     let ran = beneath(&host, &["policy", "grant", "part", "--net", "*", "--read", "."]);
     let ran = ran.expect_code(0);
@@ -353,10 +353,10 @@ fn a_question_is_answered_with_the_line_that_decides() {
         let json = host.run([&args[..], &["--json"]].concat()).expect_code(code).json();
         assert_eq!(json["allowed"], Value::from(code == 0));
     }
-    // What runs as its user may do anything.
+    // A tool that runs with its user's rights may do anything.
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
     host.run(["--profile", "strict", "policy", "test", "tool"]).expect_code(1);
-    // A mistyped name is no denial.
+    // A mistyped name is an error of usage, not a denial.
     host.run(["policy", "test", "tol"]).expect_code(2);
 }
 
@@ -369,7 +369,7 @@ fn one_page_says_what_every_tool_can_touch() {
     host.write(CEILING, "[tools.tool]\nsandbox = \"require\"\n", 0o600);
     let ran = beneath(&host, &["policy", "show"]).expect_code(0);
     let lines = stable(&host, &ran.stdout());
-    // The width of a column follows what is in it, and so the length of the scratch path.
+    // The widths of the columns depend on the length of the scratch path.
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = lines.lines().map(words).collect();
     insta::assert_snapshot!("page", lines.join("\n"));

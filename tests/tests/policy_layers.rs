@@ -1,5 +1,5 @@
-//! The layers of a policy: what a ceiling and a workspace take away, that neither can
-//! give, and that an edit is in force at the next call.
+//! The layers of a policy: a ceiling and a workspace take away and never give, and an edit is in
+//! force at the next call.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -79,8 +79,8 @@ impl Rig {
         self.decide(request).unwrap_or_else(|denial| panic!("{denial}"))
     }
 
-    /// The same with the directory of this rig called `/rig`, to be compared with those
-    /// of another.
+    /// Replaces the directory of this rig by `/rig`, so that decisions of several rigs can be
+    /// compared.
     fn rebased(&self, mut decision: Decision) -> Decision {
         let base = self.path("");
         for dir in &mut decision.grant.dirs {
@@ -91,7 +91,7 @@ impl Rig {
         decision
     }
 
-    /// The directories as a policy file writes them.
+    /// Returns the granted directories as a policy file writes them.
     fn dirs(&self, decision: &Decision) -> Vec<String> {
         let base = self.path("");
         let spelled = |dir: &ikigai_protocol::GrantedDir| {
@@ -124,7 +124,7 @@ fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
     Request { name: Some("tool"), origin, backend, fell_back: false, path, contents }
 }
 
-/// A user's entry for the tool with these contents.
+/// Returns a user's entry for the tool, with these keys.
 fn granted(keys: &str) -> String {
     format!("[tools.tool]\nsha256 = [\"{}\"]\n{keys}\n", contents()[0])
 }
@@ -165,7 +165,7 @@ fn a_users_tool_has_nothing_or_all_of_its_user_until_it_is_granted_something() {
     assert!(wasm.notes[0].contains("speaks of system tools alone"), "{:?}", wasm.notes);
     let native = rig.allowed(users(Backend::Native, &own));
     assert!(native.is_unconfined(Backend::Native) && native.grant.inherits_env);
-    // A name that is borrowed brings nothing along.
+    // A user's tool with the name of a standard tool does not get its grant.
     let borrowed = Request { name: Some("file_write"), ..users(Backend::Wasm, &own) };
     assert!(rig.allowed(borrowed).grant.dirs.is_empty());
 
@@ -206,10 +206,10 @@ fn a_grant_ends_when_the_contents_change() {
             assert!(denial.contains(part), "{part}: {denial}");
         }
     }
-    // What was compiled and what is there now must both be granted.
+    // The contents that were compiled and those of the file now must both be granted.
     let both = [contents()[0], changed[0]];
     rig.decide(users(Backend::Wasm, &both)).expect_err("denied");
-    // A file that is named by its path is known by its contents alone.
+    // A tool that is called by its path is found by its contents alone.
     let own = contents();
     let of_path = |request| Request { name: None, ..request };
     assert!(!rig.allowed(of_path(users(Backend::Wasm, &own))).grant.net.is_none());
@@ -240,7 +240,7 @@ fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
     assert_eq!(rig.allowed(system("bash", Backend::Native)).grant.sandbox, Sandbox::Require);
 }
 
-/// Everything that a file could ask for more of, for a bound that must not give it.
+/// A policy that asks for more of everything. A bound must not give any of it.
 const GREEDY: &str = "profile = \"standard\"\n\
     [tools.\"*\"]\nfs = [\"rw:/\"]\nnet = [\"*\"]\nenv = [\"PATH\", \"HOME\"]\nsandbox = \"off\"\n\
     limits = { wall_clock = \"1h\", fuel = 999999999999999, memory = \"64GiB\", output = \"1GiB\", \
@@ -308,7 +308,7 @@ fn each_bound_takes_away_what_it_does_not_allow() {
         }
         assert_eq!(decision.provenance.of("memory").len(), 1);
     }
-    // An absent key is no constraint, an empty list leaves nothing.
+    // An absent key takes nothing away. An empty list takes everything away.
     let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
     let decision = rig.allowed(users(Backend::Wasm, &own));
     assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
@@ -332,7 +332,7 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
             }
         }
     }
-    // The file tools keep a bound by themselves; off means that nobody does.
+    // A file tool keeps to a bound by itself, and so stays at `prefer`. `off` becomes `require`.
     let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "", "");
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!(
@@ -370,7 +370,7 @@ fn flags_pass_the_users_file_and_no_bound() {
         let expected = if text.contains("backend") { "wasm" } else { "native" };
         assert_eq!(choice.backend.as_str(), expected);
     }
-    // A workspace is not asked for a build.
+    // A workspace cannot choose a build.
     let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
     let choice = rig.host().expect("a policy").authority().choose("bash", ToolOrigin::System);
     assert_eq!(choice.backend.as_str(), "auto");
@@ -396,7 +396,7 @@ fn a_list_of_hosts_is_refused_for_a_native_tool() {
     rig.allowed(users(Backend::Wasm, &own));
     let rig = Rig::with("", &granted("net = [\"*\"]"), "");
     assert!(rig.allowed(users(Backend::Native, &own)).grant.net.any);
-    // Also where a bound made it one.
+    // So is a list of hosts that comes from a bound.
     let rig = Rig::with("[tools.tool]\nnet = [\"a.example:1\"]\n", &granted("net = [\"*\"]"), "");
     rig.decide(users(Backend::Native, &own)).expect_err("denied");
 }
@@ -419,7 +419,7 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:link\"]"), "");
     std::os::unix::fs::symlink("docs", rig.path("w/link")).expect("linked");
     denied(&rig, "a directory has one access");
-    // `~` and absolute paths.
+    // `~` and absolute paths are allowed.
     let rig = Rig::with("", &granted("fs = [\"ro:~\", \"rw:ELSEWHERE\"]"), "");
     assert_eq!(rig.dirs(&rig.allowed(users(Backend::Wasm, &own))), ["rw:elsewhere", "ro:home"]);
 }
@@ -447,11 +447,11 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             assert_eq!(decision.grant.assets, assets, "{tool} {backend:?} {profile:?}");
         }
     }
-    // A user's native tool that nothing confines has none either.
+    // A user's tool without a grant has none, even a native one that is unconfined.
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, AssetAccess::None);
     assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
-    // The least of what the layers say; a bound grants nothing.
+    // The access is the least of all layers. A bound alone grants nothing.
     let words =
         [("none", AssetAccess::None), ("read", AssetAccess::Read), ("write", AssetAccess::Write)];
     for (user, granted_value) in words {
@@ -470,7 +470,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     let rig = Rig::with(bound, "", bound);
     assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
-    // A tool with all of its user's rights could open the store itself.
+    // A bound on assets requires the sandbox: an unconfined tool could open the store itself.
     let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", "", "");
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
     let rig = Rig::with("", &granted("assets = \"writ\""), "");
@@ -506,7 +506,7 @@ fn an_edit_is_in_force_at_the_next_call() {
     assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
     rig.write(USER, "[tools.grep]\nfs = [\"ro:docs\"]\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
-    // One that cannot be used leaves what was in force, and says so.
+    // An invalid file is reported, and the policy before it stays in force.
     rig.write(USER, "[tools.grep]\nfs = [\"ro:src\"]\nfss = []\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
     let problems = |kind: LayerKind| {
@@ -521,12 +521,12 @@ fn an_edit_is_in_force_at_the_next_call() {
     assert_eq!(problems(LayerKind::User), None);
     fs::remove_file(rig.path(USER)).expect("removed");
     assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
-    // The workspace's as well.
+    // An edit of the workspace's file is in force too.
     rig.write(WORKSPACE, "[tools.grep]\nfs = [\"ro:docs\"]\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
     rig.write(WORKSPACE, "[tools");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
-    // A ceiling that cannot be used lets nothing through.
+    // An invalid ceiling denies everything.
     rig.write(CEILING, "profil = 1");
     let denial = dirs().expect_err("denied").to_string();
     assert!(denial.contains("did you mean `profile`?"), "{denial}");
@@ -567,7 +567,7 @@ fn whatever_the_layers_say_together_they_never_give_more_than_each() {
     assert!(both > 500, "{both} were compared");
 }
 
-/// A file with some keys of everything.
+/// Returns a policy file with a random choice of keys and values.
 fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
     const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/"];
     const PEERS: &[&str] =
@@ -610,7 +610,7 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
     text
 }
 
-/// Fails unless `after` gives nothing that `before` does not.
+/// Asserts that `after` gives nothing that `before` does not.
 #[track_caller]
 fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
     let (now, then) = (&after.grant, &before.grant);
@@ -625,7 +625,7 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
     }
     assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
     for peer in &now.net.peers {
-        // What a peer shares with the list that it comes of is the peer.
+        // A peer that the list covers is equal to what it shares with the list.
         let alone = ikigai_host::policy::Net { any: false, peers: vec![peer.clone()] };
         let shared = then.net.meet(&alone);
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
@@ -670,7 +670,7 @@ fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
         authority.set_variable("IKIGAI_TEST_UNNAMED", "x").expect("a name");
         authority.set_variable(NAME, "second").expect("a name");
         assert_eq!(value(request), (Some("second".into()), 1), "{backend:?}: and it is a secret");
-        // As if the environment had it: an unconfined tool has all of that, others nothing.
+        // An unconfined tool has the variable as part of the whole environment, others do not.
         let inherited = (backend == Backend::Native).then(|| "second".into());
         assert_eq!(value(other), (inherited, 0), "{backend:?}");
         let grant = authority.decide(&request).expect("allowed").grant;

@@ -1,6 +1,5 @@
-//! Components that reach for what they were not granted: nothing outside the
-//! granted directory is read, written, listed or even told to exist, nothing in a
-//! read-only one changes, and there is no network.
+//! Components that reach beyond their grant: nothing outside the granted directory can be read,
+//! written, listed or found to exist, nothing in a read-only one changes, and there is no network.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -14,8 +13,8 @@ use ikigai_tests::host::{Host, Ran};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::Value;
 
-/// A host on whose standard tool `tool` this guest sits, with the tool's grant,
-/// in a workspace with a file `kept`, a directory `sub`, and links that lead out.
+/// Returns a host with this guest in the place and with the grant of the standard tool `tool`. Its
+/// workspace has a file `kept`, a directory `sub`, and links that lead out.
 fn trespasser(guest: &str, tool: &str) -> Host {
     let host = Host::without_system_tools();
     host.guest_as(guest, if guest == "replacer" { "_replacer" } else { "_trespass" }, tool);
@@ -34,7 +33,7 @@ fn trespasser(guest: &str, tool: &str) -> Host {
     host
 }
 
-/// Ways out of the workspace, for the guests.
+/// Returns the paths by which the guests try to leave the workspace, separated by colons.
 fn ways_out(host: &Host) -> String {
     let secret = host.scratch().join("outside/secret");
     let secret = secret.to_str().expect("UTF-8");
@@ -72,11 +71,11 @@ fn ways_out(host: &Host) -> String {
     .join(":")
 }
 
-/// Calls the guest and returns what came of each of its attempts.
+/// Calls the guest and returns the results of its attempts.
 #[track_caller]
 fn attempts(host: &Host, tool: &str, mode: &str, path: &str) -> Vec<(String, String)> {
     let arguments = format!("{{\"mode\":\"{mode}\",\"path\":\"{path}\"}}");
-    // More than a command line takes: by stdin.
+    // The arguments may be too long for a command line.
     let ran = host.run_with(["tool", "call", tool, "-"], arguments.as_bytes()).expect_code(0);
     let seen = results(&ran);
     assert!(!seen.is_empty() && seen.iter().all(|(what, _)| what != "error"), "{ran}");
@@ -114,10 +113,10 @@ fn nothing_leads_out_of_the_workspace_by_name() {
     for tool in ["file_read", "file_edit"] {
         let host = trespasser("trespass", tool);
         let ways = ways_out(&host);
-        // To a guest with `.` preopened, `/` is another word for it: the workspace.
+        // For a guest with `.` preopened, `/` is the workspace too.
         assert_none_reached(&attempts(&host, tool, "paths", &ways), &["list /", "stat /"]);
         assert_outside_is_untouched(&host);
-        // The guest can read at all: what is inside is reached.
+        // The guest does reach files inside, so that its attempts mean something.
         let seen = attempts(&host, tool, "paths", "kept:sub/inner");
         let read =
             seen.iter().filter(|(what, came)| what.starts_with("read ") && came == "REACHED");
@@ -131,8 +130,8 @@ fn nothing_leads_out_by_descriptors_either() {
         let host = trespasser("trespass", tool);
         let ways = ways_out(&host);
         let seen = attempts(&host, tool, "raw", &ways);
-        // A link itself is inside the workspace: it may be looked at, and with the
-        // right to write be touched, moved and linked, without being followed.
+        // A link itself is inside the workspace. It may be inspected, and with write access be
+        // touched, moved and linked, but not followed.
         let own = |what: &str| {
             let name = what.split(' ').nth(2).unwrap_or_default();
             let is_link =
@@ -160,7 +159,7 @@ fn nothing_in_a_read_only_directory_changes() {
     let seen = attempts(&host, "file_read", "writes", "");
     assert_none_reached(&seen, &[]);
     assert_eq!((host.files(), time(&host)), (before, touched));
-    // With the right to write, all of it works: the test can fail.
+    // With write access every attempt succeeds, which proves that the test can fail.
     let host = trespasser("trespass", "file_edit");
     let seen = attempts(&host, "file_edit", "writes", "");
     let symlinked = format!("{}: symlink", host.workspace().display());
@@ -183,7 +182,7 @@ fn a_user_component_has_no_surroundings() {
     assert_none_reached(&seen, &[]);
     assert_none_reached(&attempts(&host, "_trespass", "paths", &ways_out(&host)), &[]);
     assert_none_reached(&attempts(&host, "_trespass", "paths", "kept:."), &[]);
-    // A standard tool has its workspace, and no more.
+    // A standard tool has its workspace and nothing else.
     let host = trespasser("trespass", "file_read").env("SECRET_OF_THE_USER", "s");
     let seen = attempts(&host, "file_read", "surroundings", "");
     let preopens = format!("{} .", host.workspace().display());
@@ -209,7 +208,7 @@ fn a_workspace_that_holds_proc_shows_nothing_of_the_host() {
         let is_empty = result["count"] == 0;
         assert!(is_empty || result["error_code"] == "PERMISSION_DENIED", "{ran}");
     }
-    // What lies beside it is there.
+    // Files beside it can be read.
     let arguments = r#"{"file_path":"/etc/hostname"}"#;
     let ran = host.run(["--workspace", "/", "tool", "call", "file_read", arguments]);
     assert!(ran.json()["result"]["output"].is_string(), "{ran}");
@@ -256,12 +255,12 @@ fn a_replacement_stays_inside_and_changes_regular_files_alone() {
     assert_eq!(host.files(), before, "a temporary file was left, or another changed");
     assert_outside_is_untouched(&host);
     assert_none_reached(&attempts(&host, "file_edit", "replace_in_file", ""), &[]);
-    // More than the documented maximum is never even copied out of the guest.
+    // Contents above the documented maximum are not even copied out of the guest.
     let ran = host.run(["tool", "call", "file_edit", r#"{"mode":"replace_huge","path":"kept"}"#]);
     assert_eq!((ran.code(), &ran.json()["exit_code"]), (Some(1), &Value::from(134)), "{ran}");
     assert_eq!(fs::read(host.workspace().join("kept")).expect("read"), b"kept");
 
-    // What may be replaced is, through a link that stays one.
+    // A permitted replacement follows a link, which stays a link.
     let seen = attempts(&host, "file_edit", "replace", "link:sub/inner");
     assert!(seen.iter().all(|(_, came)| came == "REACHED"), "{seen:?}");
     for name in ["kept", "sub/inner"] {
@@ -280,13 +279,13 @@ fn a_replacement_needs_the_right_to_write() {
     assert_none_reached(&attempts(&host, "file_read", "replace", "kept:sub/inner"), &[]);
     assert_eq!(fs::read(host.workspace().join("kept")).expect("read"), b"kept");
 
-    // A file that its user may not write, in a directory that it may.
+    // The user may write to the directory, but not to the file.
     let host = trespasser("replacer", "file_edit").as_nobody();
     let kept = host.workspace().join("kept");
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o444)).expect("permitted");
     assert_none_reached(&attempts(&host, "file_edit", "replace", "kept"), &[]);
     assert_eq!(fs::read(&kept).expect("read"), b"kept");
-    // A mode that is kept, and no more than it.
+    // A replacement keeps the exact mode.
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o751)).expect("permitted");
     let seen = attempts(&host, "file_edit", "replace", "kept");
     assert_eq!(seen, [("<kept>".to_owned(), "REACHED".to_owned())]);
@@ -301,7 +300,7 @@ fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
         host.write("workspace/turning/.keep", "", 0o644);
         let (real, link) = (host.workspace().join("turning"), host.workspace().join("directory"));
         let (mut inside, mut refused) = (0, 0);
-        // Both must be met, or it was no race: on a busy machine that takes a while.
+        // The race must have both outcomes, which takes a while on a busy machine.
         for _ in 0..50 {
             let seen = while_exchanged(&real, &link, || {
                 attempts(&host, "file_edit", mode, "turning/secret")
@@ -326,7 +325,7 @@ fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
     }
 }
 
-/// Does `work` while two names are exchanged for one another, again and again.
+/// Does `work` while two names are exchanged again and again.
 fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -335,7 +334,7 @@ fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
                 renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
             }
         });
-        // Also where it fails: the scope waits for the thread.
+        // The exchange must stop after a panic too, as the scope waits for the thread.
         let done = catch_unwind(AssertUnwindSafe(work));
         over.store(true, Ordering::Relaxed);
         done.unwrap_or_else(|panic| resume_unwind(panic))

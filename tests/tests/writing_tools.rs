@@ -1,5 +1,5 @@
-//! The tools of docs/writing-tools.md: the page shows the very files of
-//! `tests/examples`, and each of them does through the host what the page says.
+//! The tools of docs/writing-tools.md: the page shows the files of `tests/examples` unchanged, and
+//! each tool works in the host as the page says.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 
-/// Files of the examples that the page has no place for.
+/// The files of the examples that the page does not show.
 const NOT_SHOWN: &[&str] = &[".gitignore"];
 
 fn examples() -> PathBuf {
@@ -35,7 +35,7 @@ fn the_page_shows_the_files_as_they_are() {
     assert_eq!(shown, example_files(), "the page shows every file of `tests/examples`, once");
 }
 
-/// The commands of the page in its order, less those that build a component, which
+/// Returns the commands of the page in its order, without those that build a component, which
 /// `cargo xtask test` has run.
 fn shown_commands(page: &str) -> Vec<&str> {
     let parts: Vec<&str> = page.split("```").collect();
@@ -77,7 +77,7 @@ fn the_commands_of_the_page_work_from_an_empty_folder() {
     assert!(said.contains(r#""words":2"#), "{said}");
 }
 
-/// The blocks of `page` that follow a comment with the name of their file.
+/// Returns the path and the text of each block of `page` that follows a comment with a file name.
 fn shown_files(page: &str) -> Vec<(&str, &str)> {
     let parts = page.split("<!-- file: ").skip(1);
     parts
@@ -90,7 +90,7 @@ fn shown_files(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The files that git has in `tests/examples`, which leaves out what was built there.
+/// Returns the files of `tests/examples` that git does not ignore, as it does the built ones.
 fn example_files() -> Vec<String> {
     let mut git = Command::new("git");
     git.current_dir(examples()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -116,8 +116,8 @@ impl Example {
         Self { host, name, path }
     }
 
-    /// A native example, as it stands in the repository. `None` if `interpreter`
-    /// is not on this machine.
+    /// Installs a native example from the repository. Returns `None` if `interpreter` is not on
+    /// this machine.
     fn native(name: &'static str, file: &str, interpreter: &str) -> Option<Self> {
         let found = Command::new(interpreter).args(["-c", ""]).output();
         if !found.is_ok_and(|output| output.status.success()) {
@@ -126,8 +126,8 @@ impl Example {
         Some(Self::install(Host::new(), name, &examples().join(file)))
     }
 
-    /// A component, as `cargo xtask test` built it. `None` if it could not,
-    /// because `language` is not on this machine.
+    /// Installs a component that `cargo xtask test` built. Returns `None` if it could not, because
+    /// `language` is not on this machine.
     fn component(name: &'static str, file: &str, language: &str) -> Option<Self> {
         let file = paths::built_examples().join(file);
         if !file.is_file() {
@@ -136,7 +136,7 @@ impl Example {
         Some(Self::install(Host::new().with_shared_cache(), name, &file))
     }
 
-    /// The tool's own answer to a good call.
+    /// Returns the tool's own answer to a call that succeeds.
     fn call(&self, arguments: &Value) -> Value {
         let ran = self.host.run(["tool", "call", self.name, &arguments.to_string()]);
         let mut envelope = ran.expect_code(0).json();
@@ -144,8 +144,8 @@ impl Example {
         envelope["result"].take()
     }
 
-    /// What every tool does: it is listed, `check` finds nothing wrong, `--schema`
-    /// is passed on, and malformed arguments are answered in JSON.
+    /// Asserts that the tool is listed, that `check` finds nothing wrong, that `--schema` is passed
+    /// on, and that malformed arguments are answered in JSON.
     fn is_a_good_tool(&self) {
         let path = self.path.to_str().expect("a path in UTF-8");
 
@@ -168,7 +168,7 @@ impl Example {
         assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
     }
 
-    /// The tool's answer to arguments that are JSON but not what it asked for.
+    /// Asserts that the tool refuses arguments that are JSON but do not fit its schema.
     fn refuses(&self, arguments: &Value) {
         let answer = self.call(arguments);
         assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
@@ -197,7 +197,7 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("MISSING_CREDENTIALS"), "{answer}");
     assert!(answer["help"]["steps"].as_array().is_some_and(|steps| !steps.is_empty()));
 
-    // As a user who followed the steps.
+    // The user has followed the steps.
     let database = tool.host.workspace().join("crew.db");
     let mut make = Command::new("python3");
     make.args(["-c", MAKE_DATABASE]).arg(&database);
@@ -209,7 +209,7 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("QUERY_FAILED"), "{answer}");
 }
 
-/// What it answers where assets are granted is in `assets.rs`.
+/// Calls the tool without a grant of assets. `asset_access` has the call with a grant.
 #[test]
 fn the_python_script_that_reads_assets() {
     let Some(tool) = Example::native("open_questions", "open-questions", "python3") else {
@@ -267,7 +267,7 @@ fn the_javascript_component() {
             { "index": 3, "text": "b22", "groups": ["b", "22"] },
         ] })
     );
-    // Longer than WASI writes at once.
+    // The answer is longer than WASI writes at once.
     let text = "ab".repeat(10_000);
     let answer = tool.call(&json!({ "pattern": "A", "flags": "i", "text": text }));
     assert_eq!(answer["matches"].as_array().map(Vec::len), Some(10_000));

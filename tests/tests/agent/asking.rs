@@ -1,5 +1,4 @@
-//! `ikigai ask` as a command: where the prompt comes from, and what is refused before
-//! anybody is asked.
+//! `ikigai ask` as a command: the sources of the prompt, and the errors before a request.
 
 use ikigai_provider_testing::{Reply, Trouble, Vendor};
 use ikigai_tests::host::Host;
@@ -92,7 +91,7 @@ fn an_answer_has_the_bound_that_the_configuration_sets() {
     }
 }
 
-/// The host's own tool comes first, then those that the configuration names, then the system's.
+/// Checks the order: the host's own tool, those that the configuration names, those of the system.
 #[test]
 fn what_a_provider_has_no_room_for_is_chosen_and_named() {
     for vendor in Vendor::ALL {

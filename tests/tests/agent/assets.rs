@@ -1,5 +1,5 @@
-//! The dialogue of the specification with the model's own commands, and what a model may
-//! not command.
+//! The dialogue of the specification with the model's own commands, and the commands that a model
+//! may not use.
 
 use ikigai_provider_testing::{Reply, Vendor};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Calls that go wrong, many at once, and the order of those that meet.
+//! Calls that fail, many calls at once, and the order of calls that conflict.
 
 use ikigai_provider_testing::{Reply, Vendor};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn a_model_is_told_what_is_wrong_with_a_call() {
             .call("file_raed", &json!({ "file_path": "a" }))
             .call("file_read", &json!({ "file_path": "missing" }));
         if vendor != Vendor::Google {
-            // Its format has no room for what is no object.
+            // Google's format cannot express arguments that are no object.
             answer = answer.call_raw("file_read", "{\"file_path\":").call_raw("glob", "[1]");
         }
         let rig = Rig::new(vendor, [answer, Reply::answer().text("I see.")]);

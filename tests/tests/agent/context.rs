@@ -1,5 +1,4 @@
-//! What a model is sent besides the words of a prompt: files, pins, and as much of a long
-//! result as fits.
+//! The context of a model besides the prompt: files, pins, and the part of a long result that fits.
 
 use ikigai_provider_testing::{Reply, Vendor};
 use ikigai_tests::host::Host;
@@ -8,7 +7,7 @@ use serde_json::json;
 
 use crate::rig::{Rig, envelopes};
 
-/// The URI of an output in a text.
+/// Returns the URI of an output that a text contains.
 fn output_uri(text: &str) -> Option<String> {
     let uri = Regex::new(r"ikigai:///outputs/[A-Za-z0-9_-]+\.txt").expect("a pattern");
     uri.find(text).map(|found| found.as_str().to_owned())

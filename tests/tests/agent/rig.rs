@@ -6,7 +6,7 @@ use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use ikigai_tests::host::{Host, Ran, Running};
 use serde_json::Value;
 
-/// The key that is sent.
+/// The key in each request.
 pub(crate) const KEY: &str = "key-of-the-test";
 
 /// A host, and the server that it asks.
@@ -16,12 +16,12 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// The staged tools, and a server that gives these replies in their order.
+    /// Creates a host with the staged tools, and a server that gives these replies in order.
     pub(crate) fn new(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::of(Host::new(), FakeServer::start(vendor, replies))
     }
 
-    /// The same with what makes a reply of a request.
+    /// Does the same with a function from requests to replies.
     pub(crate) fn with(
         vendor: Vendor,
         handler: impl FnMut(&Received) -> Reply + Send + 'static,
@@ -45,7 +45,7 @@ impl Rig {
         [&["ask", "--provider", provider, "--model", "model-of-the-test"], arguments].concat()
     }
 
-    /// Asks, with nothing on stdin.
+    /// Runs `ikigai ask`, with an empty stdin.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Ran {
         self.ask_with(arguments, b"")
     }
@@ -54,12 +54,12 @@ impl Rig {
         self.host.run_with(self.arguments(arguments), stdin)
     }
 
-    /// Asks, and goes on meanwhile.
+    /// Starts `ikigai ask`, without waiting for its end.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         let mut program = self.host.command();
         program.args(self.arguments(arguments));
         let mut shell = Command::new("/bin/sh");
-        // stdin must end, or it would be waited for.
+        // `ask` waits for the end of stdin.
         shell.args(["-c", "exec \"$0\" \"$@\" < /dev/null"]);
         shell.arg(program.get_program()).args(program.get_args());
         shell.env_clear().current_dir(self.host.workspace());
@@ -69,14 +69,14 @@ impl Rig {
         Running::start(&mut shell)
     }
 
-    /// The text of the request of this number.
+    /// Returns the text of the request of this number.
     pub(crate) fn request(&self, number: usize) -> String {
         let requests = self.server.requests();
         let request = requests.get(number);
         request.unwrap_or_else(|| panic!("only {} requests", requests.len())).body.to_string()
     }
 
-    /// Fails if the vendor would have refused a request.
+    /// Asserts that the vendor would have accepted every request.
     #[track_caller]
     pub(crate) fn assert_valid(&self) {
         assert_eq!(self.server.violations(), Vec::<String>::new());
@@ -87,7 +87,7 @@ impl Rig {
     }
 }
 
-/// The envelopes of all calls of an exchange in JSON.
+/// Returns the envelopes of all calls of an exchange.
 pub(crate) fn envelopes(exchange: &Value) -> Vec<Value> {
     let calls = exchange["calls"].as_array().expect("calls");
     calls.iter().map(|call| call["envelope"].clone()).collect()

@@ -1,4 +1,4 @@
-//! Interruptions and failures: nothing is left running, and what was said stays valid.
+//! Interruptions and failures, which leave no process and a valid conversation.
 
 use ikigai_provider_testing::{Gate, Reply, Trouble, Vendor};
 use ikigai_tests::host::Host;

@@ -1,4 +1,4 @@
-//! What bounds an operation: the wall clock of its call, and the size of an asset.
+//! The bounds of an operation: the wall clock of its call, and the size of an asset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn a_store_that_never_answers_keeps_no_call_beyond_its_time() {
         let took = started.elapsed();
         assert_eq!(outcome.limit, Some(Limit::WallClock), "{build:?}: {outcome:?}");
         assert!(took < Duration::from_secs(15), "{build:?}: {took:?}");
-        // The same executors go on.
+        // The same executors serve the next call.
         rig.with_store(Store::new());
         let next = rig.call(build, "file-read", AssetAccess::Read, READ, |_| {});
         assert_eq!(printed(&next), r#"{"output":"one\ntwo\n\ntwo"}"#, "{build:?}");
@@ -60,7 +60,7 @@ fn an_asset_has_a_size_that_every_port_holds_it_to() {
             printed(&rig.call(build, tool, AssetAccess::Write, &input, |_| {}))
         };
         let write = |size: usize| {
-            // A byte that takes six in JSON.
+            // Each of these bytes takes six in JSON.
             let content = "\\u0001".repeat(size);
             call(
                 "file-write",

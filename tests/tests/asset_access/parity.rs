@@ -1,5 +1,5 @@
-//! One answer on every port: each call is made in memory, of the component, and of the
-//! native build with and without a sandbox, one after the other on the same assets.
+//! Equal answers of every port: each call is made in memory, of the component, and of the native
+//! build with and without a sandbox, one after the other on equal assets.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ikigai_tools::ports::{NoAssets, Storage};
 
 use crate::rig::{Build, Rig, Store, assets, printed};
 
-/// A tool, its arguments, its answer. The answers are those that a file would have.
+/// The calls: a tool, its arguments, its answer, which is that for a file with the same content.
 #[rustfmt::skip]
 const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#, r#"{"output":"one\ntwo\n\ntwo"}"#),
@@ -44,7 +44,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#, r#"{"output":"1\n2\n\n\n2\n"}"#),
 ];
 
-/// What a tool without a grant says to each of them, as far as it concerns assets.
+/// The calls that a tool without a grant is refused.
 const WITHOUT: &[(&str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/decisions.md","content":"x"}"#),
@@ -107,7 +107,7 @@ fn a_real_store_answers_as_the_one_in_memory_does() {
     }
 }
 
-/// The assets of [`assets`], in a store.
+/// Writes the assets of [`assets`] into a store.
 async fn fill(stored: &StoredAssets) {
     let store = stored.open().await.expect("a store in memory");
     let agent = Agent::new("agent").expect("a name");
@@ -128,7 +128,7 @@ fn nothing_is_read_or_changed_without_a_grant() {
         for (tool, input) in WITHOUT {
             let outcome = rig.call(build, tool, AssetAccess::None, input, |_| {});
             assert_eq!(printed(&outcome), NOT_GRANTED, "{build:?}: {tool}");
-            // A native tool has not even a way to ask.
+            // A native tool has no socket, and so the host sees no attempt.
             let told = if build == Build::Component { 1 } else { 0 };
             assert_eq!(outcome.denied.count, told, "{build:?}: {:?}", outcome.denied);
         }

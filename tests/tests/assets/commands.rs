@@ -44,7 +44,7 @@ fn what_is_written_is_listed_and_read_and_kept() {
         let lines: Vec<&str> = table.lines().collect();
         let head: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(head, ["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
-        // Each line has who wrote that version, also the first and the one that is there.
+        // Each line names the author of its version, the first and the current one included.
         let mine = ["write, ", "write, ", "restore, "].map(|cause| format!("{cause}{AGENT}"));
         let authors = mine.into_iter().chain(["restore, other".to_owned()]);
         for (line, by) in lines[2..].iter().rev().zip(authors) {
@@ -79,7 +79,7 @@ fn pins_keep_their_order_and_say_what_they_did() {
         assert_eq!(said(&["unpin", "b"]), "Not pinned: blocks/b.md\n");
         let ran = host.run(["asset", "pin", "outputs/1"]).expect_code(1);
         assert!(ran.stderr().contains("cannot be pinned"), "{ran}");
-        // Another's context is another's.
+        // Pins belong to an agent.
         let other = host.run(["--agent", "other", "asset", "pin"]).expect_code(0);
         assert_eq!(other.stdout(), "No pinned assets.\n");
         let usage = host.run(["asset", "usage", "--json"]).expect_code(0).json();

@@ -11,7 +11,7 @@ const OLD: &str = "ikigai:///blocks/old-block.md";
 
 const REFUSED: &str = "Block budget exceeded: 95k/100k tokens. This write would use 80k tokens.";
 
-/// 95,000 tokens are pinned, 25,000 of them in an asset that says little.
+/// Pins 95,000 tokens, 25,000 of them in an asset of filler.
 fn prepare(host: &Host) {
     put(host, "blocks/large-doc.md", text(70_000).as_bytes());
     put(host, "blocks/old-block.md", text(25_000).as_bytes());
@@ -21,7 +21,7 @@ fn prepare(host: &Host) {
     }
 }
 
-/// Stands in for the model: a tenth of the text says the same.
+/// Returns a tenth of the text, as a model's shorter version.
 fn compacted(old: &str) -> String {
     old[..old.len() / 10].to_owned()
 }
@@ -36,7 +36,7 @@ fn a_model_makes_room_and_writes_again() {
             let refused = call(host, &flags, "file_write", &write);
             let message = format!("{REFUSED} Use /compact or /unpin to free space.");
             assert_eq!(refused, json!({ "error": message, "error_code": "BUDGET_EXCEEDED" }));
-            // An edit comes past the same rule.
+            // The budget holds for edits too.
             let old = "a b\n".repeat(40_000);
             let edit = json!({
                 "file_path": LARGE, "old_string": old, "new_string": text(50_000),
@@ -78,7 +78,7 @@ fn a_person_does_the_same_with_commands_alone() {
             "Pinned Blocks (82k/100k tokens):\n  blocks/large-doc.md (80k tokens)\n  \
              blocks/old-block.md (2k tokens)\n"
         );
-        // The long text is not lost.
+        // The long text is still in the history.
         host.run(["asset", "unpin", "large-doc"]).expect_code(0);
         host.run(["asset", "restore", "old-block", "1"]).expect_code(0);
         assert_eq!(get(host, "old-block"), text(25_000));

@@ -16,7 +16,7 @@ fn edit(host: &Host, script: &str, path: &str) -> Ran {
     Ran::of(&mut command, b"")
 }
 
-/// The file that an error says the text is in.
+/// Returns the path of the file with the text, from the error message.
 fn kept(ran: &Ran) -> PathBuf {
     let stderr = ran.stderr();
     let name = stderr.split("kept in `").nth(1).and_then(|rest| rest.split('`').next());
@@ -28,7 +28,7 @@ fn what_the_editor_leaves_is_stored() {
     let host = host();
     edit(&host, "echo new > \"$2\"", "blocks/new.md").expect_code(0);
     assert_eq!(get(&host, "new"), "new\n");
-    // As many editors do it: another file in the place of the first.
+    // Many editors replace the file by another.
     let ran = edit(&host, "sed 's/new/old/' \"$2\" > \"$2.x\"; mv \"$2.x\" \"$2\"", "new");
     ran.expect_code(0);
     assert_eq!(get(&host, "new"), "old\n");
@@ -47,13 +47,13 @@ fn a_text_that_cannot_be_stored_is_kept() {
     put(&host, "blocks/a.md", b"mine\n");
     let ran = edit(&host, "echo lost > \"$2\"; kill -9 $$", "a").expect_code(1);
     assert_eq!(fs::read_to_string(kept(&ran)).expect("kept"), "lost\n");
-    // Ctrl-C is for the editor.
+    // The host ignores Ctrl-C, which is for the editor.
     let interrupt = "p=$PPID; [ \"$(cat /proc/$p/comm)\" = ikigai ] || \
                      p=$(awk '{ print $4 }' /proc/$p/stat); kill -INT $p";
     let ran = edit(&host, &format!("{interrupt}; echo more >> \"$2\""), "a").expect_code(0);
     assert_eq!(get(&host, "a"), "mine\nmore\n", "{ran}");
     put(&host, "blocks/a.md", b"mine\n");
-    // Somebody else is faster.
+    // Somebody else changes the asset meanwhile.
     let other = host.command();
     let store = host.home().join(".local/share/ikigai/store.db");
     let program = other.get_program().to_str().expect("UTF-8").to_owned();

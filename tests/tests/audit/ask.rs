@@ -1,4 +1,4 @@
-//! `ikigai audit`: which calls it shows, and how.
+//! `ikigai audit`: the choice and the display of calls.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{audit, script};
 
-/// A host with a log of five calls in two files and a damaged line.
+/// Returns a host with a log of five calls in two files, and a damaged line.
 fn five() -> Host {
     let host = script("echo 1");
     let record = |time: &str, tool: &str, outcome: &str| {
@@ -30,7 +30,7 @@ fn five() -> Host {
     host
 }
 
-/// A record with every field there is.
+/// Returns a record with every field.
 fn everything(time: &str) -> String {
     let hold = |state: &str, reason: &str| json!({ "state": state, "reason": reason });
     let record = json!({
@@ -120,7 +120,7 @@ fn many_are_a_table_and_one_is_told() {
     insta::assert_snapshot!("story", utc(&["--tail", "1"]));
     let long = utc(&["--long", "--tool", "a"]);
     assert_eq!(long.matches("\n outcome").count(), 3, "{long}");
-    // Another zone, and it is said which.
+    // Times are shown in the local zone, with its offset.
     let mut command = host.command();
     command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
     let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();

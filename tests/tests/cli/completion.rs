@@ -1,4 +1,4 @@
-//! Completions and manual pages, as shells and readers of pages meet them.
+//! Shell completions and manual pages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::paths;
 
-/// What bash offers for a line, the last word of which is being typed.
+/// Returns the completions that bash offers for the last word of a line.
 fn offered(host: &Host, line: &[&str]) -> Vec<String> {
     let bin = host.scratch().join("bin");
     if !bin.exists() {
@@ -42,7 +42,7 @@ fn completions_are_scripts_of_their_shell() {
         let script = ran.stdout();
         assert!(script.contains(mark) && script.contains("IKIGAI_COMPLETE="), "{shell}: {script}");
         let file = host.write(format!("completions.{shell}"), ran.stdout(), 0o644);
-        // What is not on this machine cannot read it; the mark was there.
+        // Only a shell that is on this machine can check the syntax.
         match Command::new(shell).arg("-n").arg(&file).output() {
             Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
             Err(error) => {
@@ -66,7 +66,7 @@ fn names_of_tools_are_offered_as_far_as_they_are_known_and_nothing_is_run() {
     assert!(!offered(&host, &["tool", "call", "o"]).contains(&"own_tool".to_owned()));
     assert_eq!(runs(), 0, "nobody has looked yet");
 
-    // What has just changed is not remembered.
+    // The host does not remember a tool that changed a moment ago.
     while offered(&host, &["tool", "call", "o"]).is_empty() {
         host.run(["--profile", "standard", "tool", "list"]).expect_code(0);
     }
@@ -128,7 +128,7 @@ fn names_of_assets_are_offered() {
     assert_eq!(offered(&host, &["asset", "get", "dec"]), ["decisions", "decisions.md"]);
     assert_eq!(offered(&host, &["asset", "get", "outputs/"]), ["outputs/1.txt"]);
     assert_eq!(offered(&host, &["asset", "rm", "notes.md", "blocks/r"]), ["blocks/rules.md"]);
-    // A file with a mistake is told by the command, and not at each Tab.
+    // Completion is silent about a mistake in the configuration, which the command reports.
     host.write("home/.config/ikigai/config.toml", "unknown = 1\n", 0o600);
     assert_eq!(offered(&host, &["asset", "get", "n"]), ["notes.md"]);
 }

@@ -1,4 +1,4 @@
-//! Mistakes of people who begin, and what they are told.
+//! Mistakes of beginners, and the answers to them.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn a_tool_that_cannot_be_executed_is_named_wherever_one_asks() {
     let unnamed = printing(schema("unnamed"), Ending::Well);
     let unnamed = host.write("user-tools/unnamed", unnamed, 0o644);
     std::os::unix::fs::symlink("/nowhere", host.user_tools().join("lost")).expect("a link");
-    // Neither is meant to be a tool.
+    // These files are not meant to be tools.
     host.write("user-tools/README.md", "# Tools\n", 0o644);
     host.write("user-tools/parts/plain", "#!/bin/sh\n", 0o644);
     let chmod = |path: &Path| format!("chmod +x '{}'", path.display());
@@ -86,7 +86,7 @@ fn a_tool_that_cannot_be_executed_is_named_wherever_one_asks() {
     let skipped = checks.iter().find(|check| check["what"] == "skipped").expect("a check");
     assert_eq!((&skipped["detail"], &skipped["status"]), (&json!("4"), &json!("warn")));
     assert!(unnamed.exists());
-    // One that is made executable is a tool at the next look.
+    // The file is a tool once it is executable.
     host.script("plain", "echo 1");
     host.run(["tool", "call", "plain"]).expect_code(0);
 }
@@ -113,7 +113,7 @@ fn a_directory_of_tools_that_was_named_and_is_missing_is_told() {
     let checks = ran.json()["checks"].as_array().expect("a list").clone();
     let user = checks.iter().find(|check| check["what"] == "user tools").expect("a check");
     assert_eq!(user["status"], "warn", "{user}");
-    // The usual place need not be there.
+    // The default directory may be missing.
     let host = two_tools();
     let mut command = host.command();
     command.env_remove("IKIGAI_USER_TOOLS").args(["tool", "list"]);
@@ -151,7 +151,7 @@ fn who_says_nothing_is_told_of_help() {
     let ran = host.run([""; 0]).expect_code(2);
     assert!(ran.stderr().contains("there is no key for any model provider"), "{ran}");
     assert!(ran.stderr().contains("hint: `ikigai --help` lists"), "{ran}");
-    // Who asks for an answer knows what there is.
+    // Other errors do not point to help.
     let ran = host.run(["ask", "what?"]).expect_code(2);
     assert!(!ran.stderr().contains("--help"), "{ran}");
 }

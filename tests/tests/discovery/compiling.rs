@@ -1,7 +1,7 @@
-//! Components that nobody has compiled yet: who waits for them, and who does not.
+//! Components that are not compiled yet, and the commands that wait for them.
 //!
-//! A compilation that does not end is made by taking its turn, as another host that
-//! compiles the same component does.
+//! A test holds the lock of a component, as another host that compiles it does, and so makes its
+//! compilation last.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn host() -> Host {
     host
 }
 
-/// Puts a component into the tool directory that answers to this name.
+/// Installs a component whose schema has this name.
 fn add(host: &Host, file: &str, name: &str) -> PathBuf {
     host.program(&format!("{file}.wasm"), printing(schema(name), Ending::Well))
 }
@@ -40,7 +40,7 @@ fn a_call_waits_for_no_component_that_is_not_its_tool() {
         assert!(!ran.stderr().contains("compiling"), "{ran}");
     }
     host.run(["tool", "run", "known"]).expect_code(0);
-    // What is about all tools waits, and says for what.
+    // A command about all tools waits, and names the component that it waits for.
     let mut listing = host.start(["tool", "list", "--json"]);
     listing.wait_for_stderr("compiling other.wasm (only the first time)");
     drop(turn);

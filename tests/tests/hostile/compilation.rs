@@ -1,5 +1,5 @@
-//! Components that are made to be compiled for ever: the compilation ends at its limits,
-//! once, and every command goes on.
+//! Components whose compilation would never end: it is ended at its limits once, and every command
+//! goes on.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,7 +12,7 @@ use ikigai_tests::host::{Host, Ran, schema};
 
 use super::{HOST_ALONE, IN_TIME, within_means};
 
-/// Ten to the power of eight core instances, in a thousand bytes.
+/// Returns a component of ten to the power of eight core instances in a thousand bytes.
 fn bomb() -> Vec<u8> {
     let bomb = nested(100, 4);
     assert!(bomb.len() < 2_000, "{} bytes", bomb.len());
@@ -30,18 +30,18 @@ fn a_compilation_without_end_is_ended_once_and_holds_up_nothing() {
         assert!(first.stderr().contains("compiling bomb.wasm"), "{first}");
         for text in ["bomb.wasm", "was not compiled", "MiB of memory", "the most for"] {
             let said = first.stdout() + &first.stderr();
-            // However the lines are broken.
+            // The position of line breaks does not matter.
             let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(said.contains(text), "`{text}`\n{first}");
         }
-        // What came of it is remembered, by every command that looks for tools.
+        // Every command that discovers tools remembers the failure.
         for args in
             [&["tool", "list"][..], &["doctor"], &["policy", "show"], &["tool", "call", "good"]]
         {
             let ran = within_means(&host, args).wait_within(HOST_ALONE);
             assert!(!ran.stderr().contains("compiling"), "{args:?}\n{ran}");
         }
-        // Not where the file is another.
+        // A changed file is compiled.
         host.program("bomb.wasm", printing(schema("bomb"), Ending::Well));
         let ran = list(&host);
         assert!(ran.stdout().contains("bomb"), "{ran}");
@@ -68,11 +68,10 @@ fn a_file_that_is_named_is_refused_with_what_to_do() {
     host.assert_nothing_left();
 }
 
-/// The compiler itself, with limits of its own: the least that a host gives would take a
-/// minute to use up.
+/// Runs the compiler itself, as the lowest limits of a host would take a minute to use up.
 #[test]
 fn every_limit_of_a_compilation_is_kept() {
-    /// Enough of one that is not being tried.
+    /// A limit that is not reached.
     const MUCH: u64 = 4 << 30;
     let host = Host::without_system_tools();
     let heavy = heavy(&schema("heavy"), 60_000);
@@ -95,7 +94,7 @@ fn every_limit_of_a_compilation_is_kept() {
     let is_memory = status.code() == Some(12)
         || status.signal() == Some(libc::SIGABRT) && said.contains("memory allocation");
     assert!(is_memory, "{status} {said}");
-    // All of it is compiled before it is too much: of a small one.
+    // The size of the code is known only after the compilation, so that a small component is used.
     let small = printing(schema("small"), Ending::Well);
     host.write("heavy.wasm", &small, 0o644);
     let (status, said) = compile(&Digest::of(&small).to_string(), 600, MUCH, 4096);

@@ -1,5 +1,5 @@
-//! What is mounted below a workspace. A root that is being built has the host's own
-//! procfs and sysfs in it, and what is written there is an order to the kernel.
+//! File systems that are mounted below a workspace. A root that is being built contains the
+//! machine's procfs and sysfs, and a write there is a command to the kernel.
 
 use std::fs;
 
@@ -7,9 +7,8 @@ use ikigai_tests::host::{Host, Ran};
 use rustix::process::geteuid;
 use serde_json::Value;
 
-/// Mounts one file system of each kind below `rootfs` and runs the host. The namespace
-/// ends with it, so that nothing is left mounted. The hierarchy of control groups is one
-/// of its own, that controls nothing.
+/// A script that mounts one file system of each kind below `rootfs` and runs the host. The mounts
+/// end with its namespace. Its hierarchy of control groups is separate and controls nothing.
 const MOUNT: &str = "\
 set -e
 mount --make-rprivate /
@@ -28,7 +27,7 @@ ln -s ../sys tmp/to-sys
 cd \"$WORKSPACE\"
 exec \"$@\"";
 
-/// The host inside such a namespace; none where this user may not make one.
+/// Runs the host inside such a namespace. Returns `None` if this user may not create one.
 fn call(host: &Host, arguments: &str) -> Option<Ran> {
     if !geteuid().is_root() {
         return None;
@@ -101,8 +100,8 @@ fn a_component_reaches_nothing_of_the_kernel_below_its_workspace() {
     }
 }
 
-/// A link, and a device that is not opened, are entries of an ordinary file system: the
-/// guest may look at them.
+/// Returns whether an attempt only inspects a link or a device, which the guest may do with entries
+/// of an ordinary file system.
 fn is_a_look_at_an_entry(what: &str) -> bool {
     let looks = ["stat ", "hash ", "touch "].iter().any(|look| what.starts_with(look));
     let entry = what.ends_with("rootfs/tmp/to-sys 0") || what.contains("rootfs/tmp/null");

@@ -1,5 +1,5 @@
-//! Setuid and setgid were given to what a file held, and go with it: whoever rewrites a
-//! program gets none of the rights of the one that was there.
+//! Programs with setuid or setgid, which lose the bits when a tool rewrites them, so that the new
+//! content does not get the rights of the old one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 const SET_ID: u32 = 0o6000;
 
-/// A file of the workspace that has both.
+/// Creates a program with setuid and setgid in the workspace.
 fn program(host: &Host, name: &str) -> PathBuf {
     let path = host.workspace().join(name);
     fs::write(&path, "the old text\n").expect("written");
     if host.runs_as_nobody() {
         std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("given away");
     }
-    // After the owner, which takes the bits away.
+    // A change of the owner clears the bits, and so comes first.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).expect("permitted");
     path
 }
@@ -30,7 +30,7 @@ fn assert_lost(path: &Path, what: &str) {
     assert_ne!(text, "the old text\n", "{what} wrote nothing");
 }
 
-/// As root, where the kernel leaves the bits alone, and as another user.
+/// Returns a host of root, for whom the kernel keeps the bits, and one of another user.
 fn hosts() -> [Host; 2] {
     [Host::new().with_shared_cache(), Host::new().with_tools_for_all().as_nobody()]
 }
@@ -57,7 +57,7 @@ fn a_tool_that_rewrites_a_program_takes_setuid_and_setgid_away() {
 
             let path = program(&host, "linked");
             let link = host.workspace().join("link");
-            // There from the round before.
+            // The link may be left from the round before.
             let _ = fs::remove_file(&link);
             symlink("linked", &link).expect("linked");
             call("file_edit", json!({"file_path": link, "old_string": "old", "new_string": "new"}));
@@ -88,7 +88,7 @@ fn a_shell_that_rewrites_a_program_takes_setuid_and_setgid_away() {
                 let ran = host.run(["--backend", backend, "tool", "call", "bash", &arguments]);
                 let text = fs::read_to_string(&path).expect("read");
                 if text == "the old text\n" {
-                    // A command that this shell does not have.
+                    // This shell may lack the command.
                     assert!(ran.stdout().contains("exit_code"), "{command}: {ran}");
                     continue;
                 }

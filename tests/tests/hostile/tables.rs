@@ -1,5 +1,4 @@
-//! Components that keep much in many small things: tables and instances are memory as
-//! well as what they call so.
+//! Components with many tables and instances, which count as memory beside the linear memories.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{HOST_ALONE, within_means};
 
-/// About the most that one component may have beside what it needs: 28 MiB.
+/// About the most that one component may have: 28 MiB.
 const ALLOWED: Hoard = Hoard { instances: 7, tables: 8, elements: 65_536 };
 
-/// 10,800 tables, of 824 MiB.
+/// More than a component may have: 10,800 tables, of 824 MiB.
 const TOO_MANY: Hoard = Hoard { instances: 120, tables: 90, elements: 10_000 };
 
 #[test]
@@ -67,7 +66,7 @@ fn more_tables_and_instances_than_a_component_may_have_are_refused() {
 #[test]
 fn a_host_that_is_idle_has_given_the_tables_back() {
     const AT_ONCE: u32 = 16;
-    // Once on demand, as the commands have it, and once from a pool, which has places for
+    // Instances are allocated on demand, as in the commands, or from a pool, which has room for
     // eight tables a guest.
     for guests in [AT_ONCE, 128] {
         let runtime = Runtime::new(guests, u64::MAX).expect("a runtime");
@@ -92,7 +91,7 @@ fn a_host_that_is_idle_has_given_the_tables_back() {
         let before = resident();
         all(&large);
         let more = resident().saturating_sub(before);
-        // All together had 448 MiB.
+        // All guests together had 448 MiB.
         assert!(more < 64 << 20, "{} MiB are left with room for {guests}", more >> 20);
 
         let outcome = tokio.block_on(large.run(call(16 << 20)));
@@ -115,7 +114,7 @@ fn call(memory: u64) -> Call {
     }
 }
 
-/// What this process has resident now, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");

@@ -1,5 +1,5 @@
-//! A running llmock: started on a port that the system picks, told what to break, asked
-//! for its verdict. It ends with the test, however the test ends.
+//! A running llmock, on a port that the system picks, with its scripted failures and its verdict.
+//! It ends with the test, however the test ends.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use ikigai_provider::Provider;
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 
-/// Set to `1`, it makes the absence of llmock a failure.
+/// The variable that makes the absence of llmock a failure, if it is `1`.
 const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_LLMOCK";
 
-/// Serves until its standard input ends, which it does with the test.
+/// A program that serves until its standard input ends, which it does with the test.
 const PROGRAM: &str = "\
 import sys
 from llmock.testing import LLMockServer
@@ -21,7 +21,7 @@ with LLMockServer() as server:
     sys.stdin.read()
 ";
 
-/// A server. Dropped, it is ended and waited for.
+/// A server, which is ended and waited for when dropped.
 pub(crate) struct Llmock {
     address: SocketAddr,
     alive: Option<ChildStdin>,
@@ -29,8 +29,7 @@ pub(crate) struct Llmock {
 }
 
 impl Llmock {
-    /// Starts one, if llmock is installed. If it is not, that is said on stderr, for a
-    /// test that passes without it has not tested anything.
+    /// Starts a server if llmock is installed. Otherwise reports on stderr that nothing is tested.
     pub(crate) fn start() -> Option<Self> {
         let environment = paths::llmock();
         let python = environment.join("bin").join("python");
@@ -46,7 +45,7 @@ impl Llmock {
         }
         let mut child = Command::new(python)
             .args(["-I", "-c", PROGRAM])
-            // Nothing of the machine's settings reaches it.
+            // Settings of the machine do not reach it.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -60,12 +59,12 @@ impl Llmock {
         Some(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), alive, child })
     }
 
-    /// Number of its process.
+    /// Returns the number of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where a provider's interface is.
+    /// Returns the URL of a provider's interface.
     pub(crate) fn base_url(&self, provider: Provider) -> String {
         let path = match provider {
             Provider::OpenAi | Provider::OpenAiChat => "/v1",
@@ -75,7 +74,7 @@ impl Llmock {
         format!("http://{}{path}", self.address)
     }
 
-    /// Forgets everything, and breaks what is to be broken from now on.
+    /// Resets the server, and scripts its failures from now on.
     pub(crate) fn script(&self, behaviors: &Value) {
         self.exchange("POST", "/_llmock/reset", None);
         if behaviors.as_array().is_some_and(|behaviors| !behaviors.is_empty()) {
@@ -85,18 +84,18 @@ impl Llmock {
         }
     }
 
-    /// What it makes of the client since then.
+    /// Returns the verdict on the client since the last reset.
     pub(crate) fn verdict(&self) -> Verdict {
         Verdict(self.exchange("GET", "/_llmock/verdict", None))
     }
 
-    /// Every request since then, with what was done to it.
+    /// Returns every request since the last reset, with the server's reaction.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let requests = self.exchange("GET", "/_llmock/requests", None);
         requests["requests"].as_array().expect("an array").clone()
     }
 
-    /// One exchange in HTTP/1.0, whose responses end with the connection.
+    /// Sends a request in HTTP/1.0, whose responses end with the connection.
     fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let body = body.map(Value::to_string).unwrap_or_default();
         let mut stream = TcpStream::connect(self.address).expect("llmock listens");
@@ -118,12 +117,12 @@ impl Drop for Llmock {
     }
 }
 
-/// A judgement.
+/// The verdict of llmock on a client.
 #[derive(Debug)]
 pub(crate) struct Verdict(Value);
 
 impl Verdict {
-    /// Nothing was done wrong, and nothing doubtful, in so many calls and attempts.
+    /// Asserts that there are no findings, and this many calls and attempts.
     #[track_caller]
     pub(crate) fn expect_flawless(&self, calls: u64, attempts: u64) {
         assert_eq!(self.0["findings"], json!([]), "{:#}", self.0);
@@ -136,7 +135,7 @@ impl Verdict {
         assert_eq!(counts, (&json!(calls), &json!(attempts)), "{:#}", self.0);
     }
 
-    /// The only thing found is this.
+    /// Asserts that the only finding has this code.
     #[track_caller]
     pub(crate) fn expect_only(&self, code: &str) {
         let findings = self.0["findings"].as_array().expect("an array");

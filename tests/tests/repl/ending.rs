@@ -1,4 +1,5 @@
-//! How it ends: as the person wants, as the machine wants, and never with something left.
+//! The end of the REPL: by the person, by a signal or with the terminal, and never with a process
+//! left.
 
 use ikigai_provider_testing::{Gate, Reply};
 use ikigai_terminal_testing::Terminal;
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use crate::rig::{Rig, is_asking};
 
-/// A REPL in the middle of a call that would last.
+/// Starts a REPL, and a call in it that does not end by itself.
 fn calling(rig: &Rig) -> Terminal {
     let started = rig.host.workspace().join("started");
     let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
@@ -52,7 +53,7 @@ fn sigterm_at_the_prompt_puts_the_terminal_back() {
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.wait().code(), Some(128 + 15));
     assert!(terminal.shows_typing());
-    // Bracketed paste is what a terminal would keep.
+    // A terminal would stay in bracketed paste mode.
     let written = terminal.written();
     assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
 }
@@ -64,7 +65,7 @@ fn sigterm_puts_a_terminal_back_that_does_not_answer() {
     terminal.fall_silent();
     let asked = || terminal.written().matches("\x1b[6n").count();
     let before = asked();
-    // The editor asks where the next prompt begins, and waits for that.
+    // The editor asks the terminal for the position of the next prompt, and waits for the answer.
     terminal.send("/help\r");
     while asked() == before {
         std::thread::yield_now();

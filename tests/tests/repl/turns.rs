@@ -1,4 +1,4 @@
-//! Turns: what is asked, what is shown, and what Ctrl-C does.
+//! Turns: prompts, answers, and Ctrl-C.
 
 use ikigai_provider_testing::{Gate, Reply};
 use serde_json::json;
