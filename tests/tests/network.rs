@@ -1,5 +1,5 @@
-//! What components reach of the network: what they are granted, and nothing else. Each
-//! way round a grant is first shown to lead somewhere once more is granted.
+//! The network as components reach it: only the granted peers. Each way around a grant is also
+//! tried with a wider grant, to prove that it leads somewhere.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,7 @@ use ikigai_host::exec::wasm::Network;
 use ikigai_host::limits::Limit;
 use ikigai_tests::host::Host;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rig::{Names, Never, PATIENCE, ReadWrite, Rig, Server, ok, udp_echo};
+use rig::{Names, Never, ReadWrite, Rig, Server, TIMEOUT, ok, udp_echo};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -44,7 +44,7 @@ fn connections_reach_the_granted_addresses_and_ports_alone() {
     assert_eq!(one, [true, false, false]);
     assert_eq!(seen.denied(), [format!("net {}", targets[1]), format!("net {}", targets[2])]);
     assert_eq!(seen.of(targets[1]), "Permission denied (os error 2)");
-    // Public addresses do not hold the machine itself.
+    // `*` grants public addresses, which do not include those of the machine itself.
     assert_eq!(reached(&["*"]).0, [false, false, false]);
     assert_eq!(reached(&["0.0.0.0:*", "[::]:*", "10.0.0.0/8:*"]).0, [false, false, false]);
     let (none, seen) = reached(&[]);
@@ -68,13 +68,13 @@ fn other_spellings_of_an_address_open_nothing() {
         format!("127.1:{port}"),
     ];
     let spellings = spellings.each_ref().map(String::as_str);
-    // Without a grant of the address; some of them are spellings of it to the system.
+    // None of these grants has the address, which some of the spellings mean to the system.
     for net in [&[][..], &["*"], &["128.0.0.1:*"]] {
         let seen = rig.run(net, "tcp", &spellings.join(" "));
         assert!(!seen.reached(&spellings).contains(&true), "{:?}", seen.outcome);
         assert_eq!(server.connections(), 0);
     }
-    // With it, the ones that the system understands lead there.
+    // With a grant of the address, the spellings that the system understands reach it.
     let seen = rig.run(&[LOOPBACK], "tcp", &spellings.join(" "));
     assert_eq!(seen.reached(&spellings)[5..], [true, true, true], "{:?}", seen.outcome);
 }
@@ -102,7 +102,7 @@ fn a_name_opens_no_address_that_would_have_to_be_named() {
             assert_eq!(seen.outcome.denied.count, 1, "{:?}", seen.outcome.denied);
         }
     }
-    // `localhost` is a name like others.
+    // `localhost` is a name like any other.
     let rig = Rig::new();
     let local = format!("localhost:{}", server.port());
     let seen = rig.run(&[&local], "tcp", &local);
@@ -117,14 +117,14 @@ fn a_name_that_is_not_granted_is_never_looked_up() {
         Names::default().with("a.test", &[&["127.0.0.1"]]).with("secret.b.test", &[&["127.0.0.1"]]);
     let rig = Rig::within(names.network());
     let tried = "a.test A.TEST. secret.b.test x.a.test localhost";
-    // Everything may be looked up, and is.
+    // With everything granted, every name is looked up.
     rig.run(&["*", LOOPBACK], "lookup", tried);
     assert_eq!(names.asked(), ["a.test", "a.test", "secret.b.test", "x.a.test", "localhost"]);
     let seen = rig.run(&["a.test:80", "127.0.0.1:*"], "lookup", tried);
     assert_eq!(seen.of("A.TEST."), "found 127.0.0.1");
     assert_eq!(names.asked()[5..], ["a.test", "a.test"]);
     assert_eq!(seen.denied(), ["net secret.b.test", "net x.a.test", "net localhost"]);
-    // By way of HTTP neither.
+    // Requests over HTTP look up no other name either.
     rig.run(&["a.test:80"], "get", "http://secret.b.test/ https://a.test/ http://a.test:81/");
     rig.run(&[], "lookup", tried);
     rig.run(&[], "get", "http://a.test/");
@@ -140,7 +140,7 @@ fn nothing_listens_whatever_is_granted() {
         let all: Vec<String> = places.iter().map(|it| format!("tcp {it}")).collect();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         assert!(!seen.reached(&all).contains(&true), "{net:?} {:?}", seen.outcome);
-        // A socket that datagrams are sent from is bound to nothing in particular.
+        // A socket that sends datagrams may be bound to a port of the system's choice.
         let bound = seen.reached(&["udp 0.0.0.0:0", "udp 127.0.0.1:0", "udp [::1]:0"]);
         assert_eq!(bound, [!net.is_empty(), false, false], "{net:?} {:?}", seen.outcome);
     }
@@ -175,7 +175,7 @@ fn every_datagram_is_checked() {
 fn datagrams_of_strangers_do_not_arrive() {
     let rig = Rig::new();
     let told = UdpSocket::bind("127.0.0.1:0").expect("bound");
-    told.set_read_timeout(Some(PATIENCE)).expect("set");
+    told.set_read_timeout(Some(TIMEOUT)).expect("set");
     let stranger = UdpSocket::bind("127.0.0.2:0").expect("bound");
     let address = told.local_addr().expect("an address").to_string();
     for (net, expected) in [([LOOPBACK], "from a stranger"), ([address.as_str()], "from a friend")]
@@ -216,7 +216,7 @@ fn a_peer_that_is_silent_is_waited_for_no_longer_than_the_call_lasts() {
             call.limits.wall_clock = Duration::from_millis(700);
         });
         assert_eq!(seen.outcome.limit, Some(Limit::WallClock), "{:?}", seen.outcome);
-        // Nothing of the call is left: its connection is closed.
+        // The connection of the call is closed.
         while server.next() != "left" {}
         let seen = rig.run_until(&[LOOPBACK], mode, &target, &server.events);
         assert!(seen.outcome.cancelled, "{:?}", seen.outcome);
@@ -287,7 +287,7 @@ fn a_redirection_leads_nowhere_that_is_not_granted() {
 fn a_name_that_changes_its_address_takes_nobody_inside() {
     let servers = ["127.0.0.1", "127.0.0.2"];
     let [server, inside] = servers.map(|ip| Server::http(ip, move |stream, _| ok(stream, ip)));
-    // The same port on the other address, as an attacker would have it.
+    // Both addresses have a server on the same port, as in an attack.
     let inside_at = |port: u16| std::net::TcpListener::bind(("127.0.0.2", port));
     let second = inside_at(server.port()).expect("bound");
     drop(inside);
@@ -301,8 +301,8 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
         assert_eq!((first.as_str(), names.asked().len()), ("200 127.0.0.1", 1));
         (rig, names)
     };
-    // What is connected to is what was looked at: one question a request. The second
-    // answer, which leads inside, is looked at as well.
+    // A request resolves its name once, and connects to the address that was checked. The second
+    // answer, which leads inside, is checked as well.
     let (rig, names) = get_twice(&[&name, &server.target()]);
     let seen = rig.run(&[&name, &server.target()], "get", &url);
     assert_eq!(seen.of(&url), "ErrorCode::DestinationIpProhibited");
@@ -313,7 +313,7 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
     second.set_nonblocking(true).expect("set");
     assert!(second.accept().is_err());
     second.set_nonblocking(false).expect("set");
-    // It would have been reached.
+    // With a grant of the address it is reached.
     let (rig, _) = get_twice(&[&name, LOOPBACK]);
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = second.accept().expect("connected");
@@ -348,7 +348,7 @@ fn a_request_says_whom_it_is_for_and_cannot_say_otherwise() {
     ];
     assert!(!seen.reached(&forged).contains(&true), "{:?}", seen.outcome);
     assert_eq!(server.connections(), 0);
-    // Which of the two is the host?
+    // Each of these has two candidates for the host.
     let tricks = [
         format!("http://{}@{}/", server.address, other.address),
         format!("http://user:secret@{}/", other.address),
@@ -399,7 +399,7 @@ fn what_a_server_sends_is_bounded() {
 #[test]
 fn a_guest_may_be_less_patient_than_its_call() {
     let rig = Rig::new();
-    // Until the guest goes away.
+    // Waits until the guest closes the connection.
     let wait = |stream: &mut dyn ReadWrite| stream.read(&mut [0; 1]).map(drop);
     let server = Server::http("127.0.0.1", move |stream, path| {
         if path == "/halfway" {
@@ -426,7 +426,7 @@ fn connections_of_one_guest_are_counted() {
     assert_eq!(came, ["32", "ErrorCode::ConnectionLimitReached", "200"]);
 }
 
-/// An authority, and a server that it vouches for under the name `a.test`.
+/// Starts a server whose certificate for `a.test` is signed by the authority that is returned.
 fn tls_server(ip: &str) -> (Vec<u8>, Server) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -466,14 +466,14 @@ fn a_server_must_prove_its_name() {
     let url = |host: &str| format!("https://{host}:{}/", server.port());
     let trusted = || names.network().trusting(vec![authority.clone()]);
     assert_eq!(get(trusted(), &url("a.test")), "200 /");
-    // It is the server's name, and not its address, that is vouched for.
+    // The certificate is for a name, not for an address.
     assert_eq!(get(trusted(), &url("b.test")), "ErrorCode::TlsCertificateError");
     assert_eq!(get(trusted(), &url("127.0.0.1")), "ErrorCode::TlsCertificateError");
     let other = names.network().trusting(vec![other_authority]);
     assert_eq!(get(other, &url("a.test")), "ErrorCode::TlsCertificateError");
     let none = get(names.network().trusting(Vec::new()), &url("a.test"));
     assert!(none.contains("no certificates to trust"), "{none}");
-    // What speaks no TLS.
+    // A server without TLS.
     let plain = Server::greeting("127.0.0.1");
     let plain = format!("https://a.test:{}/", plain.port());
     assert_eq!(get(trusted(), &plain), "ErrorCode::TlsProtocolError");

@@ -1,6 +1,6 @@
-//! Nothing that a sandboxed tool may write, in this or another workspace, is part of a tool
-//! that runs unconfined. Each attack is made by a sandboxed tool while its user works in one
-//! workspace, and meets the user's own tool in another.
+//! Tools that run unconfined, no part of which a sandboxed tool may write in any workspace. In each
+//! attack a sandboxed tool writes while its user works in one workspace, and the user's own tool is
+//! called in another.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -9,20 +9,20 @@ use std::path::PathBuf;
 use ikigai_tests::host::{Host, Ran, schema};
 use rustix::process::geteuid;
 
-/// Two workspaces, the user's tool `x` somewhere, and a sandboxed tool that rewrites files of
-/// the first workspace and of a directory that it was granted beside.
+/// Two workspaces, the user's tool `x`, and a sandboxed tool that rewrites files of the first
+/// workspace and of another directory that it was granted.
 struct Rig {
     host: Host,
 }
 
 impl Rig {
-    /// With `place` putting `x` and what belongs to it where they are.
+    /// Creates the rig. `place` creates `x` and the files that belong to it.
     fn new(place: impl FnOnce(&Host)) -> Self {
         let host = Host::without_system_tools();
         for dir in ["other", "shared", "home/bin", "workspace/venv/bin"] {
             fs::create_dir_all(host.scratch().join(dir)).expect("a directory of the test");
         }
-        // In place, as an editor does: another name of the file is the same file.
+        // It writes in place, so that other hard links of the file change too.
         host.script("rewriter", "for file in x venv/bin/lang ../shared/x; do [ ! -e $file ] || cat evil >$file; done; echo 1");
         let evil = format!(
             "#!/bin/sh\ncase \"$*\" in *--schema*) printf %s '{}'; exit;; esac\n\
@@ -55,7 +55,7 @@ impl Rig {
         Ran::of(&mut command, b"")
     }
 
-    /// The user works in the first workspace, and a tool does its worst.
+    /// Calls the tool that rewrites files in the first workspace.
     fn work_in_the_first(&self) {
         let shared = self.host.scratch().join("shared");
         let shared = shared.to_str().expect("UTF-8");
@@ -73,13 +73,13 @@ impl Rig {
 
     #[track_caller]
     fn assert_not_taken_over(&self, ran: &Ran) {
-        assert!(!marker(&self.host).exists(), "another tool's words ran unconfined\n{ran}");
+        assert!(!marker(&self.host).exists(), "the text of another tool ran unconfined\n{ran}");
     }
 
-    /// Fails unless `x` is refused, before and after a tool has rewritten it, for a reason that
-    /// says `said`, and runs once it is granted.
+    /// Asserts that `x` is refused before and after a tool has rewritten it, for a reason that
+    /// contains `reason`, and that the error names the command that grants it.
     #[track_caller]
-    fn assert_refused(&self, said: &str) {
+    fn assert_refused(&self, reason: &str) {
         let path = self.path();
         let mut refused = vec![self.call_in_the_second(&path)];
         self.work_in_the_first();
@@ -89,18 +89,18 @@ impl Rig {
             let ran = ran.expect_code(1);
             assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
             let error = ran.json()["error"].as_str().expect("a text").to_owned();
-            assert!(error.contains(said), "{said}\n{error}");
+            assert!(error.contains(reason), "{reason}\n{error}");
             assert!(error.contains("`ikigai policy grant x`"), "{error}");
         }
     }
 }
 
-/// What only an unconfined tool can make.
+/// Returns the path of the file that only an unconfined tool can create.
 fn marker(host: &Host) -> PathBuf {
     host.scratch().join("taken-over")
 }
 
-/// Runs the case as this user and, where that is root, as one without rights.
+/// Runs the case as this user and, if that is root, as a user without privilege too.
 fn each_user(place: impl Fn(&Host), case: impl Fn(&Rig)) {
     case(&Rig::new(&place));
     if geteuid().is_root() {
@@ -125,7 +125,7 @@ fn a_link_into_a_granted_directory_is_not_followed() {
     each_user(
         |host| {
             Rig::x(host, "shared/x", "/bin/sh");
-            // By way of a link that nobody would call a workspace's.
+            // The link leads there by another link, which is in no workspace.
             symlink("../shared/x", host.home().join("hop")).expect("a link");
             symlink(host.home().join("hop"), host.user_tools().join("x")).expect("a link");
         },
@@ -152,14 +152,15 @@ fn an_interpreter_in_a_workspace_is_not_found() {
         symlink("/bin/sh", path).expect("a link");
     };
     let script = |host: &Host| Rig::x(host, "user-tools/x", "/usr/bin/env lang");
-    // It is nowhere else.
+    // The interpreter is only in the workspace.
     each_user(
         |host| {
             script(host);
             host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
         },
         |rig| {
-            // It is asked for its schema without the environment, and so is no tool at all.
+            // `x` is asked for its schema without the environment, and so is not found to be a
+            // tool.
             let ran = rig.call_in_the_second(&rig.path());
             rig.work_in_the_first();
             let ran = (ran, rig.call_in_the_second(&rig.path())).1;
@@ -167,7 +168,7 @@ fn an_interpreter_in_a_workspace_is_not_found() {
             ran.expect_code(1);
         },
     );
-    // It is installed as well, in a place of the user's, behind the workspace's.
+    // The interpreter is in a directory of the user too, which is later in `PATH`.
     each_user(
         |host| {
             script(host);
@@ -184,7 +185,7 @@ fn an_interpreter_in_a_workspace_is_not_found() {
             }
         },
     );
-    // What is installed leads there.
+    // The user's interpreter is a link into the workspace.
     each_user(
         |host| {
             script(host);

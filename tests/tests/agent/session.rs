@@ -1,5 +1,5 @@
-//! A conversation of more than one turn, as the REPL holds it: what an interruption or a
-//! failure leaves can be gone on with, and a person decides on a compaction.
+//! Conversations of several turns, as in the REPL: they continue after an interruption or a
+//! failure, and a person decides on a compaction.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rig::KEY;
 
-/// A conversation over no tools and a store in memory.
+/// A conversation without tools, with a store in memory.
 struct Talk {
     session: Session,
     server: FakeServer,
@@ -44,7 +44,7 @@ impl Talk {
         Self { session, server, store, agent, _scratch: scratch }
     }
 
-    /// One turn. A prompt that begins with `stop` is stopped by the first piece of text.
+    /// Takes one turn. The first piece of text cancels it, if the prompt begins with `stop`.
     async fn turn(&mut self, prompt: &str) -> Turn {
         let tools = ready(Some(Arc::new(Snapshot::default())));
         let cancel = CancellationToken::new();
@@ -113,11 +113,11 @@ fn host(scratch: &TempDir) -> Arc<Host> {
     Host::builder(workspace).paths(paths).components(1, 1 << 30).build().expect("a host")
 }
 
-fn said(role: Role, texts: &[&str]) -> Message {
+fn message(role: Role, texts: &[&str]) -> Message {
     Message { role, parts: texts.iter().map(|text| Part::text(*text)).collect() }
 }
 
-/// The texts of a conversation, without what only its provider reads.
+/// Returns the texts of a conversation, without the parts that only its provider reads.
 fn texts(session: &Session) -> Vec<Message> {
     let text = |part: &Part| match part {
         Part::Text { text, .. } => Some(Part::text(text.clone())),
@@ -144,10 +144,10 @@ async fn what_was_said_before_an_interruption_stays() {
         assert_eq!(
             texts(&talk.session),
             [
-                said(Role::User, &["stop there"]),
-                said(Role::Model, &["It begins,"]),
-                said(Role::User, &["go on"]),
-                said(Role::Model, &["Gladly."]),
+                message(Role::User, &["stop there"]),
+                message(Role::Model, &["It begins,"]),
+                message(Role::User, &["go on"]),
+                message(Role::Model, &["Gladly."]),
             ],
             "{vendor}"
         );
@@ -198,7 +198,7 @@ async fn another_provider_goes_on_with_the_conversation() {
     for vendor in Vendor::ALL {
         let mut talk = Talk::new(vendor, [call(), Reply::answer().text("None.")]);
         assert_eq!(talk.turn("what is pinned?").await.end, End::Answered);
-        // What a provider sealed only the account that got it can send back.
+        // The sealed parts of one provider are not sent to another.
         for other in Vendor::ALL.into_iter().filter(|other| *other != vendor) {
             let server = FakeServer::start(other, [Reply::answer().text("Still none.")]);
             talk.session.set_model(Some(model(&server)));
@@ -209,14 +209,14 @@ async fn another_provider_goes_on_with_the_conversation() {
     }
 }
 
-/// A person who looks at a proposal and says this, having written something meanwhile.
-struct Says<'a> {
+/// A person who gives this answer to a proposal, and may write to the asset before it.
+struct Person<'a> {
     yes: bool,
     writes: Option<&'a Talk>,
     seen: Option<Proposal>,
 }
 
-impl Confirm for Says<'_> {
+impl Confirm for Person<'_> {
     fn confirm<'a>(
         &'a mut self,
         proposal: &'a Proposal,
@@ -238,7 +238,7 @@ async fn a_person_sees_a_compaction_and_decides() {
     let reply = || Reply::answer().text("Keep this.");
     let talk = Talk::new(Vendor::Anthropic, [reply(), reply()]);
     talk.write("x.md", OLD).await;
-    let mut person = Says { yes: false, writes: None, seen: None };
+    let mut person = Person { yes: false, writes: None, seen: None };
     assert_eq!(talk.compact(&mut person).await.expect("asked"), "Not compacted: x.md");
     assert_eq!(talk.read("x.md").await, OLD);
     let seen = person.seen.take().expect("a proposal");
@@ -256,7 +256,7 @@ async fn a_person_sees_a_compaction_and_decides() {
 async fn nothing_is_lost_that_was_written_meanwhile() {
     let talk = Talk::new(Vendor::Anthropic, [Reply::answer().text("Keep this.")]);
     talk.write("x.md", OLD).await;
-    let mut person = Says { yes: true, writes: Some(&talk), seen: None };
+    let mut person = Person { yes: true, writes: Some(&talk), seen: None };
     let error = talk.compact(&mut person).await.expect_err("it has changed");
     assert!(matches!(error, CommandError::Changed { .. }), "{error}");
     assert_eq!(talk.read("x.md").await, "written meanwhile");

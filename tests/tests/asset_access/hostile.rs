@@ -1,5 +1,4 @@
-//! Tools that misuse the host socket. Each is written so that it would get its way with
-//! a host that did not look.
+//! Tools that misuse the host socket. Each attack would succeed with a host that does not check.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use ikigai_tools::ports::Assets as _;
 
 use crate::rig::{Rig, Store, printed};
 
-/// How a tool in Python speaks on the socket.
+/// The client of the host socket for tools in Python.
 const CLIENT: &str = r#"
 import fcntl, json, os, socket, struct, sys, time
 host = socket.socket(fileno=int(os.environ["IKIGAI_HOST_FD"]))
@@ -25,8 +24,8 @@ def ask(method, **params):
 
 const MODES: [Sandbox; 2] = [Sandbox::Require, Sandbox::Off];
 
-/// What the tool prints that goes on after [`CLIENT`], with the store that it reached.
-fn said(assets: AssetAccess, sandbox: Sandbox, body: &str) -> (String, std::sync::Arc<Store>) {
+/// Runs a tool of [`CLIENT`] and `body`, and returns its output and the store behind the socket.
+fn run(assets: AssetAccess, sandbox: Sandbox, body: &str) -> (String, std::sync::Arc<Store>) {
     let store = Store::new();
     let rig = Rig::new(Some(store.clone()));
     let outcome = rig.python(assets, sandbox, &format!("{CLIENT}{body}"), |call| {
@@ -45,12 +44,12 @@ print(ask("list", prefix="a")["result"])
 print(ask("read", uri="ikigai:///none")["error"])
 "#;
     for sandbox in MODES {
-        let (said, _) = said(AssetAccess::Write, sandbox, body);
+        let (output, _) = run(AssetAccess::Write, sandbox, body);
         let expected = "{'content': 'two\\n'}\n{'bytes': 2}\n{'replacements': 1}\n\
             {'entries': [{'path': 'a.md', 'tokens': 1, 'read_only': False}], 'more': False}\n\
             {'code': -32000, 'message': 'File not found: ikigai:///none', 'data': {'error_code': \
             'FILE_NOT_FOUND'}}";
-        assert_eq!(said, expected);
+        assert_eq!(output, expected);
     }
 }
 
@@ -84,10 +83,10 @@ host.sendall(b"\n".join(lines) + b"\n")
 print([json.loads(answers.readline())["error"]["code"] for line in lines])
 print(ask("read", uri="ikigai:///blocks/empty.md")["result"])
 "#;
-    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
+    let (output, _) = run(AssetAccess::Write, Sandbox::Require, body);
     let expected = "[-32700, -32700, -32700, -32700, -32600, -32600, -32700, -32601, -32602, \
         -32600]\n{'content': ''}";
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
 #[test]
@@ -102,8 +101,8 @@ except (BrokenPipeError, ConnectionResetError):
 answer = json.loads(answers.readline())
 print(sent, answer["error"]["code"])
 "#;
-    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
-    let (sent, code) = said.split_once(' ').expect("two words");
+    let (output, _) = run(AssetAccess::Write, Sandbox::Require, body);
+    let (sent, code) = output.split_once(' ').expect("two words");
     let sent: usize = sent.parse().expect("a number");
     assert!(sent > MAX_LINE && sent < MAX_LINE + (2 << 20), "the host took {sent} bytes");
     assert_eq!(code, "-32600");
@@ -125,9 +124,9 @@ while idle < 20 and sent < 300 << 20:
 print(sent)
 "#;
     for sandbox in MODES {
-        let (said, store) = said(AssetAccess::Read, sandbox, body);
-        let sent: usize = said.parse().expect("a number");
-        // What the buffers of two sockets hold, and the host's own.
+        let (output, store) = run(AssetAccess::Read, sandbox, body);
+        let sent: usize = output.parse().expect("a number");
+        // The buffers of two sockets and of the host hold less than this.
         assert!(sent < 4 << 20, "the host took {sent} bytes");
         assert!(store.asked() < 40_000, "the store was asked {} times", store.asked());
     }
@@ -141,8 +140,8 @@ for number in range(500):
 print([json.loads(answers.readline())["id"] for _ in range(500)] == list(range(500)))
 print(ask("read", uri="ikigai:///n.md")["result"]["content"])
 "#;
-    let (said, _) = said(AssetAccess::Write, Sandbox::Require, body);
-    assert_eq!(said, "True\n499");
+    let (output, _) = run(AssetAccess::Write, Sandbox::Require, body);
+    assert_eq!(output, "True\n499");
 }
 
 #[test]
@@ -152,15 +151,15 @@ host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x")[:-1])
 host.shutdown(socket.SHUT_WR)
 print(answers.read())
 "#;
-    let (said_of_half, store) = said(AssetAccess::Write, Sandbox::Require, half);
-    assert_eq!((said_of_half.as_str(), store.asked()), ("b''", 0));
+    let (half_output, store) = run(AssetAccess::Write, Sandbox::Require, half);
+    assert_eq!((half_output.as_str(), store.asked()), ("b''", 0));
     let whole = r#"
 host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x"))
 host.shutdown(socket.SHUT_WR)
 print(json.loads(answers.readline())["result"], answers.read())
 "#;
-    let (said_of_whole, store) = said(AssetAccess::Write, Sandbox::Require, whole);
-    assert_eq!(said_of_whole, "{'bytes': 1} b''");
+    let (whole_output, store) = run(AssetAccess::Write, Sandbox::Require, whole);
+    assert_eq!(whole_output, "{'bytes': 1} b''");
     assert_eq!(store.content("blocks/empty.md").as_deref(), Some(&b"x"[..]));
 }
 
@@ -173,7 +172,7 @@ host.close()
 time.sleep(0.2)
 print("done")
 "#;
-    assert_eq!(said(AssetAccess::Read, Sandbox::Require, body).0, "done");
+    assert_eq!(run(AssetAccess::Read, Sandbox::Require, body).0, "done");
 }
 
 #[test]
@@ -192,8 +191,8 @@ time.sleep(0.1)
 print("done")
 "#;
     for sandbox in MODES {
-        let (said, store) = said(AssetAccess::Write, sandbox, body);
-        assert_eq!(said, "done");
+        let (output, store) = run(AssetAccess::Write, sandbox, body);
+        assert_eq!(output, "done");
         std::thread::sleep(Duration::from_secs(1));
         assert_eq!(store.content("blocks/empty.md").as_deref(), Some(&b""[..]));
     }
@@ -220,7 +219,8 @@ print(os.environ.get("IKIGAI_HOST_FD"), open_ones)
         ] {
             let rig = Rig::new(Some(Store::new()));
             let outcome = rig.python(assets, sandbox, body, |call| {
-                // What a host has that is itself a tool of another one.
+                // The host may itself be a tool of another host, with this variable in its
+                // environment.
                 let mut grant = (*call.grant).clone();
                 grant.env.push(("IKIGAI_HOST_FD".into(), "1".into()));
                 call.grant = grant.into();
@@ -242,9 +242,9 @@ try:
 except OSError as error:
     print(error.errno)
 "#;
-    let (free, _) = said(AssetAccess::Read, Sandbox::Off, body);
+    let (free, _) = run(AssetAccess::Read, Sandbox::Off, body);
     assert_eq!(free, "reached", "the attempt shows nothing");
-    let (confined, _) = said(AssetAccess::Read, Sandbox::Require, body);
+    let (confined, _) = run(AssetAccess::Read, Sandbox::Require, body);
     assert_eq!(confined, libc::EPERM.to_string());
 }
 

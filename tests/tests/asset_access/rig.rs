@@ -1,5 +1,5 @@
-//! What the cases of `assets` stand on: a store in memory, one that never answers,
-//! and calls of tools by both executors.
+//! The fixtures of `asset_access`: a store in memory, one that never answers, and calls of tools by
+//! both executors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,10 +25,10 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// Far more than any case takes on a busy machine; a case that reaches it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a case, far longer than any takes on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is in a store when a case begins, in memory and beneath the host alike.
+/// Returns the assets that a store has at the beginning of a case.
 pub(crate) fn assets() -> MemoryAssets {
     let asset = |content: &[u8], read_only| MemoryAsset { content: content.to_vec(), read_only };
     let assets = [
@@ -42,7 +42,7 @@ pub(crate) fn assets() -> MemoryAssets {
     MemoryAssets::new(assets, 1000)
 }
 
-/// A store in memory that remembers who asked.
+/// A store in memory that records its callers.
 pub(crate) struct Store {
     pub(crate) assets: MemoryAssets,
     pub(crate) callers: Mutex<Vec<Caller>>,
@@ -57,12 +57,12 @@ impl Store {
         Arc::new(Self { assets, callers: Mutex::default() })
     }
 
-    /// How often it was asked anything.
+    /// Returns the number of operations.
     pub(crate) fn asked(&self) -> usize {
         self.callers.lock().expect("no panic while held").len()
     }
 
-    /// What is stored.
+    /// Returns the content of an asset.
     pub(crate) fn content(&self, path: &str) -> Option<Vec<u8>> {
         let found = self.assets.list(path);
         found.into_iter().find(|(name, _)| name == path).map(|(_, asset)| asset.content)
@@ -147,7 +147,7 @@ impl AssetStore for Silent {
     }
 }
 
-/// Which build of a tool runs.
+/// The build of a tool that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
     Component,
@@ -177,12 +177,12 @@ impl Rig {
         Self { scratch, components, store, runtime: Some(runtime.expect("a runtime")) }
     }
 
-    /// Does something on the runtime of the calls.
+    /// Runs a future on the runtime of the calls.
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.as_ref().expect("it is taken at the end").block_on(work)
     }
 
-    /// The same executors over another store.
+    /// Replaces the store, and keeps the executors.
     pub(crate) fn with_store(&mut self, store: Arc<dyn AssetStore>) {
         self.store = Some(store);
     }
@@ -215,7 +215,7 @@ impl Rig {
         self.finish(program.run(call))
     }
 
-    /// Runs a native tool that is written here, in Python.
+    /// Runs a native tool whose source is this Python.
     pub(crate) fn python(
         &self,
         assets: AssetAccess,
@@ -249,7 +249,7 @@ impl Rig {
             grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
             assets: handle,
             workspace: workspace.into(),
-            limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
+            limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
             cancel: CancellationToken::new(),
         }
     }
@@ -257,12 +257,12 @@ impl Rig {
     fn finish(&self, running: impl Future<Output = Outcome>) -> Outcome {
         let runtime = self.runtime.as_ref().expect("until the rig ends");
         runtime
-            .block_on(async { tokio::time::timeout(2 * PATIENCE, running).await.expect("an end") })
+            .block_on(async { tokio::time::timeout(2 * TIMEOUT, running).await.expect("an end") })
     }
 }
 
 impl Drop for Rig {
-    /// Does not wait for what a failed case left.
+    /// Does not wait for tasks that a failed case left.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -274,7 +274,7 @@ fn native(path: &Path) -> NativeProgram {
     NativeProgram::new(path, Supervisor::new(Some(paths::supervisor().to_owned())))
 }
 
-/// What a tool printed, as text.
+/// Returns the stdout of a tool that succeeded.
 #[track_caller]
 pub(crate) fn printed(outcome: &Outcome) -> String {
     assert_eq!(outcome.exit, ikigai_host::exec::Exit::Code(0), "{outcome:?}");

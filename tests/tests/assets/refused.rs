@@ -1,4 +1,4 @@
-//! What is wrong is told in the tool's own words, within the call, and without a secret.
+//! Errors of assets: in the tool's own words, within the call, and without a secret.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -41,7 +41,7 @@ fn what_names_no_asset_is_told_so() {
         let longest = format!("ikigai:///{}", "a".repeat(1024));
         assert_eq!(read(host, &longest)["error_code"], "FILE_NOT_FOUND");
         assert_eq!(read(host, "ikigai:/a")["error_code"], "INVALID_ARG");
-        // What is no asset's is a file's.
+        // Any other path is the path of a file.
         assert_eq!(read(host, "ikigai/a")["error_code"], "FILE_NOT_FOUND");
     });
 }
@@ -68,7 +68,7 @@ fn assets_of_every_kind_are_answered_for() {
             }
         }
         assert_eq!(get(host, "law"), "law");
-        // What does not come about changes nothing, not even the protection.
+        // A refused write changes nothing, not even the protection.
         let refused = ["asset", "put", "blocks/law.md", "--writable", "--if-version", "9"];
         host.run_with(refused, b"x").expect_code(1);
         host.run(["asset", "rm", "law"]).expect_code(1);
@@ -99,7 +99,7 @@ fn fifty_megabytes_are_read_in_parts() {
             let part = read(json!({ "offset": 51_200, "limit": 5 }));
             assert_eq!(part["output"].as_str().map(str::len), Some(1024), "{backend}");
         }
-        // A budget holds for what could be pinned.
+        // The budget holds for assets that could be pinned.
         let ran = host.run_with(["asset", "put", "large"], &line.repeat(50 << 10)).expect_code(1);
         assert!(ran.stderr().contains("Block budget exceeded"), "{ran}");
     });
@@ -148,10 +148,10 @@ fn a_store_that_is_not_to_be_had_is_told_within_the_call() {
     let result = &ran.json()["result"];
     assert_eq!(result["error_code"], "OPEN_FAILED", "{ran}");
     assert!(started.elapsed() < Duration::from_secs(30), "{ran}");
-    tells_nothing(&host, &format!("{}{}", ran.stdout(), ran.stderr()), "s3cret");
+    assert_secret_is_absent(&host, &format!("{}{}", ran.stdout(), ran.stderr()), "s3cret");
     let ran = host.run(["asset", "list"]).expect_code(1);
     assert!(!ran.stderr().contains("s3cret"), "{ran}");
-    // The rest of the host is as well as ever.
+    // The rest of the host works.
     host.write("workspace/file", "text", 0o644);
     assert_eq!(read(&host, "file")["output"], "text");
 }
@@ -176,12 +176,12 @@ fn a_wrong_password_is_never_told() {
     assert!(!ran.stderr().contains("wr0ng"), "{ran}");
 }
 
-/// No record and no answer has the word.
-fn tells_nothing(host: &Host, said: &str, secret: &str) {
+/// Asserts that neither the text nor the audit log contains the secret.
+fn assert_secret_is_absent(host: &Host, text: &str, secret: &str) {
     let log = host.scratch().join("state/ikigai/audit.jsonl");
     let log = fs::read_to_string(log).expect("the audit log");
     assert!(log.contains("file_read") && !log.contains(secret), "{log}");
-    assert!(!said.contains(secret), "{said}");
+    assert!(!text.contains(secret), "{text}");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn names_of_agents_and_sums_have_their_bounds() {
     for agent in [AGENT, "other"] {
         host.run(["--agent", agent, "asset", "pin", "a"]).expect_code(0);
     }
-    // It is in another's context, too.
+    // The asset is pinned by another agent too.
     put(&host, "b", text(30_000).as_bytes());
     host.run(["--agent", "other", "asset", "pin", "b"]).expect_code(0);
     let ran = host.run_with(["asset", "put", "a"], text(80_000).as_bytes()).expect_code(1);
@@ -215,12 +215,12 @@ fn no_tool_learns_where_the_store_is() {
         let said = result["error"].as_str().expect("a text");
         assert!(!said.contains("127.0.0.1") && !said.contains("postgres"), "{said}");
     }
-    // Not even one that sees the user's own environment.
+    // A tool with the user's own environment does not learn it either.
     host.script("spy", "printf '\"%s\"' \"$(env | grep -c s3cret)\"");
     assert_eq!(host.run(["tool", "call", "spy", "{}"]).expect_code(0).json()["result"], "0");
     let ran = host.run(["policy", "grant", "spy", "--env", "IKIGAI_STORE"]).expect_code(2);
     assert!(ran.stderr().contains("may hold a password"), "{ran}");
-    // A file that is no store: its path is for the person alone.
+    // The file is no store. Its path is shown to the person alone.
     let file = host.write("no.db", "text", 0o600);
     let store = format!("sqlite:{}", file.display());
     let flags = ["--store", store.as_str()];
@@ -244,7 +244,7 @@ fn what_is_no_address_keeps_nobody_from_files() {
     assert!(!ran.stderr().contains("s3cret"), "{ran}");
     let doctor = host.run(["doctor", "--json"]).expect_code(0).stdout();
     assert!(doctor.contains("IKIGAI_STORE") && !doctor.contains("s3cret"), "{doctor}");
-    // An empty variable is none.
+    // An empty variable counts as unset.
     let host = crate::rig::host().env("IKIGAI_STORE", "").env("IKIGAI_AGENT", "");
     host.run(["asset", "list"]).expect_code(0);
 }

@@ -1,5 +1,4 @@
-//! The file: whose it is, who may append to it, and what happens where that is not
-//! possible.
+//! The file of the log: its owner and mode, appends by several hosts, and calls without a log.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -13,21 +12,21 @@ use rustix::process::geteuid;
 
 use super::{only, records, script};
 
-/// Calls the script `tool`, which is well although nothing can be recorded, and
-/// checks that this is said once.
+/// Asserts that a call succeeds although it cannot be recorded, with one warning that contains
+/// `warning`.
 #[track_caller]
-fn assert_goes_on(host: &Host, said: &str) {
+fn assert_goes_on(host: &Host, warning: &str) {
     let ran = host.run(["tool", "call", "tool"]).expect_code(0);
     assert_eq!(ran.json()["result"], 1, "{ran}");
     let warnings = ran.stderr().matches("calls are not recorded").count();
-    assert!(warnings == 1 && ran.stderr().contains(said), "{ran}");
+    assert!(warnings == 1 && ran.stderr().contains(warning), "{ran}");
 }
 
 #[test]
 fn the_log_is_its_users_alone() {
     let host = script("echo 1");
     let mut command = host.command();
-    // The mask of a careless shell.
+    // The umask would give everybody access.
     let shell = format!("umask 0; exec {} tool call tool", command.get_program().display());
     let mut shell_command = std::process::Command::new("sh");
     shell_command.args(["-c", &shell]).current_dir(host.workspace()).env_clear();
@@ -68,7 +67,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
         let path = host.state().join("audit.jsonl");
         make(&path);
         assert_goes_on(&host, said);
-        // Reading it is refused as well, with what to do.
+        // Reading it is refused as well, with a remedy.
         let ran = host.run(["audit"]).expect_code(1);
         assert!(ran.stderr().contains("hint: "), "{ran}");
         let target = host.state().join("target");
@@ -112,8 +111,8 @@ fn a_place_that_cannot_be_written_stops_no_call() {
     assert!(ran.expect_code(1).stderr().contains("set HOME or XDG_STATE_HOME"));
 }
 
-/// A disk of a few pages, for as long as `unshare` runs; nothing where that cannot be
-/// made.
+/// Runs a script with the log on a disk of a few pages. Returns `None` if this machine cannot mount
+/// one.
 fn on_a_small_disk(host: &Host, script: &str) -> Option<Ran> {
     let mut command = std::process::Command::new("unshare");
     let disk = host.scratch().join("state");
@@ -172,7 +171,8 @@ fn a_line_that_a_crash_left_is_not_continued() {
     assert!(ran.stderr().contains("1 line of the audit log is damaged"), "{ran}");
 }
 
-/// A log that is nearly full, of records of its own kind.
+/// Fills the log with records, so that only `left` bytes fit before its rotation, and returns their
+/// number.
 pub(super) fn nearly_full(host: &Host, left: usize) -> usize {
     host.run(["tool", "call", "tool"]).expect_code(0);
     let mut line = only(host).to_string();
@@ -189,7 +189,7 @@ fn many_hosts_append_at_once_and_rotate_and_nothing_is_torn_or_lost() {
     const HOSTS: usize = 4;
     const CALLS: usize = 25;
     let host = script("echo 1");
-    // Room for some of the calls that follow, so that they meet the rotation.
+    // Only some of the following calls fit before the rotation.
     let before = nearly_full(&host, HOSTS * CALLS * 300);
     std::thread::scope(|scope| {
         for _ in 0..HOSTS {

@@ -1,4 +1,4 @@
-//! Values of variables that policy grants by name: in no failure, and in no record.
+//! Values of variables that policy grants by name, which are in no failure and in no record.
 
 use std::path::PathBuf;
 
@@ -32,11 +32,11 @@ impl Entrusted {
     }
 }
 
-/// Whether any part of the value that is longer than chance is in a text.
+/// Asserts that a text contains no part of the value that is too long to be there by chance.
 #[track_caller]
 fn assert_free(text: &str) {
     for part in ["hunter2", "and\\", "more"] {
-        assert!(!text.contains(part), "`{part}` is told:\n{text}");
+        assert!(!text.contains(part), "`{part}` is in the text:\n{text}");
     }
 }
 
@@ -63,7 +63,7 @@ fn a_failure_does_not_tell_what_a_tool_was_entrusted_with() {
 
 #[test]
 fn neither_does_one_that_is_cut_inside_of_it() {
-    // What is kept begins inside the value: after it come less than 64 KiB.
+    // The kept 64 KiB begin inside the value.
     for left in [1, 5, VALUE.len() - 1] {
         let rest = 65536 - left;
         let body =

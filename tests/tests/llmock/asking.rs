@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::server::Llmock;
 
-/// A client of llmock's that waits no longer than `silence` for anything.
+/// Returns a client of llmock that waits no longer than `silence` for any data.
 pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> Client {
     let endpoint = Endpoint {
         provider,
@@ -18,18 +18,18 @@ pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> 
         key: Some(Key::new("test")),
         connect_timeout: Duration::from_secs(30),
         silence_timeout: silence,
-        // Short, and long enough for llmock to take it for a wait.
+        // Short, but long enough for llmock to recognize a wait.
         first_wait: Duration::from_millis(100),
     };
     Client::new(endpoint).expect("an address")
 }
 
-/// What came of a question.
+/// The result of a question.
 pub(crate) struct Asked {
     pub(crate) outcome: Result<Answer, Failure>,
-    /// The text that was told of while it came.
-    pub(crate) told: String,
-    /// How many attempts were said to have failed.
+    /// The text of the events during the answer.
+    pub(crate) streamed: String,
+    /// The number of events about a failed attempt.
     pub(crate) retries: usize,
 }
 
@@ -52,12 +52,12 @@ impl Asked {
     }
 }
 
-/// Asks, with patience enough for everything.
+/// Asks a question without tools, with a long timeout.
 pub(crate) async fn ask(llmock: &Llmock, provider: Provider, messages: &[Message]) -> Asked {
     ask_with(&client(llmock, provider, Duration::from_secs(60)), messages, &json!([])).await
 }
 
-/// Asks with tools.
+/// Asks a question with tools.
 pub(crate) async fn ask_with(client: &Client, messages: &[Message], tools: &Value) -> Asked {
     let request = Request {
         model: "a-model",
@@ -66,22 +66,22 @@ pub(crate) async fn ask_with(client: &Client, messages: &[Message], tools: &Valu
         tools,
         max_output: None,
     };
-    let (mut told, mut retries) = (String::new(), 0);
-    let mut tell = |event: Event<'_>| match event {
-        Event::Text(text) => told.push_str(text),
+    let (mut streamed, mut retries) = (String::new(), 0);
+    let mut on_event = |event: Event<'_>| match event {
+        Event::Text(text) => streamed.push_str(text),
         Event::Retry { .. } => retries += 1,
         Event::Thinking | Event::Call(_) => {}
     };
-    let outcome = client.send(&request, &mut tell).await;
-    Asked { outcome, told, retries }
+    let outcome = client.send(&request, &mut on_event).await;
+    Asked { outcome, streamed, retries }
 }
 
-/// A question.
+/// Returns a question.
 pub(crate) fn question() -> Vec<Message> {
     vec![Message { role: Role::User, parts: vec![Part::text("Read the file, please.")] }]
 }
 
-/// A tool with one argument of its own, for a provider.
+/// Returns a tool with one required argument, in the format of a provider.
 pub(crate) fn tools(provider: Provider) -> Value {
     let schema = json!({
         "name": "file_read",

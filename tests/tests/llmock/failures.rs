@@ -1,4 +1,4 @@
-//! What goes wrong, and what llmock makes of how it was taken.
+//! Failures, and llmock's verdict on the reaction of the client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::asking::{ask, ask_with, client, question};
 use crate::server::Llmock;
 
-/// How many events of each stream come before its first piece of text.
+/// Returns the number of events before the first piece of text in a stream.
 fn before_text(provider: Provider) -> u64 {
     match provider {
         // The response and its progress, the item, its part.
@@ -89,9 +89,8 @@ async fn a_stream_that_breaks_before_its_text_is_asked_for_again() {
     }
 }
 
-/// Here llmock cannot see the difference between a client that says that the answer was
-/// cut off and one that takes it for whole, so that its finding stands, and the failure
-/// answers it.
+/// Checks the failure as well as the verdict: llmock has a finding here, as it cannot see whether
+/// the client reports that the answer was cut off.
 #[tokio::test]
 async fn a_stream_that_breaks_in_its_text_is_no_answer() {
     let Some(llmock) = Llmock::start() else { return };
@@ -102,7 +101,7 @@ async fn a_stream_that_breaks_in_its_text_is_no_answer() {
             llmock.script(&json!([fault, { "type": "reply", "text": "one two three" }]));
             let asked = ask(&llmock, provider, &question()).await;
             assert_eq!(asked.failure().kind, FailureKind::Cut, "{provider} {kind}");
-            assert_eq!((asked.told.as_str(), asked.retries), ("one ", 0), "{provider} {kind}");
+            assert_eq!((asked.streamed.as_str(), asked.retries), ("one ", 0), "{provider} {kind}");
             let verdict = llmock.verdict();
             verdict.expect_only(finding);
             verdict.expect_counts(1, 1);

@@ -1,4 +1,4 @@
-//! What goes well: texts, calls and their results.
+//! Exchanges that succeed: texts, calls and their results.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::server::Llmock;
 #[tokio::test]
 async fn a_text_arrives_whole() {
     let Some(llmock) = Llmock::start() else { return };
-    let said = "Zwölf Boxkämpfer\n\n```rust\nfn main() {}\n```\n  jagen “Viktor” 👍 durch";
+    let text = "Zwölf Boxkämpfer\n\n```rust\nfn main() {}\n```\n  jagen “Viktor” 👍 durch";
     for provider in Provider::ALL {
-        llmock.script(&json!([{ "type": "reply", "text": said }]));
+        llmock.script(&json!([{ "type": "reply", "text": text }]));
         let asked = ask(&llmock, provider, &question()).await;
-        assert_eq!((asked.text().as_str(), asked.told.as_str()), (said, said), "{provider}");
+        assert_eq!((asked.text().as_str(), asked.streamed.as_str()), (text, text), "{provider}");
         assert_eq!(asked.answer().stop, Stop::Finished, "{provider}");
         let usage = asked.answer().usage;
         assert!(usage.input.is_some() && usage.output.is_some(), "{provider}: {usage:?}");
@@ -95,7 +95,7 @@ async fn broken_calls_reach_the_loop() {
         let names: Vec<&str> =
             calls(&asked.answer().parts).iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["llmock_unknown_tool"], "{provider}");
-        // Google's format has no room for arguments that are no JSON.
+        // Google's format cannot express arguments that are not JSON.
         if provider != Provider::Google {
             llmock.script(&json!([{ "type": "tool_fault", "kind": "malformed_arguments" }]));
             let asked = ask_with(&client, &question(), &tools(provider)).await;

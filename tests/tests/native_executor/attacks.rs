@@ -1,5 +1,5 @@
-//! What a sandboxed tool tries and does not get. Each attempt is made without the
-//! sandbox first, by a user who could: one that fails there would show nothing.
+//! Attempts of a sandboxed tool that must fail. Each is made without the sandbox first, where it
+//! must succeed, to prove that the test can fail.
 
 use std::fs;
 use std::io;
@@ -20,16 +20,16 @@ use ikigai_protocol::{Access, GrantedDir};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
 
-/// Who is able to, without a sandbox.
+/// The user for whom an attempt succeeds without a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Anyone,
     Root,
-    /// Whoever has no PID namespace of its own without a sandbox.
+    /// A user other than root, who has no PID namespace without a sandbox.
     Nobody,
 }
 
-/// Fails unless each attempt succeeds without a sandbox and is refused in one.
+/// Asserts that each attempt succeeds without a sandbox and is refused in one.
 #[track_caller]
 fn assert_refused(rig: &Rig, dirs: &[GrantedDir], attempts: &[(By, String)], prepare: impl Fn()) {
     for (by, attempt) in attempts {
@@ -40,17 +40,17 @@ fn assert_refused(rig: &Rig, dirs: &[GrantedDir], attempts: &[(By, String)], pre
         };
         if shows {
             prepare();
-            let said = intrude(rig, Sandbox::Off, dirs, attempt);
-            assert_eq!(said, "reached", "`{attempt}` shows nothing");
+            let report = intrude(rig, Sandbox::Off, dirs, attempt);
+            assert_eq!(report, "reached", "`{attempt}` fails without a sandbox too");
         }
         prepare();
-        let said = intrude(rig, Sandbox::Require, dirs, attempt);
-        assert_ne!(said, "reached", "`{attempt}`, root: {}", rig.is_root());
-        assert!(said.contains("os error") || said.contains("is user"), "`{attempt}`: {said}");
+        let report = intrude(rig, Sandbox::Require, dirs, attempt);
+        assert_ne!(report, "reached", "`{attempt}`, root: {}", rig.is_root());
+        assert!(report.contains("os error") || report.contains("is user"), "`{attempt}`: {report}");
     }
 }
 
-/// What the intruder says of one attempt.
+/// Makes one attempt, and returns the intruder's report.
 fn intrude(rig: &Rig, sandbox: Sandbox, dirs: &[GrantedDir], attempt: &str) -> String {
     let outcome = rig.run(&rig.intruder(), |call| {
         call.args = vec![attempt.into()];
@@ -68,7 +68,7 @@ fn workspace(rig: &Rig) -> Vec<GrantedDir> {
     vec![dir(Access::ReadWrite, rig.workspace())]
 }
 
-/// A directory of its own beside the workspace, which anyone may write to.
+/// Creates a directory outside the workspace, which anyone may write to.
 fn beside() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
@@ -80,12 +80,12 @@ fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
 }
 
-/// A file of the user of the rig.
+/// Creates a file of the rig's user.
 fn own_file(rig: &Rig, path: &Path) {
     fs::write(path, "secret").expect("written");
     open_to_all(path, 0o666);
     if !rig.is_root() {
-        // Without root it is the user's already.
+        // If this is not root, the file is the user's already.
         let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
     }
 }
@@ -185,7 +185,7 @@ fn nothing_is_written_through_a_read_only_grant() {
     });
 }
 
-/// What listens on the host.
+/// Listening sockets of the host.
 struct Listeners {
     tcp: TcpListener,
     udp: UdpSocket,
@@ -220,7 +220,7 @@ impl Listeners {
         Ok([format!("tcp {}", self.tcp.local_addr()?), format!("udp {}", self.udp.local_addr()?)])
     }
 
-    /// Each in a directory that the tool was granted, or with no directory at all.
+    /// Returns attempts on local sockets, which are in a granted directory or have no directory.
     fn local(&self) -> [String; 4] {
         [
             format!("unix {}", self.stream.display()),
@@ -262,8 +262,11 @@ fn a_tool_with_the_network_reaches_peers_and_still_no_local_socket() {
             text(&outcome.stdout).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(ask(&listeners.internet().expect("addresses")), ["reached"; 2]);
-        let said = ask(&listeners.local());
-        assert!(said.len() == 4 && said.iter().all(|said| said.contains("os error")), "{said:?}");
+        let reports = ask(&listeners.local());
+        assert!(
+            reports.len() == 4 && reports.iter().all(|report| report.contains("os error")),
+            "{reports:?}"
+        );
     });
 }
 
@@ -304,7 +307,7 @@ fn no_process_of_the_host_is_reached() {
         assert_refused(rig, &workspace(rig), &attempts, || {});
         let outcome = rig.run(&rig.script("ls /proc | grep -c '^[0-9]'"), |_| {});
         let seen: usize = text(&outcome.stdout).trim().parse().expect("a count");
-        // The init, the shell, `ls` and `grep`.
+        // These are the init, the shell, `ls` and `grep`.
         assert!(seen <= 4, "{outcome:?}");
     });
 }
@@ -337,11 +340,11 @@ fn no_privilege_is_gained() {
         if rig::started_as_root() {
             attempts.push((By::Nobody, format!("run {}", setuid.display())));
         }
-        // The last: it gives up what a program with setuid would gain.
+        // This attempt is the last, as it gives up the gains of a program with setuid.
         attempts.push((By::Anyone, "listen-to-filter".to_owned()));
         let prepare = || {
             own_file(rig, &own);
-            // Left by the attempt without the sandbox.
+            // The attempt without the sandbox created it.
             fs::remove_file(&born)
                 .or_else(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => Ok(()),
@@ -351,7 +354,7 @@ fn no_privilege_is_gained() {
             fs::copy("/usr/bin/id", &setuid).expect("copied");
             open_to_all(&setuid, 0o4755);
         };
-        // For root in a sandbox, the program that has setuid is just root's.
+        // For root in a sandbox, a program with setuid gains nothing that root lacks.
         let attempts: Vec<_> =
             attempts.into_iter().filter(|(by, _)| !(rig.is_root() && *by == By::Nobody)).collect();
         assert_refused(rig, &workspace(rig), &attempts, prepare);

@@ -1,4 +1,4 @@
-//! What a sandboxed tool does get, and what is said where it cannot be had.
+//! The surroundings of a sandboxed tool, and the errors if they cannot be provided.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -32,7 +32,7 @@ fn not_started(outcome: &Outcome) -> &str {
     reason
 }
 
-/// A directory that everyone may write to.
+/// Creates a directory that everyone may write to.
 fn directory(path: &Path) {
     fs::create_dir_all(path).expect("made");
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
@@ -55,7 +55,8 @@ fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
     });
     each_user(Sandbox::Off, |rig| {
         let isolation = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran");
-        // Root can have others start what outlives the call; another user can kill the supervisor.
+        // Root can have others start processes that outlive the call; another user can kill the
+        // supervisor.
         let kill_tree = "partial";
         let states = isolation.guarantees().map(|(_, guarantee)| guarantee.as_str());
         assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{isolation:?}");
@@ -78,10 +79,10 @@ fn each_call_has_its_own_place_for_temporary_files() {
         for _ in 0..2 {
             let outcome = run(rig, &tool, grant);
             let (home, work) = (home.display(), rig.workspace().display());
-            let said = text(&outcome.stdout);
-            // The workspace, which is beneath /tmp as a rule, is all that it holds.
+            let output = text(&outcome.stdout);
+            // /tmp contains only the workspace, which is usually below it.
             let first = work.to_string().split('/').nth(2).unwrap_or_default().to_owned();
-            let shown = said.replace(&format!("{first}\n"), "");
+            let shown = output.replace(&format!("{first}\n"), "");
             let expected = format!("/dev/shm:\n\n/tmp:\n\n{home}:\n{home}\n/tmp\nx\nx\nx\n");
             assert_eq!(shown, expected, "{outcome:?}");
         }
@@ -96,19 +97,19 @@ fn each_call_has_its_own_place_for_temporary_files() {
 
 #[test]
 fn what_the_kernel_tells_root_alone_is_empty() {
-    let told = |rig: &Rig| {
+    let shown = |rig: &Rig| {
         let script = "cat /proc/slabinfo /proc/keys /proc/timer_list 2>/dev/null | wc -c; \
                       grep -c processor /proc/cpuinfo";
         let outcome = rig.run(&rig.script(script), |_| {});
-        let said = text(&outcome.stdout);
-        let numbers = said.lines().map(|line| line.trim().parse().expect("a number"));
+        let output = text(&outcome.stdout);
+        let numbers = output.lines().map(|line| line.trim().parse().expect("a number"));
         let numbers: Vec<u64> = numbers.collect();
         assert!(numbers.len() == 2 && numbers[1] > 0, "{outcome:?}");
         numbers[0]
     };
-    each_user(Sandbox::Require, |rig| assert!(told(rig) == 0 || !rig.is_root()));
-    // Without the sandbox there is something to be told.
-    each_user(Sandbox::Off, |rig| assert!(told(rig) > 0 || !rig.is_root()));
+    each_user(Sandbox::Require, |rig| assert!(shown(rig) == 0 || !rig.is_root()));
+    // Without the sandbox the files are not empty.
+    each_user(Sandbox::Off, |rig| assert!(shown(rig) > 0 || !rig.is_root()));
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn what_is_granted_is_there_and_the_wider_of_two_grants_counts() {
         });
         assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
         assert_eq!(text(&outcome.stdout).trim(), inner.to_str().expect("UTF-8"));
-        // All of the machine, for reading; and still places and processes of its own.
+        // With all of the machine to read, it still has its own /tmp and its own processes.
         let outcome = run(
             rig,
             &rig.script(
@@ -186,7 +187,7 @@ fn a_granted_directory_may_go_away_during_the_call() {
         let scratch = tempfile::tempdir().expect("a directory");
         let granted = fs::canonicalize(scratch.path()).expect("a path").join("granted");
         directory(&granted);
-        // Nothing links to a directory that was removed.
+        // A removed directory has no links.
         let tool = rig.script(&format!(
             "exec 9>alive; cd {}; echo x >&9; until [ \"$(stat -c %h .)\" = 0 ]; do :; done\n\
              touch new 2>/dev/null || echo gone",
@@ -254,10 +255,10 @@ fn a_tool_in_a_home_does_not_show_the_home() {
         for (name, expected) in [("home/tool", ""), ("home/tools/tool", "a part\n")] {
             let tool = rig.file(name, body, 0o755);
             let outcome = run(rig, &tool, grant);
-            let said = (&outcome.exit, text(&outcome.stdout));
-            assert_eq!(said, (&Exit::Code(9), expected), "{name}: {outcome:?}");
+            let output = (&outcome.exit, text(&outcome.stdout));
+            assert_eq!(output, (&Exit::Code(9), expected), "{name}: {outcome:?}");
         }
-        // By a link, as a tool is often installed.
+        // Tools are often installed as links.
         let link = home.join("tools/link");
         symlink(home.join("tools/tool"), &link).expect("made");
         assert_eq!(text(&run(rig, &link, grant).stdout), "a part\n");
@@ -379,14 +380,14 @@ fn without(change: impl Fn(&mut Without)) -> Without {
     layers
 }
 
-/// Whether the supervisor of the rig may make cgroups that bound memory.
+/// Returns whether the supervisor of the rig may create cgroups that limit memory.
 fn has_memory_cgroup(rig: &Rig) -> bool {
     let layer =
         rig.machine().layers.into_iter().find(|layer| layer.mechanism == Mechanism::MemoryCgroup);
     layer.expect("listed").guarantee.is_enforced()
 }
 
-/// The names of the boundaries that do not hold.
+/// Returns the names of the boundaries that are not enforced.
 fn open(isolation: &Isolation) -> Vec<&'static str> {
     isolation
         .guarantees()
@@ -400,13 +401,13 @@ fn open(isolation: &Isolation) -> Vec<&'static str> {
 fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     let all = ["fs", "net", "processes", "memory", "kill_tree", "privileges"];
     let cases: [(Without, &[&str]); 5] = [
-        // Without namespaces root cannot be mapped away.
+        // Without namespaces root cannot be mapped to another user.
         (
             without(|it| it.namespaces = true),
             &["fs", "processes", "memory", "kill_tree", "privileges"],
         ),
         (without(|it| it.seccomp = true), &["net", "memory", "privileges"]),
-        // The root of binds holds by itself.
+        // The root of bind mounts is enough without Landlock.
         (without(|it| it.landlock = true), &["memory"]),
         (
             without(|it| (it.namespaces, it.landlock) = (true, true)),
@@ -462,11 +463,15 @@ fn without_a_user_namespace_root_has_nearly_all_of_it_and_another_user_what_is_l
             call.args =
                 ["write /proc/sys/kernel/domainname", "unshare-user"].map(Into::into).into();
         });
-        assert!(text(&outcome.stdout).lines().all(|said| said.contains("os error")), "{outcome:?}");
+        assert!(
+            text(&outcome.stdout).lines().all(|report| report.contains("os error")),
+            "{outcome:?}"
+        );
     });
 }
 
-/// The same, where it is the kernel that refuses and not a test's word.
+/// Checks a sandbox without namespaces, where the kernel refuses them instead of a parameter of the
+/// test.
 #[test]
 fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
     each_user(Sandbox::Prefer, |rig| {
@@ -489,9 +494,9 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         ];
         let outcome =
             rig.run(&intruder, |call| call.args = attempts.iter().map(Into::into).collect());
-        let said: Vec<&str> = text(&outcome.stdout).lines().collect();
-        assert_eq!(said.len(), attempts.len(), "{outcome:?}");
-        assert!(said.iter().all(|said| said.contains("os error")), "{said:?}");
+        let reports: Vec<&str> = text(&outcome.stdout).lines().collect();
+        assert_eq!(reports.len(), attempts.len(), "{outcome:?}");
+        assert!(reports.iter().all(|report| report.contains("os error")), "{reports:?}");
         let isolation = outcome.isolation.expect("it ran");
         let mut expected = vec!["fs", "processes", "memory", "kill_tree"];
         expected.extend(rig.is_root().then_some("privileges"));
@@ -507,7 +512,7 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         );
         assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "hi\n"), "{outcome:?}");
         alive.assert_nobody();
-        // Its supervisor has its user, and is out of its reach all the same.
+        // The tool cannot kill its supervisor, which runs as the same user.
         let outcome = rig.run(&rig.script("kill -KILL $PPID || exit 5"), |_| {});
         assert_eq!(outcome.exit, Exit::Code(5), "{outcome:?}");
         let required = run(&rig, &rig.script("exit 0"), |grant| grant.sandbox = Sandbox::Require);

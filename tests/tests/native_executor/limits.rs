@@ -1,9 +1,8 @@
-//! Tools that take more processes and more memory than they may have, on every rung of
-//! what a kernel can keep: what is reported as enforced is passed on none of them.
+//! Tools that take more processes and more memory than their limits, in a full sandbox and in each
+//! fallback: a limit that is reported as enforced is never exceeded.
 //!
-//! Each attack here passed a limit of its kind when limits were only watched. Before one
-//! begins, this process puts a bound of its own around itself, so that an attack that
-//! succeeds harms no machine.
+//! Each attack here exceeded its limit when limits were only watched. Before an attack this process
+//! limits itself, so that one that succeeds does no harm to the machine.
 
 use std::fs;
 use std::io;
@@ -22,16 +21,16 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
 
-/// What the attacks have of each at most, by the bounds around this process: far more than
-/// any limit here, and nothing to a machine.
+/// The limits of this process, which bound the attacks: far higher than any limit of a call here,
+/// and harmless for the machine.
 const MOST_PROCESSES: u64 = 3000;
 const MOST_MEMORY: u64 = 3 << 30;
 
-/// A bound around this process and all that it starts. Gone when it is dropped.
+/// Limits on this process and its children, which are lifted when dropped.
 struct Guard(Vec<PathBuf>);
 
 impl Guard {
-    /// By cgroups of version 1 where this is root, and by the limits of its user.
+    /// Sets the limits, by cgroups of version 1 if this is root, and by the limits of the user.
     fn new() -> Self {
         let mut groups = Vec::new();
         if rig::started_as_root() {
@@ -68,8 +67,8 @@ impl Drop for Guard {
     }
 }
 
-/// The directory of this process's own group in a hierarchy of version 1, where such are
-/// usually mounted.
+/// Returns the directory of this process's cgroup in a hierarchy of version 1, at its usual mount
+/// point.
 fn own_group(controller: &str) -> PathBuf {
     let own = fs::read_to_string("/proc/self/cgroup").expect("told");
     let path = own.lines().find_map(|line| line.split_once(&format!(":{controller}:")));
@@ -77,8 +76,9 @@ fn own_group(controller: &str) -> PathBuf {
     Path::new("/sys/fs/cgroup").join(controller).join(beneath)
 }
 
-/// What a kernel may lack, and a sandbox without it.
-fn ladder() -> Vec<(&'static str, Without)> {
+/// Returns the full sandbox and its fallbacks: the name of what a kernel may lack, and the sandbox
+/// without it.
+fn fallbacks() -> Vec<(&'static str, Without)> {
     let all = Without::default();
     vec![
         ("everything", all),
@@ -98,15 +98,15 @@ fn ladder() -> Vec<(&'static str, Without)> {
     ]
 }
 
-/// Runs the case as each user on each rung.
-fn each_rung(case: impl Fn(&str, &Rig)) {
+/// Runs the case as each user in each fallback.
+fn each_fallback(case: impl Fn(&str, &Rig)) {
     let _guard = Guard::new();
-    for (name, layers) in ladder() {
+    for (name, layers) in fallbacks() {
         each_user(Sandbox::Prefer, |rig| case(name, &rig.lacking(layers)));
     }
 }
 
-/// The tool that takes too much, in the workspace.
+/// Puts the tool that takes too much into the workspace.
 fn glutton(rig: &Rig) -> PathBuf {
     let path = rig.path("glutton");
     if !path.exists() {
@@ -119,7 +119,7 @@ fn isolation(outcome: &Outcome) -> &Isolation {
     outcome.isolation.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
 }
 
-/// Ends a call that nothing else has ended.
+/// The wall clock of a call that no other limit ends.
 const END: Duration = Duration::from_secs(10);
 
 fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
@@ -133,34 +133,35 @@ fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
 
 #[test]
 fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
-    each_rung(|rung, rig| {
+    each_fallback(|fallback, rig| {
         for way in ["fork 2500", "corpses 2500", "headless 2500", "threads 2500"] {
             let outcome = attack(rig, way, 60, 512);
             let had = outcome.stdout.total;
-            let said = format!("{rung}, root: {}, {way}: {had} had, {outcome:?}", rig.is_root());
+            let context =
+                format!("{fallback}, root: {}, {way}: {had} had, {outcome:?}", rig.is_root());
             let isolation = isolation(&outcome);
             if isolation.processes.is_enforced() {
                 // The tool itself is one, and one more than the limit ends the call.
-                assert!(had <= 60, "{said}");
+                assert!(had <= 60, "{context}");
                 assert!(
                     isolation.kept_by.processes.iter().any(|it| *it != Keeper::Watched),
-                    "{said}"
+                    "{context}"
                 );
             }
-            // Watched or kept, the call has ended, and says by what.
+            // The limit has ended the call, whether it is enforced or only watched.
             assert_eq!(
                 (&outcome.exit, outcome.limit),
                 (&Exit::Ended, Some(Limit::Processes)),
-                "{said}"
+                "{context}"
             );
-            assert!(had < 2500, "{said}");
+            assert!(had < 2500, "{context}");
         }
     });
 }
 
 #[test]
 fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
-    each_rung(|rung, rig| {
+    each_fallback(|fallback, rig| {
         let ways = [
             "heap 400 leave",
             "heaps-of-the-headless 300",
@@ -172,32 +173,34 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
         for way in ways {
             let outcome = attack(rig, way, 200, 64);
             let had = outcome.stdout.total;
-            let said = format!("{rung}, root: {}, {way}: {had} MiB, {outcome:?}", rig.is_root());
+            let context =
+                format!("{fallback}, root: {}, {way}: {had} MiB, {outcome:?}", rig.is_root());
             let isolation = isolation(&outcome);
             if isolation.memory.is_enforced() {
                 if way.starts_with("heaps") {
-                    // One that is killed for want of memory makes room for the next, so
-                    // they are more in the end than there were at any time.
-                    assert!(outcome.limit.is_some(), "{said}");
+                    // A process that is killed for lack of memory makes room for the next, so
+                    // that the sum is more than was used at any time.
+                    assert!(outcome.limit.is_some(), "{context}");
                 } else {
-                    // What is said is had already.
-                    assert!(had <= 64, "{said}");
+                    // The tool reports memory that it has already.
+                    assert!(had <= 64, "{context}");
                 }
-                assert_eq!(isolation.kept_by.memory.first(), Some(&Keeper::Cgroup), "{said}");
+                assert_eq!(isolation.kept_by.memory.first(), Some(&Keeper::Cgroup), "{context}");
             } else {
                 assert!(
                     isolation.memory.reason().is_some_and(|why| why.contains("cgroup")),
-                    "{said}"
+                    "{context}"
                 );
             }
         }
     });
 }
 
-/// What a file system keeps behind a directory that is being read is charged to nobody.
+/// Checks memory that a file system keeps for a directory that is being read, which the kernel
+/// charges to no cgroup.
 #[test]
 fn directories_that_are_being_read_count_into_the_memory() {
-    // EXT4_SUPER_MAGIC, linux/magic.h: in memory there is nothing behind them.
+    // EXT4_SUPER_MAGIC, linux/magic.h. A tmpfs needs no such memory.
     const EXT4: i64 = 0xef53;
 
     let _guard = Guard::new();
@@ -223,24 +226,24 @@ fn the_memory_of_a_tool_with_a_network_is_not_called_enforced() {
     });
 }
 
-/// No control group is charged for them.
+/// Checks locks on files, whose memory the kernel charges to no cgroup.
 #[test]
 fn locks_on_files_count_into_the_memory() {
-    each_rung(|rung, rig| {
-        // The same look on all, and each takes seconds to pass the limit.
-        if !matches!(rung, "everything" | "no namespace") {
+    each_fallback(|fallback, rig| {
+        // All fallbacks watch in the same way, and each takes seconds to exceed the limit.
+        if !matches!(fallback, "everything" | "no namespace") {
             return;
         }
         let outcome = attack(rig, "locks 200", 200, 64);
-        let said = format!("{rung}, root: {}, {outcome:?}", rig.is_root());
-        assert_eq!(outcome.limit, Some(Limit::Memory), "{said}");
+        let context = format!("{fallback}, root: {}, {outcome:?}", rig.is_root());
+        assert_eq!(outcome.limit, Some(Limit::Memory), "{context}");
     });
 }
 
 #[test]
 fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
-    each_rung(|rung, rig| {
-        // The init of the namespaces, or the supervisor where there are none.
+    each_fallback(|fallback, rig| {
+        // The parent is the init of the namespaces, or the supervisor without namespaces.
         let tool = rig.script("exec ./glutton blind $PPID 400");
         glutton(rig);
         for pid in ["1", "$PPID"] {
@@ -252,20 +255,21 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
                 call.limits.wall_clock = END;
             });
             let had = outcome.stdout.total;
-            let said = format!("{rung}, root: {}, {pid}: {had} had, {outcome:?}", rig.is_root());
-            assert!(text(&outcome.stderr).contains("refused"), "{said}");
-            assert!(!isolation(&outcome).processes.is_enforced() || had <= 60, "{said}");
-            assert_eq!(outcome.limit, Some(Limit::Processes), "{said}");
+            let context =
+                format!("{fallback}, root: {}, {pid}: {had} had, {outcome:?}", rig.is_root());
+            assert!(text(&outcome.stderr).contains("refused"), "{context}");
+            assert!(!isolation(&outcome).processes.is_enforced() || had <= 60, "{context}");
+            assert_eq!(outcome.limit, Some(Limit::Processes), "{context}");
         }
     });
 }
 
 #[test]
 fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhile() {
-    each_rung(|rung, rig| {
+    each_fallback(|fallback, rig| {
         let alive = rig.fifo();
-        // Without a PID namespace a bomb is hunted, for as long as that takes, and the record
-        // says so; other tests have smaller ones.
+        // Without a PID namespace the processes of a bomb are killed one by one, which may take
+        // long, and `kill_tree` is reported as partial. Other tests have smaller bombs for that.
         if !isolation(&rig.run(&rig.script("exit 0"), |_| {})).kill_tree.is_enforced() {
             return;
         }
@@ -279,8 +283,8 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
                     let mut slowest = Duration::ZERO;
                     while !over.load(Ordering::Relaxed) {
                         let began = Instant::now();
-                        // Where only the bound around this process stops a bomb, there is
-                        // no process left to be had.
+                        // If only the limits of this process stop a bomb, no process can be
+                        // started.
                         let had = Command::new("/bin/true").status().is_ok_and(|it| it.success());
                         slowest = if had { slowest.max(began.elapsed()) } else { Duration::MAX };
                     }
@@ -290,15 +294,16 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
                 over.store(true, Ordering::Relaxed);
                 (outcome, neighbour.join().expect("no panic"))
             });
-            let said = format!("{rung}, root: {}, {bomb}: {slowest:?}, {outcome:?}", rig.is_root());
+            let context =
+                format!("{fallback}, root: {}, {bomb}: {slowest:?}, {outcome:?}", rig.is_root());
             alive.assert_nobody();
-            // Where shells are refused a process they may all have given up before a look.
+            // Shells that are refused a process may all give up before the supervisor looks.
             let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
-            assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{said}");
-            // Far from 30 s, the call's wall clock, on a machine that does other things too.
+            assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{context}");
+            // Far less than the 30 s of the call's wall clock, even on a busy machine.
             let enforced = isolation(&outcome).processes.is_enforced();
-            assert!(!enforced || outcome.usage.duration < Duration::from_secs(5), "{said}");
-            assert!(!enforced || slowest < Duration::from_secs(5), "{said}");
+            assert!(!enforced || outcome.usage.duration < Duration::from_secs(5), "{context}");
+            assert!(!enforced || slowest < Duration::from_secs(5), "{context}");
         }
     });
 }
@@ -315,13 +320,14 @@ fn what_hides_from_an_unconfined_call_ends_with_it() {
         alive.assert_nobody();
         for way in ["headless 1000", "heaps-of-the-headless 300"] {
             let outcome = attack(rig, way, 60, 64);
-            // How many there were until somebody looked is the machine's affair.
+            // The number of processes until the supervisor looked depends on the machine.
             assert!(outcome.limit.is_some(), "{way}: {outcome:?}");
         }
     });
 }
 
-/// The kernel pipes a dump to a program of root's whatever the limit is, but for 1.
+/// Checks that the limit on core dumps is 1: with any other the kernel may pipe a dump to a program
+/// of root.
 #[test]
 fn a_crash_is_dumped_nowhere() {
     each_user(Sandbox::Prefer, |rig| {
@@ -332,7 +338,7 @@ fn a_crash_is_dumped_nowhere() {
     });
 }
 
-/// A process system mounted below the workspace, as of a root that is being built.
+/// A file system mounted below the workspace, as in a root that is being built.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -351,7 +357,8 @@ impl Drop for Mounted {
     }
 }
 
-/// As service managers make every mount: what is mounted in it appears in its copies.
+/// Makes a directory a shared mount, as service managers make every mount: its copies get the
+/// mounts inside of it.
 fn shared(at: &Path) -> Mounted {
     let bound = Command::new("mount").arg("--bind").arg(at).arg(at).status();
     assert!(bound.expect("mount is there").success(), "{}", at.display());
@@ -367,7 +374,7 @@ fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
         ikigai_tests::impossible_here("only root can mount");
         return;
     }
-    for (name, layers) in ladder().into_iter().filter(|(_, layers)| !layers.namespaces) {
+    for (name, layers) in fallbacks().into_iter().filter(|(_, layers)| !layers.namespaces) {
         each_user(Sandbox::Prefer, |rig| {
             if layers.user_namespace && !rig.is_root() {
                 return;
@@ -386,8 +393,8 @@ fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
                 mounted = Some(Mounted::new("proc", &later));
                 fs::write(rig.path("go"), "").expect("written");
             });
-            let said = text(&outcome.stdout);
-            assert_eq!(said, "before:\n\nlater:\n", "{name}, root: {}", rig.is_root());
+            let output = text(&outcome.stdout);
+            assert_eq!(output, "before:\n\nlater:\n", "{name}, root: {}", rig.is_root());
             for path in ["before/self", "later/self"] {
                 assert!(rig.path(path).exists(), "{name}, root: {}: {path}", rig.is_root());
             }
@@ -403,7 +410,7 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
         return;
     }
     let _guard = Guard::new();
-    for (_, layers) in ladder().into_iter().filter(|(_, layers)| !layers.namespaces) {
+    for (_, layers) in fallbacks().into_iter().filter(|(_, layers)| !layers.namespaces) {
         each_user(Sandbox::Prefer, |rig| {
             if layers.user_namespace && !rig.is_root() {
                 return;
@@ -414,7 +421,7 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
             let _sys = Mounted::new("sysfs", &odd.join("sys"));
             let _plain = Mounted::new("tmpfs", &odd.join("plain"));
             fs::write(odd.join("plain/file"), "of mine\n").expect("written");
-            // Written as it is, so that nothing is changed where it succeeds.
+            // The attempt writes the value that is there, and so changes nothing if it succeeds.
             let before = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
             let attempt = "cd 'with a blank'; cat plain/file; ls -A proc sys; \
                            echo 5 > proc/sys/kernel/printk_ratelimit && echo written";
@@ -430,7 +437,7 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
             assert_eq!(text(&outcome.stdout), "of mine\nproc:\n\nsys:\n", "{outcome:?}");
             let after = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
             assert_eq!(before, after, "{layers:?}");
-            // Nor is one of them granted by another name than the usual.
+            // A grant of such a mount under another name does not show it either.
             let outcome =
                 rig.run(&rig.script("exit 0"), |call| call.workspace = odd.join("proc").into());
             assert!(matches!(outcome.exit, Exit::Code(0)), "an empty directory: {outcome:?}");
@@ -438,8 +445,8 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
     }
 }
 
-/// A directory that is renamed all the time is found by its mount, not by its name: the
-/// cover of one call was missed in one of five.
+/// Checks that a mount is covered by its identity, not by its name: by name, one call in five
+/// missed a mount in a directory that is renamed all the time.
 #[test]
 fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
     if !rig::started_as_root() {
@@ -467,7 +474,7 @@ fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_ru
             assert!(shown.is_none(), "root: {}, {shown:?}", rig.is_root());
         });
         drop(mounted);
-        // Whatever the names of directories are, no other call is kept from running.
+        // Odd names of directories keep no other call from running.
         let odd = rig
             .workspace()
             .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff"));
@@ -495,11 +502,11 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
              stat -c %u private of-another; echo said >/dev/stdout; echo y >>of-another || echo refused",
         );
         let outcome = rig.run(&tool, |_| {});
-        let said = text(&outcome.stdout);
-        let (head, tail) = said.split_once('\n').expect("lines");
+        let output = text(&outcome.stdout);
+        let (head, tail) = output.split_once('\n').expect("lines");
         let (outer, tail) = tail.split_once('\n').expect("lines");
         assert_eq!((head, tail), ("0", "of root\n0\n65534\nsaid\nrefused\n"), "{outcome:?}");
-        // Another number each time, which nobody outside has.
+        // Each call maps root to another number, which no user outside has.
         let outer: u32 = outer.parse().expect("a number");
         assert!((0x7000_0000..0x8000_0000).contains(&outer), "{outcome:?}");
         let again = rig.run(&rig.script("awk '{print $2}' /proc/self/uid_map"), |_| {});

@@ -1,5 +1,5 @@
-//! What the cases of `native_executor` stand on: a workspace, tools in it, calls of
-//! them, and a FIFO whose end shows that no process of a tool is left.
+//! The fixtures of `native_executor`: a workspace with tools, calls of them, and a FIFO whose end
+//! shows that no process of a tool is left.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,13 +26,13 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// Far more than any case takes on a busy machine; a case that reaches it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a case, far longer than any takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A user without any rights of its own.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Runs the case with and, where this user has it, without privilege; each without a
+/// Runs the case as this user and, if that is root, as a user without privilege too, each without a
 /// sandbox and in one.
 pub(crate) fn each_mode(case: impl Fn(&Rig)) {
     for sandbox in [Sandbox::Off, Sandbox::Require] {
@@ -40,7 +40,7 @@ pub(crate) fn each_mode(case: impl Fn(&Rig)) {
     }
 }
 
-/// Runs the case with and, where this user has it, without privilege.
+/// Runs the case as this user and, if that is root, as a user without privilege too.
 pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
     let supervisor = paths::supervisor();
     case(&Rig::new(supervisor_at(&supervisor), sandbox));
@@ -60,7 +60,7 @@ pub(crate) fn supervisor_at(path: impl AsRef<Path>) -> PathBuf {
     path.as_ref().to_owned()
 }
 
-/// What was captured, as text.
+/// Returns captured output as text.
 pub(crate) fn text(captured: &Captured) -> &str {
     std::str::from_utf8(&captured.bytes).expect("UTF-8")
 }
@@ -72,9 +72,9 @@ pub(crate) struct Rig {
     workspace: PathBuf,
     supervisor: PathBuf,
     pub(crate) sandbox: Sandbox,
-    /// What the sandbox does without.
+    /// The layers that the sandbox lacks.
     without: Without,
-    /// Whether its tools are root's.
+    /// `true` if its tools run as root.
     root: bool,
 }
 
@@ -89,13 +89,13 @@ impl Rig {
         Self { _dir: dir, workspace, supervisor, sandbox, without, root }
     }
 
-    /// The same with a workspace of its own, and a sandbox that does without these layers.
+    /// Returns a rig with a workspace of its own, and a sandbox that lacks these layers.
     pub(crate) fn lacking(&self, layers: Without) -> Self {
         let new = Self::new(self.supervisor.clone(), self.sandbox);
         Self { without: layers, root: self.root, ..new }
     }
 
-    /// The same with a workspace of its own, where the kernel lets nobody make a namespace.
+    /// Returns a rig with a workspace of its own, where the kernel refuses to create namespaces.
     pub(crate) fn under_a_filter(&self) -> Self {
         let mut rig = self.lacking(Without::default());
         let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
@@ -107,7 +107,7 @@ impl Rig {
         rig
     }
 
-    /// The same in the same workspace, without cgroups.
+    /// Takes cgroups away from the sandbox.
     pub(crate) fn lacking_cgroups(mut self) -> Self {
         self.without.cgroups = true;
         self
@@ -117,7 +117,7 @@ impl Rig {
         self.root
     }
 
-    /// The tool that tries to get at what it was not given, in the workspace.
+    /// Puts the tool that makes the attempts into the workspace.
     pub(crate) fn intruder(&self) -> PathBuf {
         let path = self.path("intruder");
         if !path.exists() {
@@ -126,7 +126,7 @@ impl Rig {
         path
     }
 
-    /// What the supervisor finds that this machine can do.
+    /// Returns the supervisor's report of this machine's layers.
     pub(crate) fn machine(&self) -> Machine {
         let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
         one_thread().block_on(supervisor.machine())
@@ -155,7 +155,7 @@ impl Rig {
         self.file("tool", &format!("#!/bin/sh\n{body}\n"), 0o755)
     }
 
-    /// The FIFO `alive` in the workspace.
+    /// Creates the FIFO `alive` in the workspace.
     pub(crate) fn fifo(&self) -> Fifo {
         let path = self.path("alive");
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
@@ -185,7 +185,7 @@ impl Rig {
         finish(one_thread(), self.program(Path::new(tool)).run(call))
     }
 
-    /// Runs `tool`; when `event` has come, `react`s to it.
+    /// Runs `tool`, and calls `react` when `event` has come.
     pub(crate) fn run_until(
         &self,
         tool: &Path,
@@ -195,7 +195,7 @@ impl Rig {
         self.run_granted_until(tool, |_| {}, event, react)
     }
 
-    /// The same with another grant.
+    /// Does the same with another grant.
     pub(crate) fn run_granted_until(
         &self,
         tool: &Path,
@@ -215,7 +215,7 @@ impl Rig {
         })
     }
 
-    /// Drops the call of `tool` when `event` has come; returns the token it was given.
+    /// Drops the call of `tool` when `event` has come, and returns its cancellation token.
     pub(crate) fn drop_after(&self, tool: &Path, event: Event) -> CancellationToken {
         let call = self.call();
         let cancel = call.cancel.clone();
@@ -228,7 +228,7 @@ impl Rig {
                 () = event.wait_aside() => {}
             }
         });
-        // The runtime's end waits for what the drop left to do.
+        // The end of the runtime waits for the work that the drop left.
         cancel
     }
 
@@ -253,21 +253,21 @@ impl Rig {
         });
     }
 
-    /// Stops what stands between this process and the tool that holds the FIFO.
+    /// Stops the supervisor, with SIGSTOP to each process between this one and the tool.
     pub(crate) fn stop_supervisor(&self) {
         for pid in self.supervisors() {
             kill_process(pid, Signal::STOP).expect("stopped");
         }
     }
 
-    /// Kills this process's child that supervises the tool that holds the FIFO.
+    /// Kills the supervisor of the tool that holds the FIFO, a child of this process.
     pub(crate) fn kill_supervisor(&self) {
         let child = self.supervisors().pop().expect("a supervisor");
         kill_process(child, Signal::KILL).expect("killed");
     }
 
-    /// What stands between this process and the tool that holds the FIFO, the tool's
-    /// parent first.
+    /// Returns the processes between this one and the tool that holds the FIFO, the tool's parent
+    /// first.
     fn supervisors(&self) -> Vec<Pid> {
         let fifo = self.path("alive");
         let holds = |pid: &i32| {
@@ -313,8 +313,8 @@ pub(crate) fn one_thread() -> Runtime {
 
 fn finish(runtime: Runtime, running: impl Future<Output = Outcome>) -> Outcome {
     let outcome =
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, running).await.expect("an end") });
-    // Does not wait for threads that are stuck in a sink.
+        runtime.block_on(async { tokio::time::timeout(TIMEOUT, running).await.expect("an end") });
+    // This does not wait for threads that are stuck in a sink.
     runtime.shutdown_background();
     outcome
 }
@@ -339,7 +339,7 @@ impl Fifo {
         Event(self.0.clone())
     }
 
-    /// Nobody holds it any more.
+    /// Returns whether no process holds the FIFO open.
     fn is_at_end(&self) -> bool {
         let mut bytes = [0; 64];
         loop {
@@ -363,7 +363,7 @@ impl Fifo {
 
 impl Event {
     pub(crate) fn wait(&self) {
-        let timeout = Timespec::try_from(PATIENCE).expect("in range");
+        let timeout = Timespec::try_from(TIMEOUT).expect("in range");
         let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));
         assert!(ready.is_ok_and(|ready| ready == 1), "the tool did not get that far");
     }
@@ -373,11 +373,11 @@ impl Event {
     }
 }
 
-/// Waits for what no event announces.
+/// Waits for a condition that no event announces.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "not so: {what}");
+        assert!(began.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -386,7 +386,7 @@ pub(crate) fn open_descriptors() -> usize {
     numbers("/proc/self/fd").len()
 }
 
-/// Children of this process, corpses included.
+/// Returns the number of children of this process, zombies included.
 pub(crate) fn children() -> usize {
     let own = getpid().as_raw_nonzero().get();
     numbers("/proc").into_iter().filter(|pid| parent(*pid) == Some(own)).count()
@@ -402,13 +402,13 @@ fn numbers(dir: &str) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A sink that passes on, and what arrived.
+/// Returns a sink that passes output on, and the output that arrived.
 pub(crate) fn forward() -> (Sink, Arc<Mutex<Vec<u8>>>) {
     let passed = Arc::new(Mutex::new(Vec::new()));
     (Sink::Forward(passed.clone()), passed)
 }
 
-/// A sink that takes nothing until the other end is dropped.
+/// Returns a sink that takes nothing until the sender is dropped.
 pub(crate) fn blocked() -> (Sink, Sender<()>) {
     let (release, held) = channel();
     (Sink::Forward(Arc::new(Mutex::new(Blocked(held)))), release)
@@ -418,7 +418,7 @@ struct Blocked(Receiver<()>);
 
 impl Write for Blocked {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The other end sends nothing: this returns when it is gone.
+        // The sender sends nothing, so that this returns when it is dropped.
         let _ = self.0.recv();
         Ok(bytes.len())
     }

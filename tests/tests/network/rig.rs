@@ -1,5 +1,5 @@
-//! What the cases of `network` stand on: calls of the guest `caller` with a grant, names
-//! that resolve to what a case says, and servers that tell what reached them.
+//! The fixtures of `network`: calls of the guest `caller` with a grant, a resolver with the answers
+//! of a case, and servers that report the traffic that reaches them.
 
 use std::collections::HashMap;
 use std::future::{Future, ready};
@@ -21,8 +21,8 @@ use ikigai_tests::paths;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Far more than any case takes on a busy machine; a case that reaches it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a case, far longer than any takes on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The guest `caller`, compiled, in a network.
 pub(crate) struct Rig {
@@ -30,7 +30,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// In the network of this machine.
+    /// Compiles the guest for the network of this machine.
     pub(crate) fn new() -> Self {
         Self::within(Network::default())
     }
@@ -57,7 +57,7 @@ impl Rig {
         let mut call = call(net, mode, targets);
         adjust(&mut call);
         let outcome = one_thread().block_on(async {
-            tokio::time::timeout(PATIENCE, self.program.run(call)).await.expect("the call ends")
+            tokio::time::timeout(TIMEOUT, self.program.run(call)).await.expect("the call ends")
         });
         Seen { outcome }
     }
@@ -74,7 +74,7 @@ impl Rig {
         let cancel = call.cancel.clone();
         let running = self.program.run(call);
         let running = thread::spawn(move || one_thread().block_on(running));
-        event.recv_timeout(PATIENCE).expect("the event");
+        event.recv_timeout(TIMEOUT).expect("the event");
         cancel.cancel();
         Seen { outcome: running.join().expect("an outcome") }
     }
@@ -94,18 +94,18 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         grant: Arc::new(Grant { net, ..Grant::default() }),
         assets: None,
         workspace: std::env::temp_dir().into(),
-        limits: Limits { wall_clock: PATIENCE, ..Limits::default() },
+        limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
         cancel: CancellationToken::new(),
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(crate) struct Seen {
     pub(crate) outcome: Outcome,
 }
 
 impl Seen {
-    /// What came of one attempt.
+    /// Returns the result of one attempt.
     #[track_caller]
     pub(crate) fn of(&self, what: &str) -> String {
         assert_eq!(self.outcome.exit, Exit::Code(0), "{:?}", self.outcome);
@@ -114,7 +114,7 @@ impl Seen {
         came.unwrap_or_else(|| panic!("`{what}` was not tried: {seen:#}")).to_owned()
     }
 
-    /// Which of the attempts went well, in their order.
+    /// Returns whether each of the attempts succeeded, in their order.
     #[track_caller]
     pub(crate) fn reached(&self, of: &[&str]) -> Vec<bool> {
         of.iter().map(|what| self.of(what) == "REACHED").collect()
@@ -125,8 +125,8 @@ impl Seen {
     }
 }
 
-/// Names, and what they resolve to: the first answer the first time, and so on, the last
-/// one for ever.
+/// A resolver with a list of answers for each name: it gives them in order, and the last one again
+/// and again.
 #[derive(Clone, Default)]
 pub(crate) struct Names(Arc<Mutex<State>>);
 
@@ -148,7 +148,7 @@ impl Names {
         Network::default().resolving_with(self.clone())
     }
 
-    /// What was asked for until now.
+    /// Returns the names that were looked up.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.0.lock().expect("locked").asked.clone()
     }
@@ -168,7 +168,7 @@ impl Resolve for Names {
     }
 }
 
-/// A resolver that is never done.
+/// A resolver that never answers.
 pub(crate) struct Never;
 
 impl Resolve for Never {
@@ -183,26 +183,27 @@ impl Resolve for Never {
 /// A server on a port that the system picked. It runs until the test ends.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Who connected, in this order.
+    /// The peers that connected, in order.
     accepted: Receiver<SocketAddr>,
-    /// What was heard: of TCP when the server gets to it, of UDP in its order.
+    /// The received data: datagrams in order, the data of several connections in no fixed order.
     pub(crate) events: Receiver<String>,
 }
 
 impl Server {
-    /// Greets whoever connects and says something.
+    /// Starts a server that greets each peer once it has sent something.
     pub(crate) fn greeting(ip: &str) -> Self {
         Self::start(ip, |mut stream, events| {
             let mut heard = [0; 5];
             stream.read_exact(&mut heard)?;
             let _ = events.send(String::from_utf8_lossy(&heard).into_owned());
             stream.write_all(b"hello")?;
-            // Until the other side closes.
+            // Waits until the other side closes.
             stream.read_to_end(&mut Vec::new()).map(drop)
         })
     }
 
-    /// Never says anything; an event tells what it heard, and another that it was left.
+    /// Starts a server that never sends anything. An event has what it received, another the end of
+    /// the connection.
     pub(crate) fn silent(ip: &str) -> Self {
         Self::start(ip, |mut stream, events| {
             let mut heard = [0; 1024];
@@ -217,8 +218,8 @@ impl Server {
         })
     }
 
-    /// HTTP; `answer` gets the stream and the path of each request. The event of a
-    /// request is its head.
+    /// Starts an HTTP server. `answer` gets the stream and the path of each request, whose event is
+    /// its head.
     pub(crate) fn http(
         ip: &str,
         answer: impl Fn(&mut dyn ReadWrite, &str) -> io::Result<()> + Send + Sync + 'static,
@@ -245,7 +246,7 @@ impl Server {
                 {
                     return;
                 }
-                // A guest may leave at any time.
+                // A guest may close the connection at any time.
                 thread::spawn(move || drop(serve(stream, sender)));
             }
         });
@@ -264,17 +265,16 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// How often it was connected to since the last time this was asked.
+    /// Returns the number of connections since the last call.
     pub(crate) fn connections(&self) -> usize {
-        // Connections are accepted in the order in which they were made, and this is the
-        // last of them.
+        // Connections are accepted in the order in which they were made. This one is the last.
         let own = TcpStream::connect(self.address).expect("connected");
         let own = own.local_addr().expect("an address");
-        let next = || self.accepted.recv_timeout(PATIENCE).expect("it accepts");
+        let next = || self.accepted.recv_timeout(TIMEOUT).expect("it accepts");
         std::iter::repeat_with(next).take_while(|peer| *peer != own).count()
     }
 
-    /// The datagrams that it got since the last time this was asked.
+    /// Returns the datagrams since the last call.
     pub(crate) fn datagrams(&self) -> Vec<String> {
         let own = UdpSocket::bind((self.address.ip(), 0)).expect("bound");
         own.send_to(b"the last", self.address).expect("sent");
@@ -282,18 +282,18 @@ impl Server {
         std::iter::repeat_with(next).take_while(|datagram| datagram != "the last").collect()
     }
 
-    /// The next thing that it hears.
+    /// Waits for the next event.
     pub(crate) fn next(&self) -> String {
-        self.events.recv_timeout(PATIENCE).expect("something")
+        self.events.recv_timeout(TIMEOUT).expect("something")
     }
 }
 
-/// What a server writes to and reads from, in plain or over TLS.
+/// The stream of a connection, plain or over TLS.
 pub(crate) trait ReadWrite: io::Read + io::Write {}
 
 impl<T: io::Read + io::Write> ReadWrite for T {}
 
-/// Reads one request, tells of it, and answers.
+/// Reads one request, sends its head as an event, and answers.
 pub(crate) fn serve(
     stream: &mut dyn ReadWrite,
     events: &Sender<String>,
@@ -312,12 +312,12 @@ pub(crate) fn serve(
     stream.flush()
 }
 
-/// An answer with a body.
+/// Writes an answer with a body.
 pub(crate) fn ok(stream: &mut dyn ReadWrite, body: &str) -> io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Answers every datagram with another, and tells of it.
+/// Starts a server that sends every datagram back, and as an event.
 pub(crate) fn udp_echo(ip: &str) -> Server {
     let socket = UdpSocket::bind((ip, 0)).expect("bound");
     let address = socket.local_addr().expect("an address");

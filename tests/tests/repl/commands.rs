@@ -1,8 +1,8 @@
-//! What is typed after a slash.
+//! The slash commands of the REPL.
 
 use ikigai_provider_testing::Reply;
 
-use crate::rig::{Rig, say};
+use crate::rig::{Rig, enter};
 
 #[test]
 fn every_command_works_without_a_key() {
@@ -12,18 +12,18 @@ fn every_command_works_without_a_key() {
     let screen = terminal.screen();
     assert!(screen.contains("error: ") && screen.contains("ANTHROPIC_API_KEY"), "{screen}");
     assert!(screen.contains("1 tool available."), "{screen}");
-    assert!(say(&terminal, "/tool").contains("greet"));
-    assert!(say(&terminal, "/tool greet").contains("The tool greet"));
-    assert!(say(&terminal, "/pinned").contains("No pinned assets."));
-    assert!(say(&terminal, "/blocks").contains("No assets."));
-    assert!(say(&terminal, "/model").contains("No model is set."));
-    assert!(say(&terminal, "/system be brief").contains("sent to the model from now on"));
-    assert!(say(&terminal, "/system").contains("be brief"));
-    assert!(say(&terminal, "/clear").contains("is cleared"));
-    assert!(say(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
-    assert!(say(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
-    assert!(say(&terminal, "hello").contains("error: no model is set"));
-    let help = say(&terminal, "/help");
+    assert!(enter(&terminal, "/tool").contains("greet"));
+    assert!(enter(&terminal, "/tool greet").contains("The tool greet"));
+    assert!(enter(&terminal, "/pinned").contains("No pinned assets."));
+    assert!(enter(&terminal, "/blocks").contains("No assets."));
+    assert!(enter(&terminal, "/model").contains("No model is set."));
+    assert!(enter(&terminal, "/system be brief").contains("sent to the model from now on"));
+    assert!(enter(&terminal, "/system").contains("be brief"));
+    assert!(enter(&terminal, "/clear").contains("is cleared"));
+    assert!(enter(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
+    assert!(enter(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
+    assert!(enter(&terminal, "hello").contains("error: no model is set"));
+    let help = enter(&terminal, "/help");
     for command in ["/compact PATH", "/env NAME=VALUE", "/exit", "/refresh"] {
         assert!(help.contains(command), "{help}");
     }
@@ -38,7 +38,7 @@ fn a_variable_reaches_a_tool_and_no_file() {
     ]);
     rig.host.script("wants", r#"printf '{"given":"%s"}' "$SPECIAL_VALUE""#);
     let terminal = rig.ready();
-    say(&terminal, "/env SPECIAL_VALUE=for-this-run");
+    enter(&terminal, "/env SPECIAL_VALUE=for-this-run");
     terminal.send("ask for it\r");
     terminal.wait_for("It had it.");
     let told = rig.server.requests()[1].body.to_string();
@@ -73,8 +73,8 @@ fn an_asset_is_replaced_only_where_the_person_agrees() {
 fn another_model_is_asked_from_then_on() {
     let rig = Rig::new([Reply::answer().text("I am the other one.")]);
     let terminal = rig.ready();
-    assert!(say(&terminal, "/model").contains("model-of-the-test of anthropic"));
-    assert!(say(&terminal, "/model other-model").contains("other-model of anthropic"));
+    assert!(enter(&terminal, "/model").contains("model-of-the-test of anthropic"));
+    assert!(enter(&terminal, "/model other-model").contains("other-model of anthropic"));
     terminal.send("who are you?\r");
     terminal.wait_for("I am the other one.");
     assert_eq!(rig.server.requests()[0].body["model"], "other-model");

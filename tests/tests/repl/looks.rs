@@ -2,7 +2,7 @@
 
 use ikigai_provider_testing::Reply;
 
-use crate::rig::{Rig, is_asking, say};
+use crate::rig::{Rig, enter, is_asking};
 
 const ANSWER: &str = "Some **bold** words and 世界 in a line that is longer than forty columns.";
 
@@ -54,7 +54,7 @@ fn a_dumb_terminal_is_enough() {
 fn what_was_typed_before_is_there_the_next_time() {
     let rig = Rig::new([]);
     let mut terminal = rig.ready();
-    say(&terminal, "/system one two");
+    enter(&terminal, "/system one two");
     terminal.send("\x04");
     assert!(terminal.wait().success());
     let terminal = rig.ready();

@@ -1,6 +1,5 @@
-//! The session that docs/agent.md refers to: played anew by this test, so that what is
-//! printed there is what a person sees. `IKIGAI_RECORD=1 cargo test --test repl recorded`
-//! writes it.
+//! The session that docs/agent.md refers to. This test plays it again, so that the page shows what
+//! a person sees. `IKIGAI_RECORD=1 cargo test --test repl recorded` writes it.
 
 use std::env;
 use std::fs;
@@ -10,9 +9,9 @@ use ikigai_provider_testing::{Received, Reply};
 use regex::Regex;
 use serde_json::json;
 
-use crate::rig::{Rig, is_asking, say};
+use crate::rig::{Rig, enter, is_asking};
 
-/// What the model of the session says, round by round.
+/// Returns the model's reply in a round of the session.
 fn model(round: usize) -> Reply {
     match round {
         1 => {
@@ -34,7 +33,7 @@ fn model(round: usize) -> Reply {
     }
 }
 
-/// Asks, and waits for the last words of the answer.
+/// Sends a prompt, and waits for the last words of the answer.
 fn ask(rig: &Rig, terminal: &ikigai_terminal_testing::Terminal, prompt: &str, last: &str) {
     terminal.send(&format!("{prompt}\r"));
     terminal.wait_until("it was answered", |screen| screen.contains(last) && is_asking(screen));
@@ -47,7 +46,7 @@ fn played() -> String {
         round += 1;
         model(round)
     });
-    // Room for every line: where one is cut depends on how long a call took.
+    // No line is cut, as the place of a cut depends on the duration of a call.
     rig.columns = 120;
     rig.host.write("workspace/notes/plan.md", "TODO: water the plants\n", 0o644);
     rig.host.write("workspace/notes/done.md", "Bought plants.\n", 0o644);
@@ -55,15 +54,15 @@ fn played() -> String {
     ask(&rig, &terminal, "What do my notes say is left to do?", "water the plants");
     rig.host.script("weather", "echo '{\"output\":\"rain\"}'");
     rig.host.program("clock", "#!/bin/sh\necho half past\n");
-    say(&terminal, "/refresh");
+    enter(&terminal, "/refresh");
     ask(&rig, &terminal, "And the weather?", "the plants can wait.");
     ask(&rig, &terminal, "Keep that in mind for later.", "blocks/plants.md.");
-    say(&terminal, "/pin plants");
-    say(&terminal, "/pinned");
+    enter(&terminal, "/pin plants");
+    enter(&terminal, "/pinned");
     terminal.send("/exit\r");
     assert!(terminal.wait().success());
     let text = terminal.everything();
-    // What differs from run to run.
+    // These parts differ from run to run.
     let text = text.replace(&rig.host.scratch().display().to_string(), "/home/me");
     let duration = Regex::new(r"· [0-9.]+ m?s ·").expect("an expression");
     let text = duration.replace_all(&text, "· 9 ms ·");

@@ -4,7 +4,7 @@ use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 
-/// A REPL, and all that is around it.
+/// The host and the server of a REPL, and the width of its terminal.
 pub(crate) struct Rig {
     pub(crate) host: Host,
     pub(crate) server: FakeServer,
@@ -12,13 +12,13 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// No tools but the test's own, and a server that gives these replies in their order.
+    /// Creates a host without system tools, and a server that gives these replies in order.
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let server = FakeServer::start(Vendor::Anthropic, replies);
         Self::of(Host::without_system_tools(), server)
     }
 
-    /// The staged tools, and a server that replies to what it is asked.
+    /// Creates a host with the staged tools, and a server with a reply to each request.
     pub(crate) fn staged(handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
         let server = FakeServer::with(Vendor::Anthropic, handler);
         Self::of(Host::new().with_shared_cache(), server)
@@ -38,12 +38,12 @@ impl Rig {
         self
     }
 
-    /// Starts it, without waiting for anything.
+    /// Starts the REPL, without waiting for anything.
     pub(crate) fn start(&self) -> Terminal {
         Terminal::start(&self.host.command(), self.columns, 24)
     }
 
-    /// Starts it, and waits until it asks and its tools are known.
+    /// Starts the REPL, and waits for its prompt and its tools.
     pub(crate) fn ready(&self) -> Terminal {
         let terminal = self.start();
         terminal.wait_until("its tools are known, and it asks", |screen| {
@@ -53,13 +53,13 @@ impl Rig {
     }
 }
 
-/// Whether the last line is a prompt and nothing else.
+/// Returns whether the last line is a prompt and nothing else.
 pub(crate) fn is_asking(screen: &str) -> bool {
     screen.lines().last().is_some_and(|line| line == ">")
 }
 
-/// Types a line, and waits until it was dealt with.
-pub(crate) fn say(terminal: &Terminal, line: &str) -> String {
+/// Types a line, and waits for the next prompt.
+pub(crate) fn enter(terminal: &Terminal, line: &str) -> String {
     terminal.send(&format!("{line}\r"));
     terminal.wait_until("the line was dealt with", |screen| {
         screen.contains(&format!("> {line}")) && is_asking(screen)

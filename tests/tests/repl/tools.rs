@@ -1,4 +1,4 @@
-//! Tools: found beside the prompt, found again, and called.
+//! Tools: discovery in the background, `/refresh`, and calls.
 
 use std::fs::File;
 
@@ -8,7 +8,7 @@ use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::schema;
 use serde_json::json;
 
-use crate::rig::{Rig, is_asking, say};
+use crate::rig::{Rig, enter, is_asking};
 
 #[test]
 fn a_tool_that_came_meanwhile_is_there_after_refresh() {
@@ -17,8 +17,8 @@ fn a_tool_that_came_meanwhile_is_there_after_refresh() {
     let terminal = rig.ready();
     assert!(terminal.screen().contains("1 tool available."));
     rig.host.script("second", "printf '{}'");
-    assert!(say(&terminal, "/refresh").contains("Tools refreshed. 2 tools available."));
-    assert!(say(&terminal, "/tool second").contains("The tool second"));
+    assert!(enter(&terminal, "/refresh").contains("Tools refreshed. 2 tools available."));
+    assert!(enter(&terminal, "/tool second").contains("The tool second"));
 }
 
 #[test]
