@@ -133,7 +133,7 @@ fn everything_is_known_of_a_component() {
 }
 
 #[test]
-fn every_end_is_recorded_as_the_envelope_says_it() {
+fn every_end_is_recorded_as_in_the_envelope() {
     for (body, flags, code, exit, limit) in [
         ("exit 3", &[][..], "TOOL_CRASHED", json!(3), json!(null)),
         ("kill -SEGV $$", &[], "TOOL_CRASHED", json!(139), json!(null)),

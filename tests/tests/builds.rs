@@ -48,7 +48,7 @@ fn the_component_is_taken_unless_a_flag_says_otherwise() {
 }
 
 #[test]
-fn builds_with_different_schemas_are_told_and_the_component_is_taken() {
+fn builds_with_different_schemas_are_reported_and_the_component_is_taken() {
     let other = schema("twin").replace("The tool", "Another");
     let host = twins(&printing(schema("twin"), Ending::Well), &other);
     assert_backend(&host, "auto", "wasm", "its native build has another schema");

@@ -50,7 +50,7 @@ fn entries(host: &Host) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_component_is_compiled_once_and_that_is_said() {
+fn a_component_is_compiled_once_and_that_is_reported() {
     let host = Host::without_system_tools();
     host.program("a.wasm", printing(schema("a"), Ending::Well));
     let first = call(&host, "a");

@@ -139,7 +139,7 @@ fn what_a_native_tool_leaves_behind_ends_with_the_call() {
 }
 
 #[test]
-fn what_a_native_tool_says_is_judged_as_it_is() {
+fn the_output_of_a_native_tool_is_judged_as_it_is() {
     for (body, code, text) in [
         ("echo '{} {}'", "INVALID_OUTPUT", "trailing characters"),
         ("echo nonsense", "INVALID_OUTPUT", "malformed JSON"),

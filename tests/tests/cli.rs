@@ -85,7 +85,7 @@ fn what_is_listed_and_shown_has_a_form_for_programs() {
 }
 
 #[test]
-fn a_check_says_every_check_and_whether_it_is_a_tool() {
+fn a_check_prints_every_check_and_whether_it_is_a_tool() {
     let host = two_tools();
     host.program("trapping.wasm", printing(schema("trapping"), Ending::Trap));
     host.program("hanging", "#!/bin/sh\nsleep 1000\n");
@@ -244,7 +244,7 @@ fn a_stdout_that_is_full_is_an_error() {
 }
 
 #[test]
-fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
+fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
     let host = two_tools();
     let file = host.write("file", "", 0o644);
     let file = file.to_str().expect("UTF-8");
@@ -282,7 +282,7 @@ fn what_is_wrong_on_the_line_is_said_with_the_way_out() {
 }
 
 #[test]
-fn a_path_is_relative_to_where_it_was_said() {
+fn a_path_is_relative_to_the_directory_it_was_given_in() {
     let host = two_tools();
     host.write("workspace/here/tool", "#!/bin/sh\necho \"$1\"", 0o755);
     let elsewhere = host.scratch().to_str().expect("UTF-8").to_owned();

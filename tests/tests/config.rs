@@ -101,7 +101,7 @@ fn what_the_file_says_holds_for_calls() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place_and_nothing_runs() {
+fn a_mistake_is_reported_with_its_position_and_nothing_runs() {
     for (text, told) in [
         ("timeuot = \"3s\"", "config.toml:1:1: unknown key `timeuot`\n1 | timeuot = \"3s\"\n"),
         ("timeout = \"soon\"", "config.toml:1:11: invalid value 'soon' for '--timeout"),
@@ -159,7 +159,7 @@ fn a_provider_is_shown_exactly_what_it_is_sent() {
 }
 
 #[test]
-fn a_long_description_is_told_of_and_cut_where_the_configuration_says_so() {
+fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
     let (host, _) = configured("[providers.openai-chat]\nmax_description = 1024");
     let parameters = r#"{"type":"object","properties":{}}"#;
     let description = "d".repeat(9000);

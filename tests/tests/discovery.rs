@@ -150,7 +150,7 @@ fn what_is_no_file_is_no_tool() {
 }
 
 #[test]
-fn a_link_to_a_file_is_that_file_and_hidden_files_are_none() {
+fn a_link_to_a_file_is_that_file_and_hidden_files_are_skipped() {
     let host = Host::without_system_tools();
     let elsewhere = host.write("elsewhere/linked", shell_tool("linked"), 0o755);
     symlink(elsewhere, host.user_tools().join("linked")).expect("linked");
@@ -218,7 +218,7 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_with_the_reason() {
+fn an_invalid_schema_is_refused_with_the_reason() {
     let host = Host::without_system_tools();
     let cases: &[(&str, String, &str)] = &[
         ("array", "[]".into(), "an array, not an object"),

@@ -21,7 +21,7 @@ fn doctor(host: &Host) -> Ran {
 }
 
 #[test]
-fn a_machine_that_is_well_is_said_to_be() {
+fn a_machine_that_lacks_nothing_is_reported_as_good() {
     let host = Host::new();
     host.script("tool", "echo 1");
     let ran = doctor(&host).expect_code(0);
@@ -46,7 +46,7 @@ fn a_machine_that_is_well_is_said_to_be() {
 }
 
 #[test]
-fn keys_are_told_by_their_names_alone() {
+fn keys_are_shown_by_their_names_alone() {
     let host = Host::new().env("OPENAI_API_KEY", "sk-of-the-test").env("GEMINI_API_KEY", "");
     for args in [&["doctor"][..], &["doctor", "--json"]] {
         let ran = host.run(args).expect_code(0);

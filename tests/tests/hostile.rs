@@ -162,7 +162,7 @@ fn guest(host: &Host) -> String {
 }
 
 #[test]
-fn a_guest_that_takes_too_much_is_told_no() {
+fn a_guest_that_takes_too_much_is_refused_it() {
     let host = greedy();
     for mode in ["memory", "small_memory"] {
         let ran = call(&host, &["--memory", "64MiB"], mode, "");
@@ -190,7 +190,7 @@ fn call_fine(host: &Host, flags: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_table_that_grows_without_end_is_told_no() {
+fn a_table_that_grows_without_end_ends_at_the_limit_on_memory() {
     let host = Host::without_system_tools();
     let path = host.program("grows.wasm", printing("", Ending::GrowTable));
     let ran = host.run([Path::new("tool"), "run".as_ref(), &path]).expect_code(124);
@@ -280,7 +280,7 @@ fn what_a_guest_never_sends_is_no_memory_of_the_host() {
 }
 
 #[test]
-fn what_a_guest_says_is_judged_as_it_is() {
+fn the_output_of_a_guest_is_judged_as_it_is() {
     let host = greedy();
     for (mode, error) in [
         ("two_values", "Tool 'greedy' returned malformed JSON: trailing characters"),
@@ -309,7 +309,7 @@ fn what_a_guest_says_is_judged_as_it_is() {
 }
 
 #[test]
-fn how_a_guest_ends_is_told_as_it_was() {
+fn the_end_of_a_guest_is_reported_as_it_was() {
     let host = greedy();
     let envelope = assert_failed(call(&host, &[], "trap", ""), "TOOL_CRASHED", None, 134);
     let trapped =

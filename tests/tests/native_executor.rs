@@ -29,7 +29,7 @@ use ikigai_host::policy::Sandbox;
 use rig::{Rig, each_mode, text};
 
 #[test]
-fn what_a_tool_says_and_how_it_exits_arrives_exactly() {
+fn the_output_and_the_exit_of_a_tool_arrive_exactly() {
     each_mode(|rig| {
         let tool = rig.script("cat; echo problem >&2; exit 7");
         let outcome =
@@ -70,7 +70,7 @@ fn a_tool_that_reads_nothing_is_no_error() {
 }
 
 #[test]
-fn a_tool_that_says_nothing_is_no_error() {
+fn a_tool_without_output_is_no_error() {
     each_mode(|rig| {
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
         assert_eq!(
@@ -94,7 +94,7 @@ fn fifty_megabytes_go_in_and_out_at_once() {
 }
 
 #[test]
-fn a_tool_that_hangs_is_ended_and_what_it_said_is_kept() {
+fn a_tool_that_hangs_is_ended_and_its_output_is_kept() {
     each_mode(|rig| {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; echo so far; sleep 1000");
@@ -159,7 +159,7 @@ fn a_fork_bomb_that_outlives_its_first_process_is_ended() {
 }
 
 #[test]
-fn one_process_that_takes_too_much_memory_is_told_no() {
+fn one_process_that_takes_too_much_memory_is_refused_it() {
     each_mode(|rig| {
         let outcome = rig.run(&rig.script("exec tail /dev/zero"), |call| {
             call.limits.native_memory = 200 << 20;
@@ -224,7 +224,7 @@ fn a_flood_on_stderr_is_counted_and_its_end_kept() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_said_plainly() {
+fn what_cannot_be_executed_is_reported_with_the_reason() {
     each_mode(|rig| {
         for (content, mode, expected) in [
             ("echo no interpreter line\n", 0o755, "#!/bin/sh"),
@@ -252,7 +252,7 @@ fn what_cannot_be_executed_is_said_plainly() {
 }
 
 #[test]
-fn a_supervisor_that_is_none_is_said_so() {
+fn a_missing_or_wrong_supervisor_is_reported() {
     let rig = Rig::new(rig::supervisor_at("/nowhere/ikigai"), Sandbox::Off);
     let outcome = rig.run(&rig.script("exit 0"), |_| {});
     assert!(

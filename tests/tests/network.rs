@@ -174,20 +174,20 @@ fn every_datagram_is_checked() {
 #[test]
 fn datagrams_of_strangers_do_not_arrive() {
     let rig = Rig::new();
-    let told = UdpSocket::bind("127.0.0.1:0").expect("bound");
-    told.set_read_timeout(Some(TIMEOUT)).expect("set");
+    let friend = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    friend.set_read_timeout(Some(TIMEOUT)).expect("set");
     let stranger = UdpSocket::bind("127.0.0.2:0").expect("bound");
-    let address = told.local_addr().expect("an address").to_string();
+    let address = friend.local_addr().expect("an address").to_string();
     for (net, expected) in [([LOOPBACK], "from a stranger"), ([address.as_str()], "from a friend")]
     {
         let heard = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut port = [0; 16];
-                let (length, _) = told.recv_from(&mut port).expect("the guest tells its port");
+                let (length, _) = friend.recv_from(&mut port).expect("the guest tells its port");
                 let port = std::str::from_utf8(&port[..length]).expect("digits");
                 let guest = ("127.0.0.1", port.parse().expect("a port"));
                 stranger.send_to(b"from a stranger", guest).expect("sent");
-                told.send_to(b"from a friend", guest).expect("sent");
+                friend.send_to(b"from a friend", guest).expect("sent");
             });
             rig.run(&net, "udp_listens", &address).of("heard")
         });
@@ -397,7 +397,7 @@ fn what_a_server_sends_is_bounded() {
 }
 
 #[test]
-fn a_guest_may_be_less_patient_than_its_call() {
+fn a_guest_may_have_a_shorter_timeout_than_its_call() {
     let rig = Rig::new();
     // Waits until the guest closes the connection.
     let wait = |stream: &mut dyn ReadWrite| stream.read(&mut [0; 1]).map(drop);

@@ -243,7 +243,7 @@ fn code_is_not_loaded_from_where_tools_write_either() {
 }
 
 #[test]
-fn a_record_that_cannot_be_kept_is_said_once() {
+fn a_record_that_cannot_be_kept_is_reported_once() {
     let rig = Rig::new(|host| {
         Rig::x(host, "user-tools/x", "/bin/sh");
     });

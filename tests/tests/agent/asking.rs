@@ -59,7 +59,7 @@ fn without_a_key_or_a_model_it_says_what_to_set() {
 }
 
 #[test]
-fn a_failure_that_passes_is_told_and_survived() {
+fn a_transient_failure_is_reported_and_tried_again() {
     let replies = [
         Reply::trouble(Trouble::Overloaded).header("retry-after", "0"),
         Reply::answer().text("I see."),

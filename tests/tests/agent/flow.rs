@@ -49,7 +49,7 @@ fn a_model_calls_tools_and_answers() {
 }
 
 #[test]
-fn an_exchange_is_told_as_one_object() {
+fn an_exchange_is_printed_as_one_object() {
     for vendor in Vendor::ALL {
         let rig = Rig::new(
             vendor,

@@ -54,7 +54,7 @@ print(ask("read", uri="ikigai:///none")["error"])
 }
 
 #[test]
-fn the_example_of_the_page_reads_a_asset() {
+fn the_example_of_the_page_reads_an_asset() {
     let example = ikigai_tests::paths::repository().join("tests/examples/open-questions");
     let example = std::fs::read_to_string(example).expect("the example");
     let store = Store::new();
@@ -109,7 +109,7 @@ print(sent, answer["error"]["code"])
 }
 
 #[test]
-fn who_does_not_read_answers_is_not_served_on() {
+fn a_tool_that_does_not_read_answers_is_not_served_on() {
     let body = r#"
 host.setblocking(False)
 request, sent, idle = b"", 0, 0
@@ -145,7 +145,7 @@ print(ask("read", uri="ikigai:///n.md")["result"]["content"])
 }
 
 #[test]
-fn half_a_request_is_none_and_a_whole_one_is_answered_after_the_tool_stopped_writing() {
+fn a_partial_request_is_ignored_and_a_whole_one_is_answered_after_the_tool_stopped_writing() {
     let half = r#"
 host.sendall(line("write", uri="ikigai:///blocks/empty.md", content="x")[:-1])
 host.shutdown(socket.SHUT_WR)

@@ -129,15 +129,15 @@ fn nothing_is_read_or_changed_without_a_grant() {
             let outcome = rig.call(build, tool, AssetAccess::None, input, |_| {});
             assert_eq!(printed(&outcome), NOT_GRANTED, "{build:?}: {tool}");
             // A native tool has no socket, and so the host sees no attempt.
-            let told = if build == Build::Component { 1 } else { 0 };
-            assert_eq!(outcome.denied.count, told, "{build:?}: {:?}", outcome.denied);
+            let denials = if build == Build::Component { 1 } else { 0 };
+            assert_eq!(outcome.denied.count, denials, "{build:?}: {:?}", outcome.denied);
         }
     }
     assert_eq!(store.asked(), 0, "the store was asked");
 }
 
 #[test]
-fn a_grant_to_read_is_none_to_write() {
+fn a_grant_to_read_is_no_grant_to_write() {
     let store = Store::new();
     let rig = Rig::new(Some(store.clone()));
     for build in Build::ALL {

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::rig::{AGENT, call, get, host, put, read, text, with_each_store};
 
 #[test]
-fn what_names_no_asset_is_told_so() {
+fn a_name_of_no_asset_is_an_error() {
     with_each_store(|host| {
         for (uri, said) in [
             ("ikigai://", "empty"),
@@ -141,7 +141,7 @@ fn no_tool_writes_to_the_file_of_a_store() {
 }
 
 #[test]
-fn a_store_that_is_not_to_be_had_is_told_within_the_call() {
+fn a_store_that_cannot_be_reached_is_an_error_within_the_call() {
     let host = host().env("IKIGAI_STORE", "postgres://ann:s3cret@127.0.0.1:1/assets");
     let started = Instant::now();
     let ran = host.run(["tool", "call", "file_read", r#"{"path":"ikigai:///a"}"#]).expect_code(0);
@@ -157,7 +157,7 @@ fn a_store_that_is_not_to_be_had_is_told_within_the_call() {
 }
 
 #[test]
-fn a_wrong_password_is_never_told() {
+fn a_wrong_password_is_never_shown() {
     let Some(server) = Server::start().expect("a server starts") else { return };
     server.create_database("assets").expect("a database");
     let role = "CREATE ROLE guarded LOGIN PASSWORD 'right'";

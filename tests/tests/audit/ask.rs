@@ -94,7 +94,7 @@ fn calls_are_chosen_by_tool_outcome_and_time() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_said() {
+fn a_wrong_query_is_reported() {
     let host = five();
     for (args, said) in [
         (["--outcome", "bad"], "TOOL_NOT_FOUND"),
@@ -109,7 +109,7 @@ fn what_is_asked_wrongly_is_said() {
 }
 
 #[test]
-fn many_are_a_table_and_one_is_told() {
+fn many_calls_are_a_table_and_one_is_a_text() {
     let host = five();
     let utc = |args: &[&str]| {
         let mut command = host.command();
@@ -153,7 +153,7 @@ fn one_call_is_told_from_end_to_end() {
 }
 
 #[test]
-fn a_terminal_is_not_told_what_to_do() {
+fn a_record_cannot_control_the_terminal() {
     let host = script("echo 1");
     host.run(["tool", "call", "evil\u{1b}]0;title\u{7}\u{202e}name"]).expect_code(1);
     for args in [&[][..], &["--tail", "1"]] {

@@ -92,7 +92,7 @@ fn a_tool_that_cannot_be_executed_is_named_wherever_one_asks() {
 }
 
 #[test]
-fn a_directory_of_tools_that_was_named_and_is_missing_is_told() {
+fn a_directory_of_tools_that_was_named_and_is_missing_is_reported() {
     let said =
         "warning: the tool directory `/nowhere/tools` does not exist; make it, or name another";
     let host = two_tools();
@@ -146,7 +146,7 @@ fn an_asset_that_is_nearly_right_is_corrected() {
 }
 
 #[test]
-fn who_says_nothing_is_told_of_help() {
+fn a_command_line_without_a_command_points_to_help() {
     let host = Host::without_system_tools();
     let ran = host.run([""; 0]).expect_code(2);
     assert!(ran.stderr().contains("there is no key for any model provider"), "{ran}");

@@ -39,7 +39,7 @@ fn directory(path: &Path) {
 }
 
 #[test]
-fn everything_is_enforced_and_said_so_but_memory_where_there_is_no_cgroup() {
+fn everything_is_enforced_and_reported_but_memory_without_a_cgroup() {
     each_user(Sandbox::Require, |rig| {
         for cgroups in [true, false] {
             let rig = rig.lacking(without(|it| it.cgroups = !cgroups));
@@ -96,7 +96,7 @@ fn each_call_has_its_own_place_for_temporary_files() {
 }
 
 #[test]
-fn what_the_kernel_tells_root_alone_is_empty() {
+fn what_the_kernel_shows_to_root_alone_is_empty() {
     let shown = |rig: &Rig| {
         let script = "cat /proc/slabinfo /proc/keys /proc/timer_list 2>/dev/null | wc -c; \
                       grep -c processor /proc/cpuinfo";
@@ -294,7 +294,7 @@ fn an_interpreter_elsewhere_is_found_with_what_it_is_installed_with() {
 }
 
 #[test]
-fn what_a_tool_says_of_its_interpreter_shows_nothing_else() {
+fn the_interpreter_line_of_a_tool_makes_nothing_else_visible() {
     each_user(Sandbox::Require, |rig| {
         let private = rig.path("private");
         directory(&private);
@@ -521,7 +521,7 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
 }
 
 #[test]
-fn a_probe_says_what_a_call_would() {
+fn a_probe_reports_what_a_call_would() {
     each_user(Sandbox::Prefer, |rig| {
         let found = rig.machine();
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
