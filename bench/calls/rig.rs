@@ -68,7 +68,7 @@ impl Rig {
     }
 
     pub(crate) fn supervisor(&self) -> Supervisor {
-        Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")))
+        Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")), 0)
     }
 
     /// Returns a tool of the installation: `file-read` or `file-read.wasm`.

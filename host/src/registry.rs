@@ -371,7 +371,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
         Box::new(move || cache),
         Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
         // No tool is run.
-        Supervisor::new(None),
+        Supervisor::new(None, 0),
         progress,
     ));
     let memo = Memo::open(None, String::new());

@@ -24,7 +24,8 @@ pub(super) struct Request {
     pub(super) host_socket: Option<OwnedFd>,
 }
 
-/// Receives the request.
+/// Receives the request. Waits for it, until the host has ended. From the arrival of the streams
+/// on, the errors of this process go to the tool's stderr.
 pub(super) fn receive() -> io::Result<Request> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let is_socket = sockopt::socket_domain(&control).is_ok_and(|it| it == AddressFamily::UNIX)
@@ -32,8 +33,12 @@ pub(super) fn receive() -> io::Result<Request> {
     if !is_socket {
         return Err(refused("stdin is not a socket; only ikigai starts this program"));
     }
+    continue_at_input(control.as_fd())?;
     let mut prefix = [0; PREFIX];
     let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
+    if let Some(stderr) = descriptors.get(DESCRIPTORS - 1) {
+        rustix::stdio::dup2_stderr(stderr)?;
+    }
     fill(control.as_fd(), &mut prefix[length..])?;
     let (header, strings) = Plan::lengths(prefix).map_err(refused)?;
     let mut header = vec![0; header];
@@ -42,14 +47,13 @@ pub(super) fn receive() -> io::Result<Request> {
     fill(control.as_fd(), &mut strings)?;
     let plan = Plan::decode(&header, &strings).map_err(refused)?;
     let (streams, host_socket) = sorted(descriptors, plan.kind.host_socket)?;
-    continue_at_its_end(control.as_fd())?;
     Ok(Request { control, plan, streams, host_socket })
 }
 
-/// Has the kernel continue this process, and the init that it may start, when the host ends
-/// or asks for the end. Otherwise anybody who may stop these processes could keep the call
-/// forever.
-fn continue_at_its_end(control: BorrowedFd<'_>) -> io::Result<()> {
+/// Has the kernel continue this process, and the init that it may start, when the plan arrives,
+/// and when the host ends or asks for the end. Otherwise anybody who may stop these processes could
+/// keep the call forever.
+fn continue_at_input(control: BorrowedFd<'_>) -> io::Result<()> {
     let control = control.as_raw_fd();
     // SAFETY: system calls on numbers, of which the first is an open descriptor. The negative
     // number of this process, which leads a group, stands for the group.

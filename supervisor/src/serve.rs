@@ -39,8 +39,8 @@ pub fn main() -> u8 {
         Ok(Delivery::Sent) => REPORTED,
         Ok(Delivery::Lost) => LOST,
         Err(error) => {
-            // stderr is the tool's, and so becomes part of the outcome. Where it is closed,
-            // the exit code has to do.
+            // stderr is the tool's as soon as its streams have arrived, and so becomes part of
+            // the outcome. Before that, and where it is closed, the exit code has to do.
             let _ = writeln!(io::stderr(), "ikigai: supervisor: {error}");
             NOT_SERVED
         }
@@ -54,12 +54,13 @@ fn serve() -> io::Result<Delivery> {
     // the host spawns is not.
     setsid()?;
     let signals = signals::take_over()?;
-    let request = request::receive()?;
     // A host whose own limit is 0 cannot raise it.
     let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
     // Inherited by all processes of the call. Without `/proc` there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
+    // Comes last of what needs no plan: a supervisor in reserve waits here.
+    let request = request::receive()?;
     let plan = &request.plan;
     let sandboxed = plan.kind.sandbox != Confinement::Off;
     let mut cgroups = match plan.kind.without.cgroups {

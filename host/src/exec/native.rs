@@ -20,6 +20,8 @@ mod probe;
 #[cfg(target_os = "linux")]
 mod refusal;
 #[cfg(target_os = "linux")]
+mod reserve;
+#[cfg(target_os = "linux")]
 mod streams;
 #[cfg(target_os = "linux")]
 mod supervisor_process;
@@ -40,6 +42,10 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
+#[cfg(target_os = "linux")]
+use self::reserve::Reserve;
+#[cfg(target_os = "linux")]
+use self::supervisor_process::SupervisorProcess;
 use crate::exec::{Call, Executor, Outcome};
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
@@ -78,6 +84,9 @@ pub struct Supervisor {
     opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
     without: Without,
+    /// Shared by every clone.
+    #[cfg(target_os = "linux")]
+    reserve: Arc<Reserve>,
     /// The answer of [`Self::machine`]. Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
 }
@@ -102,15 +111,20 @@ pub(crate) fn surroundings() -> String {
 }
 
 impl Supervisor {
-    /// Returns the supervisor at an absolute path. Without one every native call is refused.
+    /// Returns the supervisor at an absolute path, of which up to `in_reserve` processes wait for a
+    /// next call once there was one. Without a path every native call is refused.
     #[must_use]
-    pub fn new(path: Option<PathBuf>) -> Self {
+    pub fn new(path: Option<PathBuf>, in_reserve: usize) -> Self {
+        #[cfg(not(target_os = "linux"))]
+        let _ = in_reserve;
         Self {
             path: path.map(Into::into),
             #[cfg(target_os = "linux")]
             opened: Some(Arc::default()),
             #[cfg(target_os = "linux")]
             without: Without::default(),
+            #[cfg(target_os = "linux")]
+            reserve: Arc::new(Reserve::new(in_reserve)),
             machine: Arc::default(),
         }
     }
@@ -121,7 +135,7 @@ impl Supervisor {
     #[doc(hidden)]
     #[must_use]
     pub fn by_name(path: PathBuf) -> Self {
-        Self { opened: None, ..Self::new(Some(path)) }
+        Self { opened: None, ..Self::new(Some(path), 0) }
     }
 
     /// Returns the path to execute, which leads to the file that is open.
@@ -150,6 +164,29 @@ impl Supervisor {
         };
         // The number means the same in the child, whose descriptors are a copy.
         Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
+    }
+
+    /// Returns the process for a call of the runtime that this runs on.
+    #[cfg(target_os = "linux")]
+    fn process(&self) -> io::Result<SupervisorProcess> {
+        self.reserve.take_or_start(|| self.executable())?.into_process()
+    }
+
+    /// Starts the processes that the reserve is short of. To be called when a call has ended, so
+    /// that none waits for it.
+    #[cfg(target_os = "linux")]
+    fn fill_reserve(&self) {
+        if !self.reserve.is_short() {
+            return;
+        }
+        let supervisor = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let filled = supervisor.executable().and_then(|it| supervisor.reserve.fill(&it));
+            if let Err(error) = filled {
+                // The next call tells, if it cannot start one either.
+                tracing::debug!(%error, "no supervisor in reserve");
+            }
+        });
     }
 
     /// Returns the sandbox of this machine. It is found out once, by trying every layer without a

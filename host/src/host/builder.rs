@@ -84,6 +84,7 @@ pub struct HostBuilder {
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     budget: Budget,
     compile_timeout: Option<Duration>,
+    supervisors_in_reserve: usize,
     record_arguments: bool,
     progress: ProgressFn,
 }
@@ -99,6 +100,7 @@ impl HostBuilder {
             assets: None,
             budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
             compile_timeout: None,
+            supervisors_in_reserve: 0,
             record_arguments: false,
             progress: Arc::new(|_| {}),
         }
@@ -193,6 +195,14 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps up to `count` supervisors started for native calls to come, beginning with the end of
+    /// the first one. Such a call is shorter by the start of a process; more than `count` at once
+    /// start their own. For a host that lives on. The processes end with the host.
+    pub fn supervisors_in_reserve(mut self, count: usize) -> Self {
+        self.supervisors_in_reserve = count;
+        self
+    }
+
     /// Records the text of arguments in the audit log, not only their digest.
     pub fn record_arguments(mut self) -> Self {
         self.record_arguments = true;
@@ -238,7 +248,7 @@ impl HostBuilder {
             workspace: Arc::clone(&workspace),
             budget: self.budget,
             compiler: Compiler::new(paths.compiler.clone()),
-            supervisor: Supervisor::new(paths.supervisor.clone()),
+            supervisor: Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve),
             progress: self.progress,
             paths,
         });

@@ -271,7 +271,7 @@ impl Drop for Rig {
 }
 
 fn native(path: &Path) -> NativeProgram {
-    NativeProgram::new(path, Supervisor::new(Some(paths::supervisor().to_owned())))
+    NativeProgram::new(path, Supervisor::new(Some(paths::supervisor().to_owned()), 0))
 }
 
 /// Returns the stdout of a tool that succeeded.

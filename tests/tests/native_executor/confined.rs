@@ -553,6 +553,6 @@ fn a_probe_reports_what_a_call_would() {
         }
     });
     let runtime = rig::one_thread();
-    let none = runtime.block_on(Supervisor::new(Some("/bin/false".into())).machine());
+    let none = runtime.block_on(Supervisor::new(Some("/bin/false".into()), 0).machine());
     assert_eq!(open(&none.isolation).len(), 6, "{none:?}");
 }

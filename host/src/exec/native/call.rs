@@ -111,8 +111,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let process =
-            SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+        let process = supervisor.process()?;
         Ok((streams, ends, process))
     });
     let (streams, ends, process) = match begun {
@@ -143,6 +142,8 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         pump(streams.stdout, &call.stdout, &stdout, &signals),
         pump(streams.stderr, &call.stderr, &stderr, &signals),
     );
+
+    supervisor.fill_reserve();
 
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::supervisor_process::SupervisorProcess;
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
-use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
+use ikigai_supervisor::plan::{Bounds, Confinement, End, Kind, Plan, Report};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,8 +29,7 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
 async fn run(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut process =
-        SupervisorProcess::start(&supervisor.executable()?, ends[DESCRIPTORS - 1].as_fd())?;
+    let mut process = supervisor.process()?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
     process.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
     let report = process.report().await?;

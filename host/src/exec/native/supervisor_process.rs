@@ -1,11 +1,11 @@
-//! The process of a supervisor: a child of the host, and a socket to it.
+//! The process of a supervisor, waiting or in a call: a child of the host, and a socket to it.
 //!
 //! Owns the promise that no such child is left running or unreaped, however a call ends. Knows
 //! nothing of tools.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,7 +30,73 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// The largest report that is read.
 const MAX_REPORT: usize = 64 << 10;
 
-/// A supervisor that was started.
+/// A supervisor that waits for its plan. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct WaitingSupervisor {
+    /// Missing once it is taken or reaped.
+    child: Option<Child>,
+    /// Its pidfd. Missing where the kernel has none.
+    ended: Option<OwnedFd>,
+    /// The supervisor ends when this is closed. Missing once it is taken.
+    control: Option<std::os::unix::net::UnixStream>,
+}
+
+impl WaitingSupervisor {
+    /// Starts the supervisor at `executable`. Its own errors go nowhere before it has a plan, and
+    /// to the tool's stderr then.
+    #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
+    pub(super) fn start(executable: &Path) -> io::Result<Self> {
+        if !executable.is_absolute() {
+            // The standard library forks if it has to look a name up.
+            let reason = format!("`{}` is not an absolute path", executable.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let (own, its) = std::os::unix::net::UnixStream::pair()?;
+        own.set_nonblocking(true)?;
+        // Nothing here makes the standard library fork instead of posix_spawn. The environment
+        // is empty because any process of the same user can read it.
+        let child = Command::new(executable)
+            .arg0("ikigai-supervisor")
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .inspect_err(|error| tracing::debug!(%error, "no descriptor for a supervisor's end"));
+        Ok(Self { child: Some(child), ended: ended.ok(), control: Some(own) })
+    }
+
+    /// Returns whether it has ended, as when somebody killed it.
+    pub(super) fn has_ended(&self) -> bool {
+        let Some(ended) = &self.ended else { return false };
+        has_ended_within(ended, Duration::ZERO)
+    }
+
+    /// Returns it as the supervisor of a call of this runtime.
+    pub(super) fn into_process(mut self) -> io::Result<SupervisorProcess> {
+        let control = self.control.take().map(UnixStream::from_std).transpose()?;
+        let registered = self.ended.take().map(|fd| {
+            // SAFETY: an `OwnedFd` is one open descriptor, the same one for as long as it
+            // lives, and the `AsyncFd` owns it.
+            unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+        });
+        let ended = registered.transpose().map_err(io::Error::from)?;
+        Ok(SupervisorProcess { child: self.child.take(), ended, control, received: Vec::new() })
+    }
+}
+
+impl Drop for WaitingSupervisor {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        // It has started nothing yet.
+        if let Err(error) = child.kill().and_then(|()| child.wait()) {
+            tracing::warn!(%error, "a waiting supervisor could not be ended");
+        }
+    }
+}
+
+/// The supervisor of one call.
 pub(super) struct SupervisorProcess {
     /// Missing once it is reaped.
     child: Option<Child>,
@@ -42,47 +108,8 @@ pub(super) struct SupervisorProcess {
 }
 
 impl SupervisorProcess {
-    /// Starts the supervisor at `executable`, whose own errors go to `stderr`.
-    #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
-    pub(super) fn start(executable: &Path, stderr: BorrowedFd<'_>) -> io::Result<Self> {
-        if !executable.is_absolute() {
-            // The standard library forks if it has to look a name up.
-            let reason = format!("`{}` is not an absolute path", executable.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
-        let (own, its) = std::os::unix::net::UnixStream::pair()?;
-        own.set_nonblocking(true)?;
-        let control = UnixStream::from_std(own)?;
-        // Nothing here makes the standard library fork instead of posix_spawn. The environment
-        // is empty because any process of the same user can read it.
-        let child = Command::new(executable)
-            .arg0("ikigai-supervisor")
-            .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(its)))
-            .stdout(Stdio::from(stderr.try_clone_to_owned()?))
-            .stderr(Stdio::from(stderr.try_clone_to_owned()?))
-            .spawn()?;
-        let mut process =
-            Self { child: Some(child), ended: None, control: Some(control), received: Vec::new() };
-        process.ended = process.open_pidfd();
-        Ok(process)
-    }
-
     fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(Pid::from_child)
-    }
-
-    fn open_pidfd(&self) -> Option<AsyncFd<OwnedFd>> {
-        let registered = pidfd_open(self.pid()?, PidfdFlags::empty()).map_err(io::Error::from);
-        let registered = registered.and_then(|fd| {
-            // SAFETY: an `OwnedFd` is one open descriptor, the same one for as long as it
-            // lives, and the `AsyncFd` owns it.
-            let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
-            fd.map_err(Into::into)
-        });
-        registered
-            .inspect_err(|error| tracing::debug!(%error, "no descriptor for a supervisor's end"))
-            .ok()
     }
 
     /// Sends the plan, the tool's stdin, stdout and stderr, and its end of the host socket, if it
@@ -171,10 +198,15 @@ impl SupervisorProcess {
     /// Blocks.
     fn ends_within(&self, timeout: Duration) -> bool {
         let Some(ended) = &self.ended else { return false };
-        let mut fds = [PollFd::new(ended, PollFlags::IN)];
-        let timeout = Timespec::try_from(timeout).unwrap_or_default();
-        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+        has_ended_within(ended, timeout)
     }
+}
+
+/// Waits for the end of the process of a pidfd for at most `timeout`, and returns whether it came.
+fn has_ended_within(pidfd: impl AsFd, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).unwrap_or_default();
+    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for SupervisorProcess {
