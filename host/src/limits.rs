@@ -9,14 +9,14 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 const MIB: u64 = 1 << 20;
 
 /// The largest answer to `--schema` that is collected, in bytes.
-pub const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
+pub(crate) const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
 
 /// The memory of a component that answers `--schema`, in bytes. Many components answer at once;
 /// one that contains Python needs a third of it.
-pub const SCHEMA_MEMORY: u64 = 128 * MIB;
+pub(crate) const SCHEMA_MEMORY: u64 = 128 * MIB;
 
 /// The wall clock of `--schema`, from the start of the program.
-pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of stderr that is kept, in bytes.
 pub const STDERR_KEPT: usize = 64 * 1024;
@@ -114,7 +114,7 @@ pub struct Limits {
 /// docs/performance.md names: 13 to 15 · 10⁹ a second in work with text, maps and sorting,
 /// 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a search, which spends most
 /// of its time in the host. This is 50 to 58 s of the first.
-pub const DEFAULT_FUEL: u64 = 750_000_000_000;
+const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -133,7 +133,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns the limits of a `--schema` call.
     #[must_use]
-    pub fn for_schema(self) -> Self {
+    pub(crate) fn for_schema(self) -> Self {
         Self {
             wall_clock: SCHEMA_TIMEOUT,
             output: SCHEMA_OUTPUT,

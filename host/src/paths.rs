@@ -16,12 +16,13 @@ use std::sync::Once;
 
 use rustix::fs::OFlags;
 
-pub use private_file::{lock, open_private};
-pub use settled::has_settled;
+pub(crate) use private_file::{lock, open_private};
+pub(crate) use settled::has_settled;
 pub use trust::{
-    OtherWriter, UntrustedAncestor, check_ancestors, is_changeable, is_own, is_trusted,
-    open_trusted, open_trusted_dir, other_names, other_writer, program_owner,
+    OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,
+    program_owner,
 };
+pub(crate) use trust::{is_changeable, open_trusted, open_trusted_dir, other_names};
 
 /// The directories of one user and one installation.
 #[derive(Clone, Debug)]
@@ -182,7 +183,7 @@ pub fn canonical(path: &Path) -> Option<PathBuf> {
 /// Returns the steps in which a path is resolved: the canonical path of each link on the way, and
 /// at the end the path that it leads to, which need not exist.
 #[must_use]
-pub fn resolution_steps(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
@@ -224,7 +225,7 @@ fn parts(path: &Path) -> Vec<OsString> {
 
 /// The directory inside the system tools that the installation fills with compiled components. Its
 /// name is hidden, so that it is no candidate for a tool.
-pub const SYSTEM_CACHE: &str = ".cache";
+pub(crate) const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
@@ -244,7 +245,7 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// It cannot be made.
-pub fn make_shared(dir: &Path) -> io::Result<()> {
+pub(crate) fn make_shared(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -262,7 +263,7 @@ pub fn make_shared(dir: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
-pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     open_for_reading(path, OFlags::NOFOLLOW)
 }
 
@@ -283,7 +284,7 @@ fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Met
 }
 
 /// Logs once that nothing can be kept in the cache. Calls still work, but slower.
-pub fn log_uncached(dir: &Path, error: &io::Error) {
+pub(crate) fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(

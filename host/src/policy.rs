@@ -25,11 +25,15 @@ use std::ffi::OsString;
 use ikigai_protocol::GrantedDir;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-pub use authority::{Authority, Choice, Override, Overrides};
+#[doc(hidden)]
+pub use authority::Choice;
+pub use authority::{Authority, Override, Overrides};
 pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
-pub use live::{FileStatus, PolicyFiles, shell_quoted};
-pub use net::{Net, Peer, PeerHost, is_public};
+pub(crate) use live::PolicyFiles;
+pub use live::{FileStatus, shell_quoted};
+pub(crate) use net::is_public;
+pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub(crate) use remedy::Hints;

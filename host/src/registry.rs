@@ -300,7 +300,7 @@ impl Registry {
     /// # Errors
     ///
     /// It is gone or cannot be read; the text says why.
-    pub async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
+    pub(crate) async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
         let digest = build.present_digest(&self.memo).await;
         self.memo.save();
         digest
@@ -327,7 +327,7 @@ impl Registry {
 }
 
 /// The reason for a build that was given by its path.
-pub const WAS_NAMED: &str = "it was named";
+pub(crate) const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
     Candidate::at(path.to_owned(), ToolOrigin::User)

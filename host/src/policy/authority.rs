@@ -119,7 +119,7 @@ impl Authority {
 
     /// Returns the grant of a `--schema` call, which is empty.
     #[must_use]
-    pub fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
+    pub(crate) fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
         decide::for_schema(&self.live.user(), &self.context(), path, backend)
     }
 
@@ -129,7 +129,7 @@ impl Authority {
     /// # Errors
     ///
     /// They cannot be recorded because a disk is full. The call must not run.
-    pub fn record_writable(&self, grant: &Grant) -> Result<(), String> {
+    pub(crate) fn record_writable(&self, grant: &Grant) -> Result<(), String> {
         self.writable_record.record(&grant.dirs)
     }
 
@@ -150,7 +150,7 @@ impl Authority {
 
     /// Returns whether the decision on this tool depends on the present contents of its file.
     #[must_use]
-    pub fn looks_at_content(&self, name: Option<&str>) -> bool {
+    pub(crate) fn looks_at_content(&self, name: Option<&str>) -> bool {
         self.current().is_ok_and(|layers| decide::looks_at_content(&layers, name))
     }
 
@@ -164,6 +164,7 @@ impl Authority {
     }
 
     /// Chooses the build of a tool that is to run.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
         let choice = |backend, reason: Cow<'static, str>| Choice {
