@@ -291,6 +291,7 @@ impl Watched {
 }
 
 /// Returns a word as it is written in a command of a shell.
+#[doc(hidden)]
 #[must_use]
 pub fn shell_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);

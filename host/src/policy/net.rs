@@ -16,7 +16,7 @@ pub(crate) use public::is_public;
 /// The peers that a tool may reach over the network. The default is no peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// True for every public address (`*`), see [`is_public`].
+    /// True for every public address (`*`).
     pub any: bool,
     /// The peers that are named.
     pub peers: Vec<Peer>,
