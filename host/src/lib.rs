@@ -147,7 +147,7 @@
 //!
 //! Each call is a line of the audit log, also where nothing ran: see [`audit`].
 
-#![deny(missing_docs)]
+#![deny(missing_docs, rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)]
 
 pub mod audit;
 #[doc(hidden)]
