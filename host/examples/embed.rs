@@ -1,8 +1,11 @@
-//! Calls a tool of an installation, and prints its envelope.
+//! Calls a tool of an installation in the current directory, and prints its envelope. A name that
+//! no tool has is answered with the names that there are.
 //!
 //! ```text
 //! cargo run --example embed -- /usr glob '{"pattern": "*.md"}'
 //! ```
+//!
+//! `/usr` is the prefix of an installation of ikigai: `cargo xtask install --prefix DIR` makes one.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
 
@@ -17,12 +20,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [prefix, tool, arguments] = &words[..] else {
         return Err("usage: embed PREFIX TOOL JSON".into());
     };
-    // The workspace is the current directory. Policy, caches and the audit log are the user's.
+    // Tools work in the current directory. Policy, caches and the audit log are the user's.
     let host = Host::builder(".")
         .paths(Paths::of_installation(prefix))
+        // A component is compiled before its first call, which may take seconds.
         .progress(|event| eprintln!("{event:?}"))
         .build()?;
     let tools = host.refresh().await;
+    if tools.get(tool).is_none() {
+        for tool in tools.tools() {
+            eprintln!("there is {}: {}", tool.name(), tool.build.path.display());
+        }
+        for skipped in tools.skipped() {
+            eprintln!("not used is {}: {}", skipped.path.display(), skipped.reason);
+        }
+    }
+    // The call is answered and recorded also where there is no such tool.
     let arguments = arguments.clone().into();
     let envelope = host.call(&tools, tool, arguments, CancellationToken::new()).await;
     println!("{envelope}");

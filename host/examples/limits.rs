@@ -1,4 +1,5 @@
-//! Ends calls by a limit and by hand. The shell of the installation would sleep for a minute.
+//! Ends two calls of the shell, each of which would sleep for a minute: the first by a limit, the
+//! second by its token.
 //!
 //! ```text
 //! cargo run --example limits -- /usr
@@ -15,8 +16,8 @@ use ikigai_host::{CancellationToken, Envelope, Host, Limit, Paths};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: limits PREFIX")?;
-    // What is asked for here holds for every call of this host, unless the policy of the user
-    // or of the administrator allows less.
+    // These limits hold for every call of this host, unless a ceiling, the workspace or the table
+    // `[tools."*"]` of a policy allows less.
     let host = Host::builder(".")
         .paths(Paths::of_installation(prefix))
         .timeout(Duration::from_secs(1))
@@ -26,11 +27,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sleep = || r#"{"command": "sleep 60"}"#.into();
 
     let envelope = host.call(&tools, "bash", sleep(), CancellationToken::new()).await;
-    let Envelope::Failure(failure) = envelope else { return Err("nothing ended it".into()) };
-    assert_eq!(failure.limit, Some(Limit::WallClock));
+    let Envelope::Failure(failure) = envelope else { return Err("nothing ended the call".into()) };
+    // Without a limit it would have failed for another reason, which `failure.error` tells.
+    assert_eq!(failure.limit, Some(Limit::WallClock), "{}", failure.error);
     println!("{}", failure.error);
 
-    // Dropping the future of a call ends it likewise.
+    // A server cancels the token when its caller has gone. Dropping the future of the call, as
+    // `tokio::time::timeout` does, ends it likewise, without an envelope.
     let cancel = CancellationToken::new();
     let call = host.call(&tools, "bash", sleep(), cancel.clone());
     let (envelope, ()) = tokio::join!(call, async { cancel.cancel() });

@@ -1,4 +1,4 @@
-//! Keeps assets in a store of one's own: here a map, which two tools read and write under
+//! Keeps assets in a store of its own: here a map, which two tools read and write under
 //! `ikigai://`.
 //!
 //! ```text
@@ -15,10 +15,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ikigai_host::assets::{
-    Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window,
+    Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_CONTENT, MAX_ENTRIES, Window,
 };
 use ikigai_host::{Bytes, CancellationToken, Host, Paths, ToolCode};
 
+/// The notes by their paths. No method waits for anything, so a lock of the standard library will do.
 #[derive(Default)]
 struct Notes(Mutex<BTreeMap<String, String>>);
 
@@ -29,15 +30,39 @@ impl Notes {
 }
 
 /// Returns the path in `uri`: tools write `ikigai:///a/b` or `ikigai://a/b`.
-fn path(uri: &str) -> &str {
-    uri.trim_start_matches("ikigai://").trim_start_matches('/')
+fn path(uri: &str) -> Result<&str, AssetError> {
+    let path = uri.strip_prefix("ikigai://").unwrap_or(uri).trim_start_matches('/');
+    if path.is_empty() {
+        return Err(AssetError::new(ToolCode::InvalidArg, format!("`{uri}` names no note")));
+    }
+    Ok(path)
+}
+
+/// Replaces `old` in a note, and returns the number of replacements.
+fn replace(note: &mut String, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
+    let count = note.matches(old).count();
+    let refusal = match (count, all) {
+        (0, _) => Some((ToolCode::NotFound, "the text is not in the note")),
+        (2.., false) => Some((ToolCode::NotUnique, "the text is there more than once")),
+        // A text of one letter that becomes a page may make a note of any size.
+        _ if note.len() + count * new.len() > MAX_CONTENT => {
+            Some((ToolCode::InvalidArg, "the note would be too large"))
+        }
+        _ => None,
+    };
+    if let Some((code, message)) = refusal {
+        return Err(AssetError::new(code, message));
+    }
+    *note = note.replace(old, new);
+    Ok(count as u64)
 }
 
 fn missing(uri: &str) -> AssetError {
     AssetError::new(ToolCode::FileNotFound, format!("no note `{uri}`"))
 }
 
-// Nothing here asks whether the caller may: the host has done so.
+// The host has checked the grant of the tool before it calls a method, and the size of the texts.
+// Errors are read by the model that called the tool.
 impl AssetStore for Notes {
     fn files(&self) -> Vec<PathBuf> {
         // It is in memory. A store in a file returns its path, which no tool may write to then.
@@ -46,14 +71,16 @@ impl AssetStore for Notes {
 
     fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         let notes = self.lock();
-        let note = notes.get(path(uri)).ok_or_else(|| missing(uri));
+        let note = path(uri).and_then(|path| notes.get(path).ok_or_else(|| missing(uri)));
         Box::pin(ready(note.map(|note| Bytes::copy_from_slice(window.cut(note.as_bytes())))))
     }
 
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
         eprintln!("{} writes {uri}", caller.agent);
-        self.lock().insert(path(uri).to_owned(), content.to_owned());
-        Box::pin(ready(Ok(())))
+        let written = path(uri).map(|path| {
+            self.lock().insert(path.to_owned(), content.to_owned());
+        });
+        Box::pin(ready(written))
     }
 
     fn edit<'a>(
@@ -65,19 +92,8 @@ impl AssetStore for Notes {
         all: bool,
     ) -> Answer<'a, u64> {
         let mut notes = self.lock();
-        let edited = notes.get_mut(path(uri)).ok_or_else(|| missing(uri)).and_then(|note| {
-            match (note.matches(old).count(), all) {
-                (0, _) => Err(AssetError::new(ToolCode::NotFound, "the text is not in the note")),
-                (2.., false) => {
-                    Err(AssetError::new(ToolCode::NotUnique, "the text is there twice"))
-                }
-                (count, _) => {
-                    *note = note.replace(old, new);
-                    Ok(count as u64)
-                }
-            }
-        });
-        Box::pin(ready(edited))
+        let note = path(uri).and_then(|path| notes.get_mut(path).ok_or_else(|| missing(uri)));
+        Box::pin(ready(note.and_then(|note| replace(note, old, new, all))))
     }
 
     fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {

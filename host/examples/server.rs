@@ -1,5 +1,5 @@
-//! Serves many callers at once: each line on stdin is `TOOL JSON`, each answer a line on stdout,
-//! in the order in which calls end.
+//! Serves many callers at once: each line on stdin is `TOOL JSON`. Each answer is a line on stdout,
+//! as soon as its call ends: the number of the line that asked, and the envelope.
 //!
 //! ```text
 //! printf 'glob {"pattern": "*.md"}\nglob {"pattern": "*.rs"}\n' | cargo run --example server -- /usr
@@ -18,23 +18,41 @@ use tokio::task::JoinSet;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: server PREFIX")?;
-    // At most eight components run at once, in 1 GiB together; further calls wait.
+    // At most eight components run at once, in 1 GiB together; further calls wait. Calls of native
+    // tools are not counted.
     let host =
         Host::builder(".").paths(Paths::of_installation(prefix)).components(8, 1 << 30).build()?;
-    // A snapshot never changes. Who wants to see new tools refreshes, while calls go on.
+    // A snapshot never changes. A server that lives for long calls `refresh` again, while other
+    // calls go on, to see new tools.
     let tools = host.refresh().await;
-    // Whoever ends this process by Ctrl-C ends what it started, too.
-    let cancel = CancellationToken::new();
     let mut calls = JoinSet::new();
     let mut lines = BufReader::new(stdin()).lines();
-    while let Some(line) = lines.next_line().await? {
-        let Some((tool, arguments)) = line.split_once(' ') else { continue };
-        let (tool, arguments) = (tool.to_owned(), arguments.to_owned().into());
-        let (host, tools, cancel) = (Arc::clone(&host), Arc::clone(&tools), cancel.child_token());
-        calls.spawn(async move { host.call(&tools, &tool, arguments, cancel).await });
-    }
-    while let Some(envelope) = calls.join_next().await {
-        println!("{}", envelope?);
+    let mut read = 0_u64;
+    let mut at_end = false;
+    while !(at_end && calls.is_empty()) {
+        tokio::select! {
+            line = lines.next_line(), if !at_end => {
+                let Some(line) = line? else {
+                    at_end = true;
+                    continue;
+                };
+                read += 1;
+                let number = read;
+                let (tool, arguments) = line.split_once(' ').unwrap_or((&line, "{}"));
+                let (tool, arguments) = (tool.to_owned(), arguments.to_owned().into());
+                let (host, tools) = (Arc::clone(&host), Arc::clone(&tools));
+                // A server keeps the token of each call, and cancels it when the caller has gone. The
+                // end of this process, by Ctrl-C for example, ends all calls as well.
+                let cancel = CancellationToken::new();
+                calls.spawn(async move {
+                    (number, host.call(&tools, &tool, arguments, cancel).await)
+                });
+            }
+            Some(ended) = calls.join_next() => {
+                let (number, envelope) = ended?;
+                println!("{number} {envelope}");
+            }
+        }
     }
     Ok(())
 }

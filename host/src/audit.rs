@@ -1,8 +1,30 @@
 //! The audit log: one line for each call, also where nothing ran.
 //!
-//! Owns the form of a [`Record`], the file that records are appended to, and its
-//! [`Reader`]. Decides nothing about a call, and stops none: a log that cannot be written gets
-//! one warning.
+//! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`] in
+//! JSON, which has the tool, its grant, its outcome and its costs, and no secret that was granted.
+//! Arguments are recorded as a digest, and as text after
+//! [`HostBuilder::record_arguments`](crate::HostBuilder::record_arguments). A [`Reader`] reads the
+//! log back, or follows it. `docs/audit.md` of the repository describes every field.
+//!
+//! ```no_run
+//! use ikigai_host::Paths;
+//! use ikigai_host::audit::Reader;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let paths = Paths::of_installation("/usr");
+//! let mut reader = Reader::open(paths.state.as_deref().expect("a home"))?;
+//! // The newest file first, and in each the oldest call first.
+//! while let Some(batch) = reader.read_back() {
+//!     for line in batch?.lines {
+//!         println!("{} {} {}", line.record.time, line.record.tool, line.record.outcome);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The log decides nothing about a call, and stops none: where it cannot be written, one warning
+//! goes to [`tracing`](https://docs.rs/tracing).
 
 mod log;
 mod reader;

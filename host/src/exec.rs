@@ -129,7 +129,7 @@ impl Denied {
 
     /// Adds the refusals of another part of the executor.
     #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
+    pub(crate) fn and(mut self, other: Self) -> Self {
         let repeated = other.count - other.first.len() as u64;
         other.first.into_iter().for_each(|what| self.note(what));
         self.count += repeated;
@@ -137,7 +137,7 @@ impl Denied {
     }
 
     /// Notes one refusal.
-    pub fn note(&mut self, what: String) {
+    pub(crate) fn note(&mut self, what: String) {
         self.count += 1;
         if self.first.len() < Self::KEPT && !self.first.contains(&what) {
             self.first.push(what);
@@ -160,19 +160,19 @@ pub struct Usage {
 impl Outcome {
     /// Returns the outcome of a call that was cancelled before it began.
     #[must_use]
-    pub fn cancelled() -> Self {
+    pub(crate) fn cancelled() -> Self {
         Self { cancelled: true, ..Self::not_started("cancelled") }
     }
 
     /// Returns the outcome of a call whose time was over before it began, for this reason.
     #[must_use]
-    pub fn late(reason: impl Into<String>) -> Self {
+    pub(crate) fn late(reason: impl Into<String>) -> Self {
         Self { limit: Some(Limit::WallClock), ..Self::not_started(reason) }
     }
 
     /// Returns the outcome of a call that policy forbids.
     #[must_use]
-    pub fn denied(reason: impl Into<String>) -> Self {
+    pub(crate) fn denied(reason: impl Into<String>) -> Self {
         Self { exit: Exit::Denied(reason.into()), ..Self::not_started(String::new()) }
     }
 

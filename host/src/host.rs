@@ -17,6 +17,7 @@ use crate::audit::{Audit, Entry, Program, Via};
 use crate::digest::Digest;
 use crate::exec::assets::{AssetHandle, AssetStore, Caller};
 use crate::exec::envelope::{self, Envelope};
+use crate::exec::native::Machine;
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
@@ -29,6 +30,21 @@ use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_
 pub use builder::{BuildError, HostBuilder};
 
 /// A host: the registry of tools, the policy that decides on calls, and the audit log.
+///
+/// [`Host::builder`] makes one, as an [`Arc`] that callers share. Each caller takes a snapshot of the
+/// tools, and calls them by name:
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use ikigai_host::{CancellationToken, Envelope, Host};
+///
+/// /// Calls one tool, for any number of callers at once.
+/// async fn answer(host: Arc<Host>, tool: String, arguments: String) -> Envelope {
+///     let tools = host.refresh().await;
+///     host.call(&tools, &tool, arguments.into(), CancellationToken::new()).await
+/// }
+/// ```
 pub struct Host {
     registry: Registry,
     workspace: Arc<Path>,
@@ -41,6 +57,8 @@ pub struct Host {
 const COMPILING: &str = "its component was still being compiled";
 
 /// The program that a call runs: a tool, or a program that is named by its path.
+///
+/// A [`Tool`] converts into it: `host.decide(tool.into())`.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The name of the tool; nothing for a program that is named by its path.
@@ -57,6 +75,7 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// Returns the subject for a program that is named by its path.
+    #[doc(hidden)]
     #[must_use]
     pub fn at_path(build: &'a Build) -> Self {
         Self { name: None, origin: ToolOrigin::User, build, reason: WAS_NAMED, fell_back: false }
@@ -86,25 +105,30 @@ pub struct Streams {
 }
 
 impl Host {
-    /// Returns a builder of a host whose tools work in the directory `workspace`.
+    /// Returns a builder of a host whose tools work in the directory `workspace`. See
+    /// [`HostBuilder`] for the settings.
     pub fn builder(workspace: impl Into<PathBuf>) -> HostBuilder {
         HostBuilder::new(workspace.into())
     }
 
-    /// Returns the registry of the tools that can be called.
+    /// Returns the registry, for the state of discovery and for other depths of a scan than that
+    /// of [`refresh`](Self::refresh).
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
     /// Finds all tools and returns them. Files that have not changed since they were last
-    /// looked at are not asked again.
+    /// looked at are not asked again. Waits for the compilation of new components.
+    ///
+    /// Never fails: [`Snapshot::skipped`] and [`Snapshot::warnings`] have what is missing.
     pub async fn refresh(&self) -> Arc<Snapshot> {
         self.registry.scan(Depth::Remembered).await
     }
 
-    /// Finds one tool, as [`Registry::look_up`] does, and waits for compilations no longer than
-    /// the compile timeout of this host.
+    /// Finds one tool, for a program that makes a single call. See [`Registry::look_up`]. Waits for
+    /// compilations no longer than the [`compile_timeout`](HostBuilder::compile_timeout) of this
+    /// host.
     pub async fn look_up(&self, name: &str) -> Arc<Snapshot> {
         self.registry.look_up(name, self.compile_timeout).await
     }
@@ -116,7 +140,27 @@ impl Host {
         Some(AssetHandle { assets: Arc::clone(assets), caller })
     }
 
-    /// Calls a tool with arguments in JSON.
+    /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.
+    ///
+    /// Never fails: an [`Envelope`] says what came of the call. Cancelling `cancel` ends the call
+    /// with an envelope, dropping the future ends it without one. When the future resolves,
+    /// nothing that the call started is running, with one exception, which the
+    /// [page of the crate](crate#cancellation) has.
+    ///
+    /// ```no_run
+    /// # use ikigai_host::{CancellationToken, Host, Snapshot};
+    /// # async fn example(host: &Host, tools: &Snapshot) {
+    /// let cancel = CancellationToken::new();
+    /// let other = cancel.clone();
+    /// tokio::spawn(async move {
+    ///     if tokio::signal::ctrl_c().await.is_ok() {
+    ///         other.cancel();
+    ///     }
+    /// });
+    /// let envelope = host.call(tools, "glob", r#"{"pattern": "*"}"#.into(), cancel).await;
+    /// println!("{envelope}");
+    /// # }
+    /// ```
     pub async fn call(
         &self,
         snapshot: &Snapshot,
@@ -156,6 +200,7 @@ impl Host {
 
     /// Answers a call of the tool that is part of the host and runs no program. The policy decides
     /// on its access to assets, and the call is recorded like any other.
+    #[doc(hidden)]
     pub async fn call_own<A>(
         &self,
         arguments: Bytes,
@@ -189,6 +234,7 @@ impl Host {
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool.
+    #[doc(hidden)]
     pub async fn run(
         &self,
         via: Via,
@@ -216,6 +262,7 @@ impl Host {
     }
 
     /// Records a call of a tool that does not exist, and returns the envelope that answers it.
+    #[doc(hidden)]
     pub fn refuse_missing(&self, via: Via, snapshot: &Snapshot, name: &str) -> Envelope {
         let envelope = self.answer_missing(snapshot, name);
         self.audit.begin(via, name).end(envelope.failure());
@@ -282,11 +329,26 @@ impl Host {
     }
 
     /// Decides what a tool may touch and use up, for the contents that its file had when it was
-    /// found.
+    /// found. A call decides anew, for the contents that the file has then.
+    ///
+    /// ```no_run
+    /// # use ikigai_host::{Host, Snapshot};
+    /// # fn example(host: &Host, tools: &Snapshot) {
+    /// for tool in tools.tools() {
+    ///     match host.decide(tool.into()) {
+    ///         Ok(decision) => {
+    ///             println!("{}: {:?}", tool.name(), decision.grant.dirs);
+    ///             println!("    by {}", decision.granted_by().join(", "));
+    ///         }
+    ///         Err(denial) => println!("{}: denied, {denial}", tool.name()),
+    ///     }
+    /// }
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// The policy forbids to call it.
+    /// The policy forbids the call.
     pub fn decide(&self, subject: Subject<'_>) -> Result<Decision, Denial> {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
@@ -308,16 +370,35 @@ impl Host {
         Ok(self.authority().decide(&request(subject, &contents)))
     }
 
-    /// Returns the limits of a call, or the defaults if it is not allowed.
+    /// Returns the limits that a call would have, or the defaults if it is not allowed.
     #[must_use]
     pub fn limits(&self, subject: Subject<'_>) -> Limits {
         self.decide(subject).map_or_else(|_| Limits::default(), |decision| decision.limits)
     }
 
-    /// Returns the authority that decides on calls.
+    /// Returns the authority that decides on calls, to show the policy and to change it.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         self.registry.authority()
+    }
+
+    /// Returns the sandbox that this machine gives to native tools. The first call tries every
+    /// layer of it, without a tool; later ones return what it found.
+    ///
+    /// ```no_run
+    /// # use ikigai_host::Host;
+    /// # async fn example(host: &Host) {
+    /// let machine = host.machine().await;
+    /// println!("files: {}", machine.isolation.fs);
+    /// for layer in &machine.layers {
+    ///     if let Some(remedy) = &layer.remedy {
+    ///         println!("{}: {}: {remedy}", layer.mechanism.as_str(), layer.guarantee);
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn machine(&self) -> Machine {
+        self.registry.supervisor().machine().await
     }
 }
 

@@ -1,10 +1,10 @@
-//! Runs tools that language models call: programs that are found, confined and limited.
+//! Runs tools that language models call, each confined to what it was granted and ended by limits.
 //!
-//! A tool is a program that answers `--schema` with a JSON schema, and turns one JSON object on
-//! stdin into one JSON value on stdout: a native executable, or a WebAssembly component for
-//! `wasm32-wasip2`. A [`Host`] finds tools in the directories of an installation and of its user,
-//! decides by the user's policy what each may touch, runs it under limits, and answers every
-//! call with one [`Envelope`], whatever happens.
+//! A tool is a program that prints a JSON schema when its argument is `--schema`, and otherwise
+//! reads one JSON object on stdin and writes one JSON value on stdout. It is a native executable
+//! or a WebAssembly component for `wasm32-wasip2`. A [`Host`] finds the tools of an installation
+//! and of its user, decides by policy what each may touch, runs it under limits, and answers
+//! every call with one [`Envelope`].
 //!
 //! ```no_run
 //! use ikigai_host::{CancellationToken, Host, Paths};
@@ -22,69 +22,180 @@
 //! # }
 //! ```
 //!
-//! The directory `examples` of this crate has programs to start from: `embed` calls a tool,
-//! `limits` ends calls by a limit and by hand, `own_store` keeps assets in a store of one's own,
-//! `server` has many callers at once.
+//! The directory `examples` of this crate has whole programs: `embed` calls a tool, `limits` ends
+//! calls by a limit and by hand, `own_store` keeps assets in a store of its own, `server` has
+//! many callers at once.
 //!
-//! # What it needs
+//! # What to install
 //!
-//! - A tokio runtime with I/O and time, on which a host is called and refreshed. A host is shared
-//!   by [`Arc`](std::sync::Arc); calls run at once.
-//! - The programs of an installation of ikigai, which [`Paths`] name. Native tools run under
-//!   `libexec/ikigai-supervisor`, components are compiled by `bin/ikigai`. Where one of them is
-//!   missing, what needs it is refused with the reason. The program that embeds this library is
-//!   never started again itself.
-//! - Linux for native tools. Components run wherever wasmtime does.
+//! The library starts two programs, which `cargo xtask install --prefix DIR` in the repository of
+//! ikigai puts below a prefix, together with the standard tools:
 //!
-//! # What a call may touch
+//! | file below the prefix | purpose | without it |
+//! |---|---|---|
+//! | `libexec/ikigai-supervisor` | confines and watches each native call | native tools cannot be started |
+//! | `bin/ikigai` | compiles components; same version as this library | components that are in no cache cannot be used |
+//! | `libexec/ikigai` | the standard tools: `bash`, `file_read`, `file_write`, `file_edit`, `glob`, `grep` | the user's tools alone |
 //!
-//! Nothing that no policy grants. The built-in rules let the standard tools of an installation
-//! work in the workspace; `policy.toml` of the user, a file of the administrator above it
-//! and one of the workspace below it say the rest, and are read again when they change. No tool
-//! may ever write the tools, the policy, the caches, the audit log, the asset store or the
-//! programs: the [`HostBuilder`] computes that from its [`Paths`], and nothing else makes a host.
-//! See [`policy`].
+//! [`Paths::of_installation`] takes the prefix. [`Paths`] says how to name other files and other
+//! directories. The host never starts the program that embeds it.
 //!
-//! # What a call may use up
+//! It also needs:
 //!
-//! Time, fuel, memory, output, open files and processes, each with a default in [`limits`] that
-//! the policy and the builder change. A call that passes a limit is ended, and its envelope names
-//! the [`Limit`]. When the future of a call resolves or is dropped, nothing that the call started
-//! goes on.
+//! - A tokio runtime with I/O and time, on which its futures are polled.
+//! - Linux for native tools. Elsewhere only components run.
+//! - The signal `SIGURG`, which interrupts a thread that is blocked in a component. The program
+//!   must not give it another handler.
 //!
-//! # What is recorded
+//! Warnings, such as a policy file that cannot be read, go to [`tracing`](https://docs.rs/tracing): install a subscriber.
+//!
+//! # A host
+//!
+//! [`Host::builder`] takes the workspace, which is the directory that tools work in. The builder
+//! has a default for everything else, which [`HostBuilder`] lists. [`build`](HostBuilder::build)
+//! fails with a [`BuildError`] if the workspace or a policy file cannot be used. Missing tools and
+//! programs are no error: they show when something needs them.
+//!
+//! # Tools
+//!
+//! [`Host::refresh`] looks through the tool directories and returns a [`Snapshot`], which never
+//! changes. Refresh again to see new tools; calls with the old snapshot go on.
+//! [`Snapshot::tools`] has a [`Tool`] for each name, and [`Tool::schema`] is what a model has to
+//! be told: name, description, and a JSON Schema of the arguments.
+//!
+//! A component that is in no cache is compiled first, which may take seconds, and its code is kept.
+//! [`HostBuilder::progress`] reports each compilation, [`HostBuilder::compile_timeout`] limits
+//! the time that a call waits for one.
+//!
+//! # Calls
+//!
+//! [`Host::call`] takes a snapshot, the name of a tool, the arguments as the text of one JSON
+//! object, and a `CancellationToken` of `tokio-util`, which is re-exported. It never fails: also
+//! where nothing ran, it returns an [`Envelope`].
+//!
+//! ```no_run
+//! # use ikigai_host::{Envelope, Host, Snapshot, CancellationToken};
+//! # async fn example(host: &Host, tools: &Snapshot) {
+//! let arguments = r#"{"file_path": "Cargo.toml"}"#.into();
+//! match host.call(tools, "file_read", arguments, CancellationToken::new()).await {
+//!     Envelope::Success(success) => println!("the tool answered {}", success.result),
+//!     Envelope::Failure(failure) => {
+//!         eprintln!("{}: {}", failure.error_code.as_str(), failure.error);
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! An envelope prints as the JSON that a model can be given. A success says that the tool ran
+//! and answered. The answer may be an error of its own: a standard tool that finds no file
+//! answers `{"error": "…", "error_code": "FILE_NOT_FOUND"}`, with a [`ToolCode`]. The
+//! [`EnvelopeCode`] of a failure says why there is no answer.
+//!
+//! # Limits
+//!
+//! Each call has limits on time, fuel (instructions of a component), memory, output, open
+//! handles, and processes. [`Limits`] has their units and defaults. [`HostBuilder::timeout`] and
+//! its neighbours set them for all calls of a host, a policy file for one tool; a policy of the
+//! administrator bounds both. A call that passes a limit is ended, and [`Failure::limit`]
+//! names the [`Limit`].
+//!
+//! # Cancellation
+//!
+//! Cancel the token of a call, and it ends with an envelope; drop the future of the call, and it
+//! ends without one. Both end every process that the call started. One kind of tool can escape
+//! that: a native tool without a sandbox, when the host does not run as root, can kill its own
+//! supervisor.
+//!
+//! # Permissions
+//!
+//! A policy grants each tool directories, peers on the network, variables and assets. With no
+//! policy file, the standard tools work in the workspace without a network, the user's components
+//! can touch nothing, and **the user's native tools run without a sandbox, with all rights of the
+//! user**. [`HostBuilder::profile`] with [`Profile::Strict`] refuses those until they are granted.
+//! See [`policy`] for the files, and for how a program grants something.
+//!
+//! No tool may write the tools, the policy, the caches, the audit log, the asset store or the
+//! programs of the host. The builder computes these paths from its [`Paths`]; a workspace that
+//! holds one of them can only be read.
+//!
+//! # Assets
+//!
+//! An asset is a text that tools read and write under `ikigai://`, and that is no file of the
+//! workspace. Implement [`assets::AssetStore`] to keep assets, and give the store to
+//! [`HostBuilder::assets`]. Without one such names are refused.
+//!
+//! # Many callers
+//!
+//! A host is an [`Arc`](std::sync::Arc) and all of its methods take `&self`: clone it into as many
+//! tasks as there are callers. [`HostBuilder::components`] sets how many components run at once,
+//! and their memory together; further calls wait for their turn. Native calls are not counted. A
+//! program with several workspaces builds a host for each.
+//!
+//! # When something is refused
+//!
+//! | symptom | where the reason is |
+//! |---|---|
+//! | `build` fails | the [`BuildError`] and its [`source`](std::error::Error::source) |
+//! | a tool is missing from a snapshot | [`Snapshot::skipped`], and [`Snapshot::warnings`] for whole directories |
+//! | another build of a tool runs than expected | [`Tool::reason`] |
+//! | a call fails | [`Failure::error`] for people, [`Failure::error_code`] for programs |
+//! | a call is `PERMISSION_DENIED` | [`Host::decide`] returns the [`Denial`](policy::Denial), with the rule and a remedy |
+//! | a tool cannot reach a file or a host | [`Host::decide`] returns its grant and the rules that decided it; [`Record::denied`](audit::Record::denied) has what it tried |
+//! | native tools are not sandboxed, or do not start | [`Host::machine`] |
+//!
+//! # Records
 //!
 //! Each call is a line of the audit log, also where nothing ran: see [`audit`].
 
-#![deny(missing_docs)]
+#![deny(missing_docs, rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)]
 
 pub mod audit;
+#[doc(hidden)]
 pub mod digest;
+#[doc(hidden)]
 pub mod exec;
+#[doc(hidden)]
 pub mod host;
+#[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]
 pub mod nearest;
+#[doc(hidden)]
 pub mod paths;
 pub mod policy;
+#[doc(hidden)]
 pub mod registry;
 #[doc(hidden)]
 pub mod toml_file;
 
-/// Assets: what a tool reads and writes under `ikigai://`, from a store of the embedder's.
+/// The store of assets, which tools read and write under `ikigai://`.
+///
+/// A program that keeps assets implements [`assets::AssetStore`] and gives it to
+/// [`HostBuilder::assets`]. Tools name an asset `ikigai:///PATH` or `ikigai://PATH`. The host
+/// checks the grant of the call, then asks the store; `examples/own_store.rs` is a whole program.
+/// By default `file_read` may read assets, `file_write` and `file_edit` may change them, and other
+/// tools have no access.
 pub mod assets {
     pub use crate::exec::assets::{
         Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window,
     };
+    pub use ikigai_protocol::host_socket::MAX_CONTENT;
 }
 
+#[doc(no_inline)]
 pub use bytes::Bytes;
 pub use ikigai_protocol::{EnvelopeCode, ToolCode, ToolSchema};
+#[doc(inline)]
+pub use ikigai_supervisor::isolation;
+#[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 
+pub use digest::{Digest, DigestError};
 pub use exec::envelope::{Envelope, Failure, Layout, Remains, Success};
+pub use exec::native::Machine;
 pub use host::{BuildError, Host, HostBuilder, Subject};
 pub use limits::{Limit, Limits};
 pub use paths::{Paths, WorkspaceError};
 pub use policy::{BackendChoice, LimitKey, Override, Overrides, Profile};
-pub use registry::{Progress, Snapshot, Tool};
+pub use registry::{Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool};
+pub use toml_file::{FileError, Position};

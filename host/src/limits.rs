@@ -9,14 +9,14 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 const MIB: u64 = 1 << 20;
 
 /// The largest answer to `--schema` that is collected, in bytes.
-pub const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
+pub(crate) const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
 
 /// The memory of a component that answers `--schema`, in bytes. Many components answer at once;
 /// one that contains Python needs a third of it.
-pub const SCHEMA_MEMORY: u64 = 128 * MIB;
+pub(crate) const SCHEMA_MEMORY: u64 = 128 * MIB;
 
 /// The wall clock of `--schema`, from the start of the program.
-pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of stderr that is kept, in bytes.
 pub const STDERR_KEPT: usize = 64 * 1024;
@@ -53,7 +53,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(size.as_u64())
 }
 
-/// A limit that ended a call, as the envelope's `limit` names it.
+/// A limit that ended a call: the field `limit` of an envelope.
+///
+/// [`Limits`] has the defaults and units, [`LimitKey`](crate::LimitKey) is how one is set.
 #[derive(
     Clone,
     Copy,
@@ -69,15 +71,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Limit {
-    /// The wall clock.
+    /// The wall clock. The code of the envelope is `TOOL_TIMEOUT`.
     WallClock,
-    /// The instructions of a component.
+    /// The instructions of a component. The code is `TOOL_TIMEOUT`.
     Fuel,
     /// The linear memories and tables of a component, or the memory of a native tool's processes.
+    /// The code is `TOOL_CRASHED`.
     Memory,
-    /// The bytes on stdout.
+    /// The bytes on stdout. The code is `INVALID_OUTPUT`.
     Output,
-    /// The processes and threads of a native tool.
+    /// The processes and threads of a native tool. The code is `TOOL_CRASHED`.
     Processes,
 }
 
@@ -89,18 +92,25 @@ impl Limit {
     }
 }
 
-/// The limits of one call.
+/// The limits of one call, as the policy and the settings of the host decided them.
+///
+/// [`HostBuilder::limit`](crate::HostBuilder::limit) and its neighbours set them for a host, the
+/// table `limits` of a policy file sets them for a tool.
+/// [`Decision::limits`](crate::policy::Decision::limits) has those of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The time from the start of the program. Default 30 s.
+    /// The time from the start of the program: neither compiling nor waiting for other calls is
+    /// charged to it. Default 30 s; in a policy at most 7 days.
     pub wall_clock: Duration,
-    /// The instructions of a component. See [`DEFAULT_FUEL`].
+    /// The fuel of a component, about one unit an instruction. Default 750 · 10⁹, which is most of
+    /// a minute of one core.
     pub fuel: u64,
     /// The bytes of all linear memories and tables of a component together. Default 512 MiB.
     pub wasm_memory: u64,
     /// The bytes of memory of a native tool. Default 2 GiB.
     pub native_memory: u64,
-    /// The bytes of stdout. Default 16 MiB.
+    /// The bytes of stdout. Default 16 MiB. Of stderr the last 64 KiB are kept, and more of it
+    /// ends no call.
     pub output: u64,
     /// The open handles of a component: files, directories, streams, pollables. Default 256.
     pub handles: usize,
@@ -114,7 +124,7 @@ pub struct Limits {
 /// docs/performance.md names: 13 to 15 · 10⁹ a second in work with text, maps and sorting,
 /// 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a search, which spends most
 /// of its time in the host. This is 50 to 58 s of the first.
-pub const DEFAULT_FUEL: u64 = 750_000_000_000;
+const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -133,7 +143,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns the limits of a `--schema` call.
     #[must_use]
-    pub fn for_schema(self) -> Self {
+    pub(crate) fn for_schema(self) -> Self {
         Self {
             wall_clock: SCHEMA_TIMEOUT,
             output: SCHEMA_OUTPUT,

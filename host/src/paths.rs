@@ -16,38 +16,72 @@ use std::sync::Once;
 
 use rustix::fs::OFlags;
 
-pub use private_file::{lock, open_private};
-pub use settled::has_settled;
+pub(crate) use private_file::{lock, open_private};
+pub(crate) use settled::has_settled;
 pub use trust::{
-    OtherWriter, UntrustedAncestor, check_ancestors, is_changeable, is_own, is_trusted,
-    open_trusted, open_trusted_dir, other_names, other_writer, program_owner,
+    OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,
+    program_owner,
 };
+pub(crate) use trust::{is_changeable, open_trusted, open_trusted_dir, other_names};
 
-/// The directories of one user and one installation.
+/// The files and directories of one installation and one user.
+///
+/// [`of_installation`](Self::of_installation) fills in all of them: those of the installation below a
+/// prefix, those of the user by the environment (`HOME`, `XDG_CONFIG_HOME` and the like). Every
+/// field can be replaced. A service that has no user sets its own:
+///
+/// ```no_run
+/// use std::path::PathBuf;
+///
+/// use ikigai_host::{Host, Paths};
+///
+/// # fn main() -> Result<(), ikigai_host::BuildError> {
+/// let own = PathBuf::from("/var/lib/my-service");
+/// let paths = Paths {
+///     // Tools besides those of the installation. It is required: without it there is a warning.
+///     user_tools: Some(own.join("tools")),
+///     required: vec![own.join("tools")],
+///     policy: Some(own.join("policy.toml")),
+///     cache: Some(own.join("cache")),
+///     state: Some(own.join("state")),
+///     ..Paths::of_installation("/usr")
+/// };
+/// let host = Host::builder("/srv/work").paths(paths).build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Each field that is `None` turns off what needs it: without `cache` each process compiles anew,
+/// without `state` calls are not recorded. No tool may write to any of the paths, except below
+/// `home`.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// The tools of the installation: `PREFIX/libexec/ikigai`, relative to the running program;
-    /// nothing if the path of the program is not known.
+    /// The tools of the installation: `PREFIX/libexec/ikigai`. The built-in grants are for tools in
+    /// this directory.
     pub system_tools: Option<PathBuf>,
-    /// The compiled components of the installation. Besides `cache`, machine code is loaded from
-    /// nowhere else. No flag moves it.
+    /// The compiled components of the installation: `PREFIX/libexec/ikigai/.cache`. Besides
+    /// `cache`, machine code is loaded from nowhere else.
     pub system_cache: Option<PathBuf>,
     /// The tools of the user: `~/.ikigai/tools`; nothing without a home.
     pub user_tools: Option<PathBuf>,
-    /// The paths among these that somebody named. Unlike the others, they must exist.
+    /// The paths among `system_tools`, `user_tools` and `policy` that somebody named, and which must
+    /// therefore exist: a missing directory of tools is a warning of the snapshot, a missing policy
+    /// is an error of the builder.
     pub required: Vec<PathBuf>,
     /// The cache: `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
-    /// The configuration: `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`.
+    /// The configuration: `$XDG_CONFIG_HOME/ikigai` or `~/.config/ikigai`. The host only protects
+    /// it.
     pub config: Option<PathBuf>,
-    /// The data: `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`.
+    /// The data: `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`. The host only protects it.
     pub data: Option<PathBuf>,
-    /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`.
+    /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`. It holds the [audit
+    /// log](crate::audit).
     pub state: Option<PathBuf>,
-    /// The user's policy: `policy.toml` of `config`, unless a flag names another.
+    /// The user's policy: `policy.toml` of `config`. It need not exist, unless it is `required`.
     pub policy: Option<PathBuf>,
-    /// The administrator's policy. No flag and no variable moves it: a user who could name another
-    /// one would have none above them.
+    /// The administrator's policy: `/etc/ikigai/policy.toml`, which need not exist. A program should
+    /// not let its users move it: a user who could name another one would have none above them.
     pub ceiling: PathBuf,
     /// The user's home, for which `~` stands in a policy file.
     pub home: Option<PathBuf>,
@@ -68,7 +102,9 @@ pub const POLICY: &str = "policy.toml";
 
 impl Paths {
     /// Returns the user's directories, by the environment, and the installation that the
-    /// running program belongs to.
+    /// running program belongs to: `PREFIX/bin/PROGRAM` belongs to `PREFIX`. It suits the program
+    /// `ikigai`, and a program that is installed into the same prefix; others use
+    /// [`of_installation`](Self::of_installation).
     #[must_use]
     pub fn of_user() -> Self {
         let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
@@ -142,7 +178,7 @@ impl Paths {
     }
 }
 
-/// A path that cannot be the workspace.
+/// The reason why a path cannot be the workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// It does not exist or cannot be reached.
@@ -182,7 +218,7 @@ pub fn canonical(path: &Path) -> Option<PathBuf> {
 /// Returns the steps in which a path is resolved: the canonical path of each link on the way, and
 /// at the end the path that it leads to, which need not exist.
 #[must_use]
-pub fn resolution_steps(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
@@ -224,7 +260,7 @@ fn parts(path: &Path) -> Vec<OsString> {
 
 /// The directory inside the system tools that the installation fills with compiled components. Its
 /// name is hidden, so that it is no candidate for a tool.
-pub const SYSTEM_CACHE: &str = ".cache";
+pub(crate) const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
@@ -244,7 +280,7 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// It cannot be made.
-pub fn make_shared(dir: &Path) -> io::Result<()> {
+pub(crate) fn make_shared(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -262,7 +298,7 @@ pub fn make_shared(dir: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
-pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     open_for_reading(path, OFlags::NOFOLLOW)
 }
 
@@ -283,7 +319,7 @@ fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Met
 }
 
 /// Logs once that nothing can be kept in the cache. Calls still work, but slower.
-pub fn log_uncached(dir: &Path, error: &io::Error) {
+pub(crate) fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(

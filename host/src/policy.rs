@@ -1,9 +1,72 @@
 //! The policy: the decision on the permissions and limits of a call, with the rules that decided it.
 //!
-//! Owns the policy files (how they are parsed, layered and edited), the built-in profiles, and
-//! the decision on one call. Opens nothing but its own files, and the first line of a script that
-//! would run unconfined, which names its interpreter: a grant is a list of names, and the executor
-//! that runs a tool turns it into handles.
+//! Policies are TOML files, in three layers:
+//!
+//! | layer | file | effect |
+//! |---|---|---|
+//! | ceiling | [`Paths::ceiling`](crate::Paths::ceiling), and those of [`HostBuilder::ceiling`](crate::HostBuilder::ceiling) | bounds all others |
+//! | user | [`Paths::policy`](crate::Paths::policy) | grants |
+//! | workspace | `.ikigai/policy.toml` in the workspace | narrows only |
+//!
+//! ```toml
+//! profile = "strict"
+//!
+//! [tools.grep]                     # a standard tool
+//! fs = ["ro:docs"]
+//! limits = { wall_clock = "5s" }
+//!
+//! [tools.customer_db]              # a tool of the user, bound to the contents of its file
+//! sha256 = ["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
+//! net = ["db.internal:5432"]
+//! env = ["CUSTOMER_DB"]
+//!
+//! [tools."*"]                      # a bound for every tool, never a grant
+//! limits = { memory = "256MiB" }
+//! ```
+//!
+//! Where no file names a tool, the built-in rules of the [`Profile`] hold. The host looks at the
+//! files before each call, so that a change is in force at the next one. A file that cannot be
+//! used leaves what was in force, with a warning, except a ceiling: then nothing may run.
+//! `docs/policy.md` of the repository describes every key.
+//!
+//! # Asking
+//!
+//! [`Host::decide`](crate::Host::decide) returns the [`Decision`] on a tool, or its [`Denial`].
+//! A decision has the [`Grant`], the limits, and the rules behind each of them
+//! ([`ProvenanceMap`]). [`Authority`] has the state of the files and the profile in force.
+//!
+//! # Granting
+//!
+//! A person grants by editing the user's file or by the command `ikigai policy grant`. A program
+//! can do the same: [`Authority::propose_grant`] proposes a change of that file, and
+//! [`Proposal::write`] makes it. Show the person what would change first. No model and no tool
+//! should be able to reach these methods.
+//!
+//! ```no_run
+//! use ikigai_host::policy::NewValue;
+//! use ikigai_host::{Host, Tool};
+//!
+//! /// Lets a tool of the user read one directory of the workspace, and run in the sandbox.
+//! fn grant(host: &Host, tool: &Tool) -> Result<(), Box<dyn std::error::Error>> {
+//!     // A grant is for the contents of a file: of each build, where there are two.
+//!     let builds = [Some(&tool.build), tool.other.as_ref()];
+//!     let digests = builds.into_iter().flatten().map(|build| build.digest.to_string()).collect();
+//!     let keys = [
+//!         ("sha256".to_owned(), NewValue::List(digests)),
+//!         ("fs".to_owned(), NewValue::List(vec!["ro:docs".to_owned()])),
+//!     ];
+//!     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
+//!     for line in proposal.difference() {
+//!         println!("{line}");
+//!     }
+//!     proposal.write()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The module opens nothing but its own files, and the first line of a script that would run
+//! unconfined, which names its interpreter: a grant is a list of names, and the executor that runs
+//! a tool turns it into handles.
 
 mod authority;
 mod decide;
@@ -22,14 +85,18 @@ mod writable_record;
 
 use std::ffi::OsString;
 
-use ikigai_protocol::GrantedDir;
+pub use ikigai_protocol::{Access, GrantedDir};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-pub use authority::{Authority, Choice, Override, Overrides};
+#[doc(hidden)]
+pub use authority::Choice;
+pub use authority::{Authority, Override, Overrides};
 pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
-pub use live::{FileStatus, PolicyFiles, shell_quoted};
-pub use net::{Net, Peer, PeerHost, is_public};
+pub(crate) use live::PolicyFiles;
+pub use live::{FileStatus, shell_quoted};
+pub(crate) use net::is_public;
+pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub(crate) use remedy::Hints;
@@ -37,13 +104,14 @@ pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
 pub use standard::{OWN_TOOL, STORE_VARIABLE};
 
-/// The permissions of one tool in one workspace. Nothing else is reachable.
+/// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
+/// enforces. A tool in the sandbox, or a component, reaches nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The directories, absolute. A component gets each as a preopen; a native tool reads them
     /// in `IKIGAI_DIRS`.
     pub dirs: Vec<GrantedDir>,
-    /// The whole environment of the tool.
+    /// The whole environment of the tool, with the values of variables that may be secrets.
     pub env: Vec<(OsString, OsString)>,
     /// True if `env` is the environment of its user instead of variables that were granted by
     /// name.
@@ -56,7 +124,7 @@ pub struct Grant {
     pub sandbox: Sandbox,
 }
 
-/// The access of a tool to the assets of the host.
+/// The access of a tool to the assets of the host: the key `assets` of a policy file.
 #[derive(
     Clone,
     Copy,
@@ -92,7 +160,8 @@ impl AssetAccess {
     }
 }
 
-/// The rule for a native call on a machine that cannot enforce its whole grant.
+/// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
+/// of a policy file. [`Host::machine`](crate::Host::machine) tells what the machine can enforce.
 #[derive(
     Clone,
     Copy,
@@ -113,7 +182,7 @@ impl AssetAccess {
 pub enum Sandbox {
     /// The tool runs without a sandbox, with all rights of its user.
     Off,
-    /// The tool runs under what can be enforced, and its call is reported so.
+    /// The tool runs under what can be enforced, and the record of its call says what that was.
     Prefer,
     /// The tool does not run.
     #[default]
@@ -128,7 +197,9 @@ impl Sandbox {
     }
 }
 
-/// The built-in rules for tools that no policy file names.
+/// The built-in rules for tools that no policy file names: the key `profile` of a policy file,
+/// or [`HostBuilder::profile`](crate::HostBuilder::profile). The strictest that a ceiling, the
+/// user or the workspace asks for holds.
 #[derive(
     Clone,
     Copy,
@@ -147,11 +218,12 @@ impl Sandbox {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Profile {
-    /// The standard tools work in the workspace; native tools of a user run with all rights of
-    /// that user.
+    /// The standard tools work in the workspace; components of a user can touch nothing; native
+    /// tools of a user run with all rights of that user.
     #[default]
     Standard,
-    /// No tool runs unconfined, and no native build stands in for a component.
+    /// No tool runs unconfined, and no native build stands in for a component. Native tools of a
+    /// user are refused until they are granted something.
     Strict,
 }
 
@@ -228,7 +300,8 @@ impl Backend {
     }
 }
 
-/// The build of a tool that is taken where there are two.
+/// The build of a tool that is taken where there are two: the key `backend` of a policy file, or
+/// [`HostBuilder::backend`](crate::HostBuilder::backend).
 #[derive(
     Clone,
     Copy,
@@ -244,7 +317,8 @@ impl Backend {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum BackendChoice {
-    /// The component, or the native build where no component can be used.
+    /// The component, or the native build where no component can be used. Of the standard `bash`
+    /// the standard profile takes the native build first, where the sandbox of the machine holds.
     #[default]
     Auto,
     /// Components only.

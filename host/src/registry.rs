@@ -35,18 +35,19 @@ use loader::Loader;
 use memo::Memo;
 use scan::{Scan, Wanted};
 
-/// The remembered answers that a scan believes.
+/// The remembered answers that a scan believes, for [`Registry::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// All answers: unchanged files are not asked.
+    /// All answers: unchanged files are not asked. [`Host::refresh`](crate::Host::refresh) scans so.
     Remembered,
-    /// Schemas; files that failed are asked again.
+    /// Schemas; files that failed are asked again, for when the cause of the failure lay elsewhere.
     Failed,
-    /// Schemas of components; native tools and files that failed are asked again.
+    /// Schemas of components; native tools and files that failed are asked again, for a native
+    /// tool whose schema depends on something else than its file.
     Everything,
 }
 
-/// The state of discovery.
+/// The state of discovery, as [`Registry::state`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanState {
     /// No scan has begun.
@@ -61,7 +62,7 @@ pub enum ScanState {
     Failed,
 }
 
-/// A file that is not used as a tool, with the reason.
+/// A file that is not used as a tool, with the reason: [`Snapshot::skipped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Its path.
@@ -73,7 +74,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Returns the line about it for a person.
+    /// Returns one line about it for a debug log: the name of its file and the reason.
     #[must_use]
     pub fn line(&self) -> String {
         let what = if self.failed { "schema failed" } else { "left out" };
@@ -87,7 +88,22 @@ impl Skipped {
     }
 }
 
-/// The result of one scan. Never changes; a new scan makes a new one.
+/// The tools that one scan found. Never changes; a new scan makes a new one.
+///
+/// ```no_run
+/// # async fn example(host: &ikigai_host::Host) {
+/// let tools = host.refresh().await;
+/// for tool in tools.tools() {
+///     println!("{}: {}", tool.name(), tool.build.path.display());
+/// }
+/// for skipped in tools.skipped() {
+///     println!("{} is not used: {}", skipped.path.display(), skipped.reason);
+/// }
+/// for warning in tools.warnings() {
+///     println!("{warning}");
+/// }
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Snapshot {
     tools: BTreeMap<String, Tool>,
@@ -126,7 +142,8 @@ impl Snapshot {
         &self.skipped
     }
 
-    /// Returns what a person should know of the scan as a whole.
+    /// Returns warnings for a person: a directory that cannot be read, two tools of one name,
+    /// builds of one tool with different schemas.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -153,7 +170,11 @@ pub(crate) struct Settings {
     pub(crate) progress: ProgressFn,
 }
 
-/// The tools of one host.
+/// The discovery of the tools of one host: [`Host::registry`](crate::Host::registry).
+///
+/// [`Host::refresh`](crate::Host::refresh) is enough for most programs. The registry is for those
+/// that show the [state](Self::state) of discovery, use a [snapshot](Self::snapshot) before the
+/// scan is finished, or scan to another [`Depth`].
 pub struct Registry {
     settings: Settings,
     loader: Arc<Loader>,
@@ -187,18 +208,20 @@ impl Registry {
     }
 
     /// Returns the policy, which decides which build of a tool runs and what it may touch.
+    #[doc(hidden)]
     #[must_use]
     pub fn authority(&self) -> &Arc<Authority> {
         &self.settings.authority
     }
 
-    /// Returns the directories of tools and caches.
+    /// Returns the paths of the host, as the builder was given them.
     #[must_use]
     pub fn paths(&self) -> &Paths {
         &self.settings.paths
     }
 
     /// Returns the program that confines and watches native tools.
+    #[doc(hidden)]
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
         &self.settings.supervisor
@@ -251,13 +274,14 @@ impl Registry {
         Arc::new(snapshot)
     }
 
-    /// Returns the snapshot of the last scan that was finished, or an empty one.
+    /// Returns the last snapshot: an empty one before the first scan, and one without the tools
+    /// that are being compiled while the state is [`ScanState::Compiling`].
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.borrow())
     }
 
-    /// Returns the state of discovery, and its changes.
+    /// Returns the state of discovery, and its changes, as a channel of tokio.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ScanState> {
         self.state.subscribe()
@@ -268,6 +292,7 @@ impl Registry {
     /// # Errors
     ///
     /// The file is no tool; the text says why.
+    #[doc(hidden)]
     pub async fn tool_at(&self, path: &Path, depth: Depth) -> Result<Tool, String> {
         let candidate = named(path)?;
         let scan = self.scanner(depth, Wanted::All);
@@ -290,6 +315,7 @@ impl Registry {
     /// # Errors
     ///
     /// The file is no candidate or cannot be read.
+    #[doc(hidden)]
     pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
         let candidate = named(path)?;
         Build::of(&candidate, &self.memo, &self.loader)
@@ -300,7 +326,7 @@ impl Registry {
     /// # Errors
     ///
     /// It is gone or cannot be read; the text says why.
-    pub async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
+    pub(crate) async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
         let digest = build.present_digest(&self.memo).await;
         self.memo.save();
         digest
@@ -327,7 +353,7 @@ impl Registry {
 }
 
 /// The reason for a build that was given by its path.
-pub const WAS_NAMED: &str = "it was named";
+pub(crate) const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
     Candidate::at(path.to_owned(), ToolOrigin::User)

@@ -19,7 +19,8 @@ const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", 
 /// The primitive types of JSON Schema.
 const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// A checked schema. `parameters` is always `type: "object"` with `properties`.
+/// The schema of a tool, checked: its name, its description, and the JSON Schema of its arguments.
+/// `parameters` always has `type: "object"` and `properties`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSchema {
     /// The name, which matches `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.

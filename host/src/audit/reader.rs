@@ -49,7 +49,8 @@ impl Batch {
     }
 }
 
-/// A reader of the log: back from its newest file, or on as it grows.
+/// A reader of the log: back from its newest file, or on as it grows. See the
+/// [module](super) for an example.
 pub struct Reader {
     dir: PathBuf,
     /// The file that is appended to.
@@ -60,7 +61,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the log in `dir`, as it is now. A file that is rotated meanwhile is neither lost
+    /// Opens the log in the directory `dir`, as it is now. A log that does not exist is empty. A file that is rotated meanwhile is neither lost
     /// nor read twice.
     ///
     /// # Errors
@@ -82,7 +83,7 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), current, current_is_unread: true, older: files })
     }
 
-    /// Reads the next file back, beginning with the newest. Returns nothing once all were read.
+    /// Reads the next file back, beginning with the newest. Returns `None` once all were read.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
-/// One call, as one line of the log. Fields that do not apply are absent; unknown fields are
+/// One call, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are
 /// ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -41,7 +41,7 @@ pub struct Record {
     /// The exit code of the envelope; absent where nothing ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The limit that ended the call.
+    /// The limit that ended the call, in the words of [`Limit::as_str`](crate::Limit::as_str).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
     /// True if the caller did not wait for the end.
@@ -71,7 +71,7 @@ pub struct Record {
     pub stderr_bytes: Option<u64>,
 }
 
-/// The command that a call comes from.
+/// The command that a call comes from. The calls of an embedding program are [`Via::Call`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
@@ -152,6 +152,7 @@ impl Record {
 }
 
 /// The outcome of a call that succeeded.
+#[doc(hidden)]
 pub const OK: &str = "ok";
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

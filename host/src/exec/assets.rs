@@ -34,20 +34,30 @@ const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 /// The longest name in a record, in characters.
 const NAME_KEPT: usize = 200;
 
-/// The result of an operation, as a future.
+/// The result of an operation, as a future: `Box::pin(async move { … })`.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
 
-/// A store of assets.
+/// A store of assets, which a program implements to keep them.
 ///
-/// The grant of the caller has been checked before a method is called. URIs arrive as the
-/// program wrote them. A future is dropped when the call that waits for it ends; a change must
-/// then be made wholly or not at all. Futures run on the host's runtime, whose threads they
-/// must not block: to count and copy what they were given is fine.
+/// The example `own_store` of this crate keeps them in a map.
 ///
-/// Codes: `INVALID_ARG` for a URI that names no asset, `FILE_NOT_FOUND` for an asset that does
-/// not exist, `NOT_FOUND` and `NOT_UNIQUE` of an edit, `BUDGET_EXCEEDED`, `READ_ONLY`;
-/// `READ_FAILED`, `WRITE_FAILED`, `READ_ERROR` (a listing) where the store itself fails.
-/// Messages are read by models.
+/// The host has checked the grant of the call before it calls a method. URIs arrive as the
+/// tool wrote them, `ikigai:///PATH` or `ikigai://PATH`; the store decides which paths are valid.
+/// Methods are called by many tasks at once.
+///
+/// The host drops a future when the call that waits for it ends; a change must then be made wholly
+/// or not at all. Futures run on the host's runtime, whose threads they must not block: to count
+/// and copy what they were given is fine.
+///
+/// Errors are read by models, and have these codes:
+///
+/// | [`ToolCode`] | reason |
+/// |---|---|
+/// | `InvalidArg` | the URI names no asset, or the result would be too large |
+/// | `FileNotFound` | the asset does not exist |
+/// | `NotFound`, `NotUnique` | the text to replace is not there, or there more than once |
+/// | `BudgetExceeded`, `ReadOnly` | the store does not allow the change |
+/// | `ReadFailed`, `WriteFailed`, `ReadError` (a listing) | the store itself failed |
 pub trait AssetStore: Send + Sync {
     /// Returns the files that the store is kept in, and their directories where only it may
     /// write there: no tool may write to them. A store that is elsewhere returns none.
@@ -57,14 +67,15 @@ pub trait AssetStore: Send + Sync {
     /// [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
 
-    /// Replaces the content of an asset, or makes one. `content` has at most [`MAX_CONTENT`]
+    /// Replaces the content of an asset, or makes a new one. `content` has at most [`MAX_CONTENT`]
     /// bytes.
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()>;
 
-    /// Replaces `old`, which is not empty and not `new`, and returns the number of replacements.
+    /// Replaces `old`, which is neither empty nor equal to `new`, and returns the number of
+    /// replacements. Unless `all` is set, `old` must occur once.
     ///
-    /// The result may be far larger than the two texts: one that is larger than an asset may be
-    /// must be refused with `INVALID_ARG` before it is made.
+    /// The result may be far larger than the two texts. The store must refuse one that is larger
+    /// than an asset may be, with `InvalidArg`, before it makes it.
     fn edit<'a>(
         &'a self,
         caller: &'a Caller,
@@ -74,15 +85,15 @@ pub trait AssetStore: Send + Sync {
         all: bool,
     ) -> Answer<'a, u64>;
 
-    /// Returns the assets whose paths begin with `prefix`, in their order, and at most
-    /// [`MAX_ENTRIES`].
+    /// Returns the assets whose paths (without `ikigai:///`) begin with `prefix`, in the order of
+    /// their paths, and at most [`MAX_ENTRIES`] of them.
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing>;
 }
 
 /// The agent on whose behalf an asset is read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The name of the agent, whose pins and budget apply.
+    /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets).
     pub agent: Arc<str>,
 }
 

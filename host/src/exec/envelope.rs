@@ -23,6 +23,16 @@ const KILLED: i32 = 137;
 const TRAPPED: i32 = 134;
 
 /// The answer to a call, for a model, a person or a script.
+///
+/// It prints as one line of JSON, which can be given to a model as it is:
+///
+/// ```json
+/// {"tool_success":true,"result":{"output":"…"}}
+/// {"tool_success":false,"error":"Tool 'bash' crashed with exit code 139","error_code":"TOOL_CRASHED","exit_code":139,"stdout":"…","stderr":"…"}
+/// ```
+///
+/// [`to_json`](Self::to_json) indents it for people. The values of variables that were granted by
+/// name are not in a failure; the answer of a tool is passed on untouched.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Envelope {
@@ -32,11 +42,12 @@ pub enum Envelope {
     Failure(Failure),
 }
 
-/// The answer of a tool.
+/// The answer of a tool. It may be an error of the tool's own: see
+/// [`ToolCode`](crate::ToolCode).
 #[derive(Debug, Serialize)]
 pub struct Success {
     tool_success: bool,
-    /// The JSON that the tool printed, byte for byte.
+    /// The JSON that the tool printed, byte for byte. `result.get()` is its text.
     pub result: Box<RawValue>,
 }
 
@@ -48,7 +59,7 @@ pub struct Failure {
     pub error: String,
     /// The code of the reason, for a program.
     pub error_code: EnvelopeCode,
-    /// The limit that ended the call.
+    /// The limit that ended the call, if one did.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
     pub limit: Option<Limit>,
     /// The output of the tool, if it ran.
@@ -56,10 +67,12 @@ pub struct Failure {
     pub remains: Option<Remains>,
 }
 
-/// The output of a tool that failed.
+/// The output of a tool that ran and failed. In JSON its fields are beside those of the
+/// [`Failure`]. Bytes that are not UTF-8 are U+FFFD.
 #[derive(Debug, Serialize)]
 pub struct Remains {
-    /// The exit code; 128 + N for signal N.
+    /// The exit code; 128 + N for signal N, 137 where the host killed a native tool, 134 for a trap
+    /// of a component.
     pub exit_code: i32,
     /// The first 64 KiB of stdout.
     pub stdout: String,
@@ -83,6 +96,7 @@ fn limit_name<S: serde::Serializer>(
 impl Envelope {
     /// Returns the envelope of a call of `tool` under `limits`. No part of a failure holds one
     /// of the `secrets`; the answer of a tool is not touched.
+    #[doc(hidden)]
     #[must_use]
     pub fn of(tool: &str, limits: &Limits, outcome: Outcome, secrets: &Secrets) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
@@ -174,7 +188,7 @@ impl fmt::Display for Envelope {
 /// become hundreds of megabytes of spaces.
 const DEEPEST: usize = 24;
 
-/// A layout of JSON.
+/// A layout of JSON, for [`Envelope::to_json`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// On one line, without white space.

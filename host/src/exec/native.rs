@@ -91,13 +91,14 @@ pub struct Supervisor {
     machine: Arc<OnceCell<Machine>>,
 }
 
-/// The sandbox that this machine gives to native tools.
+/// The sandbox that this machine gives to native tools: [`Host::machine`](crate::Host::machine).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// The guarantees that would hold for a tool that is granted nothing.
     #[serde(rename = "level")]
     pub isolation: Isolation,
-    /// The layers that keep them; empty where they could not be found out.
+    /// The layers that keep them, each with advice where it is missing; empty where they could not
+    /// be found out.
     pub layers: Vec<Layer>,
 }
 

@@ -88,7 +88,7 @@ impl ComponentError {
     /// Returns whether the component itself is at fault, so that the answer stays the same while
     /// its bytes and this host do.
     #[must_use]
-    pub fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::CoreModule
             | Self::OfWasi03

@@ -27,7 +27,10 @@ use crate::toml_file::FileError;
 /// number.
 const COMPONENTS: u32 = 16;
 
-/// A host that could not be made.
+/// The error of [`HostBuilder::build`].
+///
+/// Its text is one line, except that of a policy file, which also shows the wrong line of the file.
+/// The error of the system is its [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The workspace is no directory that can be used.
@@ -41,22 +44,26 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A policy file cannot be used.
+    /// A policy file cannot be used: it has a mistake, cannot be read, or others may write to it.
     #[error(transparent)]
     Policy(#[from] FileError),
 }
 
-/// Settings of a [`Host`] that is to be made.
+/// Settings for a new [`Host`], made by [`Host::builder`].
 ///
 /// | setting | default |
 /// |---|---|
-/// | [`paths`](Self::paths) | [`Paths::of_user`] |
-/// | [`ceiling`](Self::ceiling) | the administrator's alone |
-/// | [`overrides`](Self::overrides) | none |
-/// | [`hints`](Self::hints) | none |
+/// | [`paths`](Self::paths) | [`Paths::of_user`], for programs in the `bin` of an installation |
+/// | [`profile`](Self::profile) | the policy's, or else [`Profile::Standard`] |
+/// | [`backend`](Self::backend) | the policy's, or else [`BackendChoice::Auto`] |
+/// | [`timeout`](Self::timeout), [`fuel`](Self::fuel), [`memory`](Self::memory), [`output`](Self::output), [`limit`](Self::limit) | the policy's, or else those of [`Limits`] |
+/// | [`overrides`](Self::overrides) | nothing is asked of the policy |
+/// | [`ceiling`](Self::ceiling) | the administrator's file alone |
+/// | [`hints`](Self::hints) | denials carry no hint |
 /// | [`assets`](Self::assets) | no asset store |
 /// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
+/// | [`supervisors_in_reserve`](Self::supervisors_in_reserve) | none |
 /// | [`record_arguments`](Self::record_arguments) | only their digest |
 /// | [`progress`](Self::progress) | not reported |
 ///
@@ -107,38 +114,41 @@ impl HostBuilder {
     }
 
     /// Sets the paths of tools, policy, caches and audit log, and of the programs of the
-    /// installation.
+    /// installation. See [`Paths`] for an example.
     pub fn paths(mut self, paths: Paths) -> Self {
         self.paths = Some(paths);
         self
     }
 
-    /// Adds a policy file that no other may pass, besides the administrator's. It must exist.
+    /// Adds a policy file that bounds all others, besides the administrator's. It must exist when
+    /// the host is built. It grants nothing.
     pub fn ceiling(mut self, file: impl Into<PathBuf>) -> Self {
         self.ceilings.push(file.into());
         self
     }
 
-    /// Sets what this host alone asks of the policy, and replaces everything that the methods
-    /// below have asked.
+    /// Sets profile, builds and limits together, each with the name of its author, and replaces
+    /// what [`profile`](Self::profile), [`backend`](Self::backend) and [`limit`](Self::limit) have
+    /// set. A program with flags of its own uses it so that decisions name the flag.
     pub fn overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// Sets the profile.
+    /// Sets the profile, in place of the one in the user's policy file. A stricter one of the
+    /// administrator or of the workspace holds nevertheless.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.overrides.profile = Some(Override::of_program(profile));
         self
     }
 
-    /// Sets the builds that may run: components or native builds alone.
+    /// Sets the builds that may run: components or native builds alone. A ceiling goes before it.
     pub fn backend(mut self, backend: BackendChoice) -> Self {
         self.overrides.backend = Some(Override::of_program(backend));
         self
     }
 
-    /// Limits the wall clock of each call.
+    /// Limits the wall clock of each call, counted from the start of its program.
     pub fn timeout(self, timeout: Duration) -> Self {
         // Five centuries are as good as no limit.
         self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
@@ -149,18 +159,19 @@ impl HostBuilder {
         self.limit(LimitKey::Fuel, units)
     }
 
-    /// Limits the memory of each call in bytes.
+    /// Limits the memory of each call in bytes, for components and native tools alike.
     pub fn memory(self, bytes: u64) -> Self {
         self.limit(LimitKey::Memory, bytes)
     }
 
-    /// Limits the stdout of each call in bytes.
+    /// Limits the stdout of each call in bytes. More of it ends the call.
     pub fn output(self, bytes: u64) -> Self {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key. No setting of the builder passes a
-    /// ceiling.
+    /// Sets a limit of each call in the unit of its key, in place of the default and of the user's
+    /// entry for the tool. The bounds of a ceiling, of the workspace and of `[tools."*"]` hold
+    /// nevertheless.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
         self.overrides.limits.push((key, Override::of_program(value)));
@@ -169,13 +180,29 @@ impl HostBuilder {
 
     /// Sets the sentences for what a person can do about a denial, in the words of the embedding
     /// program. They follow the reason in envelopes, in notes and in the log.
+    ///
+    /// ```no_run
+    /// use ikigai_host::policy::Remedy;
+    /// use ikigai_host::{Host, Paths};
+    ///
+    /// # fn main() -> Result<(), ikigai_host::BuildError> {
+    /// let host = Host::builder(".")
+    ///     .paths(Paths::of_installation("/usr"))
+    ///     .hints(|remedy| match remedy {
+    ///         Remedy::GrantToRun { tool } => format!("allow `{tool}` in the settings"),
+    ///         _ => "ask your administrator".to_owned(),
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn hints(mut self, sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
         self.hints = Hints::new(sentence);
         self
     }
 
-    /// Serves assets to the tools that the policy grants them, on behalf of `agent`, whose pins
-    /// and budget count. No tool may write the files of the store.
+    /// Serves assets to the tools that the policy grants them. Each operation names `agent` as its
+    /// [`Caller`](crate::assets::Caller). No tool may write the files of the store.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
         self
@@ -188,8 +215,8 @@ impl HostBuilder {
         self
     }
 
-    /// Limits the time that a call waits for the compilation of its component. Such a call is then
-    /// answered with `TOOL_TIMEOUT`.
+    /// Limits the time that a call, or [`Host::look_up`], waits for the compilation of a component.
+    /// Such a call is then answered with `TOOL_TIMEOUT`. [`Host::refresh`] is not limited.
     pub fn compile_timeout(mut self, timeout: Duration) -> Self {
         self.compile_timeout = Some(timeout);
         self
@@ -203,23 +230,42 @@ impl HostBuilder {
         self
     }
 
-    /// Records the text of arguments in the audit log, not only their digest.
+    /// Records the text of arguments in the audit log, not only their digest. It may hold secrets
+    /// of the user.
     pub fn record_arguments(mut self) -> Self {
         self.record_arguments = true;
         self
     }
 
-    /// Reports compilations, which may take seconds.
+    /// Sets the function that is called when a compilation begins and ends. It runs on a thread
+    /// that compiles, and delays the compilation while it runs.
+    ///
+    /// ```no_run
+    /// use ikigai_host::{Host, Paths, Progress};
+    ///
+    /// # fn main() -> Result<(), ikigai_host::BuildError> {
+    /// let host = Host::builder(".")
+    ///     .paths(Paths::of_installation("/usr"))
+    ///     .progress(|event| {
+    ///         if let Progress::Compiling(file) = event {
+    ///             eprintln!("compiling {file}");
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn progress(mut self, on_progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(on_progress);
         self
     }
 
-    /// Makes the host. Reads the policy files; finds no tools yet.
+    /// Makes the host. Reads the policy files, and starts nothing: [`Host::refresh`] finds the
+    /// tools.
     ///
     /// # Errors
     ///
-    /// The workspace is no directory, or a policy file cannot be used.
+    /// The workspace is no directory, or a policy file cannot be used. See [`BuildError`].
     pub fn build(self) -> Result<Arc<Host>, BuildError> {
         let workspace: Arc<Path> = paths::workspace(&self.workspace)?.into();
         let paths = self.paths.unwrap_or_else(Paths::of_user);

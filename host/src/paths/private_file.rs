@@ -20,7 +20,7 @@ use super::trust::{check_trusted, is_own, open_trusted_dir};
 /// # Errors
 ///
 /// One of them is of another kind or a link, or another user may write to it.
-pub fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
+pub(crate) fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
     make_private(dir)?;
     let dir = open_trusted_dir(dir, is_own)?;
     let flags = OFlags::RDWR
@@ -46,7 +46,7 @@ pub fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
 /// # Errors
 ///
 /// It cannot be locked at all.
-pub fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
+pub(crate) fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(20);
     loop {

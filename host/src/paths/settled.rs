@@ -11,7 +11,7 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// Returns whether a file with this metadata would have other times after one more change.
 /// Before that, equal times do not mean equal contents.
 #[must_use]
-pub fn has_settled(metadata: &Metadata) -> bool {
+pub(crate) fn has_settled(metadata: &Metadata) -> bool {
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
     // A time before 1970 is long ago.
     let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };

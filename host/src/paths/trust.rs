@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use super::open_regular;
 
 pub use ancestors::{UntrustedAncestor, check_ancestors};
-pub use changeable::{is_changeable, other_names};
+pub(crate) use changeable::{is_changeable, other_names};
 
 /// The bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -68,7 +68,7 @@ pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
-pub fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
+pub(crate) fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
     let (file, metadata) = open_regular(path)?;
     check_trusted(&metadata, &owner)?;
     check_ancestors(path, owner)?;
@@ -97,7 +97,7 @@ pub(super) fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) ->
 /// # Errors
 ///
 /// It is something else, or cannot be opened.
-pub fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
+pub(crate) fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     if other_writer(&dir.metadata()?, &owner).is_some() {

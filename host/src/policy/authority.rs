@@ -21,6 +21,17 @@ use crate::paths;
 use crate::toml_file::FileError;
 
 /// The settings that one host asks of the policy for itself alone. They pass no ceiling.
+///
+/// [`HostBuilder::overrides`](crate::HostBuilder::overrides) takes them:
+///
+/// ```
+/// use ikigai_host::{LimitKey, Override, Overrides};
+///
+/// let overrides = Overrides {
+///     limits: vec![(LimitKey::Memory, Override { value: 64 << 20, from: "--memory".into() })],
+///     ..Overrides::default()
+/// };
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The profile.
@@ -64,7 +75,11 @@ pub struct Choice {
     pub reason: Cow<'static, str>,
 }
 
-/// The policy of one host in one workspace.
+/// The policy of one host in one workspace: [`Host::authority`](crate::Host::authority).
+///
+/// Shows the policy ([`files`](Self::files), [`profile`](Self::profile)), decides on calls, and
+/// proposes changes of the user's file. See the [module](super) for an
+/// example.
 pub struct Authority {
     live: Live,
     overrides: Overrides,
@@ -100,7 +115,8 @@ impl Authority {
         })
     }
 
-    /// Decides what the tool may touch and use up.
+    /// Decides what the tool may touch and use up. For the tools of a snapshot
+    /// [`Host::decide`](crate::Host::decide) makes the request.
     ///
     /// # Errors
     ///
@@ -119,7 +135,7 @@ impl Authority {
 
     /// Returns the grant of a `--schema` call, which is empty.
     #[must_use]
-    pub fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
+    pub(crate) fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
         decide::for_schema(&self.live.user(), &self.context(), path, backend)
     }
 
@@ -129,7 +145,7 @@ impl Authority {
     /// # Errors
     ///
     /// They cannot be recorded because a disk is full. The call must not run.
-    pub fn record_writable(&self, grant: &Grant) -> Result<(), String> {
+    pub(crate) fn record_writable(&self, grant: &Grant) -> Result<(), String> {
         self.writable_record.record(&grant.dirs)
     }
 
@@ -150,7 +166,7 @@ impl Authority {
 
     /// Returns whether the decision on this tool depends on the present contents of its file.
     #[must_use]
-    pub fn looks_at_content(&self, name: Option<&str>) -> bool {
+    pub(crate) fn looks_at_content(&self, name: Option<&str>) -> bool {
         self.current().is_ok_and(|layers| decide::looks_at_content(&layers, name))
     }
 
@@ -164,6 +180,7 @@ impl Authority {
     }
 
     /// Chooses the build of a tool that is to run.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
         let choice = |backend, reason: Cow<'static, str>| Choice {
@@ -186,16 +203,18 @@ impl Authority {
         }
     }
 
-    /// Proposes the user's file with these keys of the tool's entry set.
+    /// Proposes the user's file with these keys of the tool's entry set. Writes nothing.
     ///
     /// # Errors
     ///
-    /// The file cannot be used, as it is or as it would be.
+    /// The file cannot be used, as it is or as it would be; or the user has no such file, because
+    /// [`Paths::policy`](crate::Paths::policy) names none.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
         Proposal::grant(self.user_file()?, self.live.base(), name, keys)
     }
 
-    /// Proposes the user's file without the tool's entry; nothing if it has no such entry.
+    /// Proposes the user's file without the tool's entry; nothing if it has no such entry. Writes
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -227,6 +246,7 @@ impl Authority {
     }
 
     /// Returns whether the user's file has an entry for the tool that is bound to contents.
+    #[doc(hidden)]
     #[must_use]
     pub fn is_bound_to_content(&self, name: &str) -> bool {
         let Ok(layers) = self.current() else { return false };

@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::FileError;
 
-/// The call that the policy decides on.
+/// The call that the policy decides on, for [`Authority::decide`](super::Authority::decide).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The name of the tool; nothing for a program that is named by its path.
@@ -108,7 +108,8 @@ pub struct Variable {
     pub is_set: bool,
 }
 
-/// The permissions and limits of one call, with the rules that decided them.
+/// The permissions and limits of one call, with the rules that decided them: the answer of
+/// [`Host::decide`](crate::Host::decide).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The permissions.
@@ -122,7 +123,7 @@ pub struct Decision {
     pub variables: Vec<Variable>,
     /// The rules that decided each capability.
     pub provenance: ProvenanceMap,
-    /// The notes for a person.
+    /// The notes for a person, such as a rule that has no effect.
     pub notes: Vec<String>,
 }
 
@@ -156,7 +157,8 @@ impl Decision {
     }
 }
 
-/// The denial of a call.
+/// The denial of a call: the error of [`Host::decide`](crate::Host::decide). Its text is the reason,
+/// followed by the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The reason.

@@ -18,7 +18,9 @@ pub enum NewValue {
     List(Vec<String>),
 }
 
-/// A key of an entry with its new value. A key of the table `limits` is `limits.NAME`.
+/// A key of an entry with its new value, for
+/// [`Authority::propose_grant`](super::Authority::propose_grant). A key of the table `limits` is
+/// `limits.NAME`.
 pub type NewKey = (String, NewValue);
 
 /// A file whose form cannot be changed piece by piece.

@@ -25,22 +25,22 @@ const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
 /// The paths of the files of all layers.
 #[derive(Clone, Debug)]
-pub struct PolicyFiles {
+pub(crate) struct PolicyFiles {
     /// The administrator's file, which need not exist.
-    pub ceiling: Option<PathBuf>,
+    pub(crate) ceiling: Option<PathBuf>,
     /// Further ceilings, each of which must exist. Anybody may add one, because it can only narrow.
-    pub further_ceilings: Vec<PathBuf>,
+    pub(crate) further_ceilings: Vec<PathBuf>,
     /// The user's file.
-    pub user: Option<PathBuf>,
+    pub(crate) user: Option<PathBuf>,
     /// True if somebody named the user's file, which must then exist.
-    pub user_is_named: bool,
+    pub(crate) user_is_named: bool,
     /// The workspace, absolute and canonical; its file is `.ikigai/policy.toml`.
-    pub workspace: PathBuf,
+    pub(crate) workspace: PathBuf,
     /// The directory for which `~` stands in a policy file.
-    pub home: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
     /// The directory of the record of directories in which tools could write; nothing if none is
     /// kept.
-    pub state: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// The path of the file of a workspace, in the workspace.
@@ -291,6 +291,7 @@ impl Watched {
 }
 
 /// Returns a word as it is written in a command of a shell.
+#[doc(hidden)]
 #[must_use]
 pub fn shell_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);

@@ -11,12 +11,12 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-pub use public::is_public;
+pub(crate) use public::is_public;
 
 /// The peers that a tool may reach over the network. The default is no peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// True for every public address (`*`), see [`is_public`].
+    /// True for every public address (`*`).
     pub any: bool,
     /// The peers that are named.
     pub peers: Vec<Peer>,
@@ -100,14 +100,14 @@ impl Net {
 
     /// Returns whether a network in the list holds the address.
     #[must_use]
-    pub fn names_address(&self, address: SocketAddr) -> bool {
+    pub(crate) fn names_address(&self, address: SocketAddr) -> bool {
         self.names_ip(address.ip(), Some(address.port()))
     }
 
     /// Returns whether a network in the list holds the address, for `port`, or for any port if there
     /// is none.
     #[must_use]
-    pub fn names_ip(&self, ip: IpAddr, port: Option<u16>) -> bool {
+    pub(crate) fn names_ip(&self, ip: IpAddr, port: Option<u16>) -> bool {
         let ip = ip.to_canonical();
         self.peers.iter().any(|peer| {
             matches!(&peer.host, PeerHost::Range(range) if range.contains(&ip))

@@ -310,6 +310,7 @@ pub(super) fn limit_form(key: LimitKey) -> &'static str {
 /// # Errors
 ///
 /// The text is no such limit. The error is the reason.
+#[doc(hidden)]
 pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
     let error = |what: String| format!("`{text}` {what}");
     match key {
@@ -331,6 +332,7 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
 /// # Errors
 ///
 /// It cannot be granted. The text is the reason.
+#[doc(hidden)]
 pub fn check_variable(name: &str) -> Result<(), String> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(format!("`{name}` is set by ikigai itself"));

@@ -14,7 +14,10 @@ use super::rule::{Entry, Layer, LayerKind};
 use crate::paths;
 use crate::toml_file::{self, FileError, ReadError};
 
-/// A change of the file that is not written yet.
+/// A change of the user's policy file that is not written yet.
+///
+/// [`Authority::propose_grant`](super::Authority::propose_grant) makes one;
+/// [`difference`](Self::difference) shows it, [`write`](Self::write) makes it.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The file.

@@ -12,6 +12,9 @@ use ikigai_protocol::Access;
 use super::{AssetAccess, Net};
 
 /// A step that a person can take so that the policy allows more.
+///
+/// It has no words: [`HostBuilder::hints`](crate::HostBuilder::hints) takes the function that
+/// makes a sentence of it, with an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Grant the tool again what its entry grants, for its file as it is now.

@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::Position;
 
-/// The author of a policy file.
+/// The author of a policy file, which decides its effect.
 #[derive(
     Clone,
     Copy,

@@ -9,6 +9,7 @@ use super::variables::Variables;
 use super::{AssetAccess, Backend, Grant, Sandbox};
 
 /// The variable with the address of the asset store. It may hold a password, and no tool gets it.
+#[doc(hidden)]
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
 
 /// The variables that every confined native tool has.
@@ -34,6 +35,7 @@ pub(super) fn assets(tool: &str) -> AssetAccess {
 }
 
 /// The tool that is part of the host, by which a model works with assets beside the file tools.
+#[doc(hidden)]
 pub const OWN_TOOL: &str = "slash_command";
 
 /// The standard tool that runs any command, so that its native build cannot keep to its directories

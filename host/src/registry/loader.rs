@@ -14,12 +14,14 @@ use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
 
-/// An event of work that a person may wait for.
+/// An event of work that a person may wait for, which
+/// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the
+/// component's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A component is compiled for the first time.
+    /// The compilation of a component begins.
     Compiling(String),
-    /// It is compiled, or has failed to.
+    /// The compilation has ended, well or not.
     Compiled(String),
 }
 

@@ -18,10 +18,10 @@ use super::candidate::Candidate;
 use super::loader::Loader;
 use super::memo::Memo;
 
-/// A tool that can be called. Cheap to clone.
+/// A tool that can be called, by its name. Cheap to clone.
 #[derive(Clone)]
 pub struct Tool {
-    /// Its schema, as it printed it.
+    /// Its schema: name, description and the JSON Schema of its arguments, for a model.
     pub schema: Arc<ToolSchema>,
     /// The kind of directory that it is from.
     pub origin: ToolOrigin,
@@ -43,7 +43,7 @@ impl Tool {
     }
 }
 
-/// One file that is a tool.
+/// One file that is a tool, or one of the two builds of a tool.
 pub struct Build {
     /// Its path.
     pub path: PathBuf,
@@ -94,6 +94,7 @@ impl Build {
     /// # Errors
     ///
     /// The component cannot be used on this host.
+    #[doc(hidden)]
     pub async fn program(&self) -> Result<&dyn Executor, ComponentError> {
         match &self.program {
             Program::Native(program) => Ok(program),
@@ -106,6 +107,7 @@ impl Build {
     /// # Errors
     ///
     /// The component cannot be used on this host.
+    #[doc(hidden)]
     pub async fn imports(&self) -> Result<Vec<String>, ComponentError> {
         match &self.program {
             Program::Native(_) => Ok(Vec::new()),

@@ -51,8 +51,10 @@ fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// A file that cannot be used. Its text has the wrong line with a mark under it, and never a
-/// control character of the file, which anybody may have written.
+/// The reason why a file in TOML, such as a policy, cannot be used.
+///
+/// Its text has the wrong line with a mark under it, and never a control character of the file,
+/// which anybody may have written. [`line`](Self::line) has the same on one line, with the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file.
@@ -68,12 +70,14 @@ pub struct FileError {
 
 impl FileError {
     /// Returns the error of a file that is refused as a whole.
+    #[doc(hidden)]
     pub fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
         Self { path: path.to_owned(), position: None, what, hint: None, excerpt: None }
     }
 
     /// Returns the error of a mistake at `span` of the text.
+    #[doc(hidden)]
     pub fn at(
         path: &Path,
         lines: &Lines<'_>,
@@ -85,6 +89,7 @@ impl FileError {
         Self { position: Some(position), excerpt, ..Self::whole(path, what) }
     }
 
+    #[doc(hidden)]
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(printable(&hint.into()));
@@ -92,6 +97,7 @@ impl FileError {
     }
 
     /// Leaves out the line of the file, which may hold a secret.
+    #[doc(hidden)]
     #[must_use]
     pub fn without_excerpt(self) -> Self {
         Self { excerpt: None, ..self }

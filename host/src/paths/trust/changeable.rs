@@ -19,7 +19,7 @@ const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", 
 /// are not links: by writing to the file, or to a directory on the way. A file without accessible
 /// metadata counts as changeable.
 #[must_use]
-pub fn is_changeable(path: &Path) -> bool {
+pub(crate) fn is_changeable(path: &Path) -> bool {
     let is_system = || SYSTEM.iter().any(|dir| path.starts_with(dir));
     if rustix::process::geteuid().is_root() && is_system() {
         return false;
@@ -47,7 +47,7 @@ fn may_write(path: &Path) -> bool {
 /// # Errors
 ///
 /// The directory cannot be read.
-pub fn other_names(path: &Path, file: &Metadata) -> io::Result<u64> {
+pub(crate) fn other_names(path: &Path, file: &Metadata) -> io::Result<u64> {
     if file.nlink() == 1 {
         return Ok(0);
     }
