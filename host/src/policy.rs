@@ -28,6 +28,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 pub use authority::{Authority, Choice, Override, Overrides};
 pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
+pub use ikigai_supervisor::plan::Sandbox;
 pub use live::{FileStatus, PolicyFiles, shell_quoted};
 pub use net::{Net, Peer, PeerHost, is_public};
 pub use parse::{check_variable, parse_limit};
@@ -86,42 +87,6 @@ pub enum AssetAccess {
 
 impl AssetAccess {
     /// Returns `none`, `read` or `write`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// The rule for a native call on a machine that cannot enforce its whole grant.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum Sandbox {
-    /// The tool runs without a sandbox, with all rights of its user.
-    Off,
-    /// The tool runs under what can be enforced, and its call is reported so.
-    Prefer,
-    /// The tool does not run.
-    #[default]
-    Require,
-}
-
-impl Sandbox {
-    /// Returns `off`, `prefer` or `require`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{self, Limits};
 use super::namespace::{self, Entered};
-use super::plan::Confinement;
+use super::plan::Sandbox;
 use super::watch::{Delivery, Prepared, Watch};
 use super::{request, sandbox, signals};
 
@@ -61,7 +61,7 @@ fn serve() -> io::Result<Delivery> {
     // Inherited by all processes of the call. Without `/proc` there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     let plan = &request.plan;
-    let sandboxed = plan.kind.sandbox != Confinement::Off;
+    let sandboxed = plan.kind.sandbox != Sandbox::Off;
     let mut cgroups = match plan.kind.without.cgroups {
         true => Cgroups::none("left out"),
         false => Cgroups::make(plan.bounds),

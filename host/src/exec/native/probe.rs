@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::supervisor_process::SupervisorProcess;
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
-use ikigai_supervisor::plan::{Bounds, Confinement, DESCRIPTORS, End, Kind, Plan, Report};
+use ikigai_supervisor::plan::{Bounds, DESCRIPTORS, End, Kind, Plan, Report, Sandbox};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         env: Vec::new(),
         dirs: Vec::new(),
         kind: Kind {
-            sandbox: Confinement::Prefer,
+            sandbox: Sandbox::Prefer,
             net: false,
             host_socket: false,
             probe: true,
