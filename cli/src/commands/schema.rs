@@ -15,6 +15,7 @@ use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
+use crate::remedy;
 
 use ikigai_host::registry::{Depth, Snapshot};
 
@@ -121,7 +122,7 @@ fn all_for(
     beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
     let mut tools = ikigai_agent::offered(provider, &beside_own, Some(snapshot), false);
     if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
-        eprint(&format!("warning: {crowded_out}\n"));
+        eprint(&format!("warning: {}\n", remedy::offer::warning(&crowded_out)));
     }
     // A limit on the number of tools is not a failure.
     tools.left_out.retain(|left| !left.reason.is_too_many());
