@@ -324,6 +324,8 @@ pub enum End {
     NotStarted(Step, i32),
     /// It never ran, for this reason.
     Refused(String),
+    /// It never ran: the policy requires the sandbox, and this boundary is not enforced.
+    Unconfined(String),
 }
 
 /// The reason why a supervisor killed a tool.

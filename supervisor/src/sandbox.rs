@@ -360,10 +360,7 @@ fn refusal_of(plan: &Plan, isolation: &Isolation) -> Option<End> {
         return None;
     }
     let (boundary, guarantee) = isolation.unmet().next()?;
-    Some(End::Refused(format!(
-        "this machine cannot provide the sandbox that the policy requires: {boundary} is \
-         {guarantee}; run `ikigai doctor` to see what it lacks"
-    )))
+    Some(End::Unconfined(format!("{boundary} is {guarantee}")))
 }
 
 /// Reports that the tool is not started.

@@ -41,6 +41,7 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::exec::{Call, Executor, Outcome};
+use crate::policy::Hints;
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
@@ -78,6 +79,9 @@ pub struct Supervisor {
     opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
     without: Without,
+    /// The sentences for what can be done where a call is not started.
+    #[cfg(target_os = "linux")]
+    hints: Hints,
     /// The answer of [`Self::machine`]. Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
 }
@@ -111,8 +115,22 @@ impl Supervisor {
             opened: Some(Arc::default()),
             #[cfg(target_os = "linux")]
             without: Without::default(),
+            #[cfg(target_os = "linux")]
+            hints: Hints::default(),
             machine: Arc::default(),
         }
+    }
+
+    /// Sets the sentences for what can be done where a call is not started.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_hints(self, hints: Hints) -> Self {
+        Self { hints, ..self }
+    }
+
+    /// Does nothing: no call is started.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn with_hints(self, _: Hints) -> Self {
+        self
     }
 
     /// Returns the supervisor that lies at a path when a call starts. Unlike others it may be a
