@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ikigai_provider::{Call, Failure, Usage};
 
-use crate::Called;
+use crate::{Called, CrowdedOut};
 
 /// A function that is called with each event of a turn.
 pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
@@ -14,6 +14,8 @@ pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 pub enum Event<'a> {
     /// Something that a person should know and that stops nothing.
     Warning(&'a str),
+    /// The request has no room for some tools.
+    CrowdedOut(&'a CrowdedOut),
     /// A further piece of the model's text.
     Text(&'a str),
     /// The model thinks.

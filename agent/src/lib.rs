@@ -85,7 +85,7 @@ mod usage;
 pub use calls::{CallError, Called};
 pub use event::{Calling, Event, OnEvent};
 pub use excerpt::SHOWN_CHARACTERS;
-pub use offer::{Offer, crowded_out, offered};
+pub use offer::{CrowdedOut, Offer, crowded_out, offered};
 pub use session::{MAX_ROUNDS, Model, Session, SessionAssets};
 pub use slash::SLASH_COMMAND;
 pub use turn::{End, Prompt, Turn, TurnError};

@@ -54,12 +54,20 @@ pub fn offered(
     translate_all(provider, offer.bounds, schemas)
 }
 
-/// The most names in one line of a warning.
-const NAMED: usize = 20;
+/// The tools for which a request has no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrowdedOut {
+    /// The provider that takes so few.
+    pub provider: Provider,
+    /// The number of tools that it takes.
+    pub room: usize,
+    /// The names of the tools that it is not offered.
+    pub tools: Vec<String>,
+}
 
-/// Returns a warning for each tool that the provider is not offered, or not with its whole
-/// description, and one for all tools for which there is no room.
-fn warnings(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
+/// Returns a warning for each tool that the provider is not offered for another reason than want
+/// of room, or not with its whole description.
+fn warnings(provider: Provider, tools: &Tools) -> Vec<String> {
     let left_out = tools.left_out.iter().filter(|left| !left.reason.is_too_many());
     let left_out = left_out
         .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
@@ -67,26 +75,31 @@ fn warnings(provider: Provider, offer: &Offer, tools: &Tools) -> Vec<String> {
     let cut = cut.map(|(tool, loss)| {
         format!("the description of `{tool}` is cut for {provider}: {}", loss.reason)
     });
-    left_out.chain(cut).chain(crowded_out(provider, offer, tools)).collect()
+    left_out.chain(cut).collect()
 }
 
-/// Returns a warning that names the tools for which a request has no room, in one line, or
-/// nothing where all fit.
+/// Returns the tools for which a request has no room, or nothing where all fit.
 #[must_use]
-pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<String> {
+pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<CrowdedOut> {
     let left_out = tools.left_out.iter().filter(|left| left.reason.is_too_many());
-    let names: Vec<&str> = left_out.map(|left| left.tool.as_str()).collect();
-    let room = offer.bounds.tools.filter(|_| !names.is_empty())?;
-    let more = match names.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more, which `ikigai doctor` names"),
-    };
-    Some(format!(
-        "{} tools are not offered to {provider}, which takes {room} (`max_tools`): {}{more}. Name \
-         those that you need in `first_tools` under `[providers.{provider}]`",
-        names.len(),
-        names[..names.len().min(NAMED)].join(", "),
-    ))
+    let tools: Vec<String> = left_out.map(|left| left.tool.clone()).collect();
+    let room = offer.bounds.tools.filter(|_| !tools.is_empty())?;
+    Some(CrowdedOut { provider, room, tools })
+}
+
+/// The tools of a request, and the differences to those of the snapshot that a person has not
+/// been told yet.
+pub(super) struct Offered {
+    pub(super) value: Value,
+    pub(super) warnings: Vec<String>,
+    pub(super) crowded_out: Option<CrowdedOut>,
+}
+
+impl Offered {
+    /// Returns the tools without a difference to tell.
+    fn as_before(value: Value) -> Self {
+        Self { value, warnings: Vec::new(), crowded_out: None }
+    }
 }
 
 /// The tools of the last request, translated once for a snapshot and a provider.
@@ -94,29 +107,30 @@ pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<S
 pub(super) struct OfferedTools(Option<(Arc<Snapshot>, Provider, Value)>);
 
 impl OfferedTools {
-    /// Returns the tools for requests to the model, and where they were translated anew the
-    /// warnings that go with them.
+    /// Returns the tools for requests to the model. The differences go with them only where they
+    /// were translated anew.
     pub(super) fn of(
         &mut self,
         model: &Model,
         snapshot: Option<&Arc<Snapshot>>,
         commands: bool,
-    ) -> (Value, Vec<String>) {
+    ) -> Offered {
         let Model { client, offer, .. } = model;
         let provider = client.provider();
         let Some(snapshot) = snapshot else {
-            return (offered(provider, offer, None, false).value, Vec::new());
+            return Offered::as_before(offered(provider, offer, None, false).value);
         };
         if let Some((known, of, value)) = &self.0
             && Arc::ptr_eq(known, snapshot)
             && *of == provider
         {
-            return (value.clone(), Vec::new());
+            return Offered::as_before(value.clone());
         }
         let translated = offered(provider, offer, Some(snapshot), commands);
-        let warnings = warnings(provider, offer, &translated);
+        let warnings = warnings(provider, &translated);
+        let crowded_out = crowded_out(provider, offer, &translated);
         self.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
-        (translated.value, warnings)
+        Offered { value: translated.value, warnings, crowded_out }
     }
 }
 
@@ -148,24 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_named_in_one_line() {
-        let left = |at: usize| LeftOut {
-            tool: format!("t{at:02}"),
-            reason: Inexpressible::TooMany { limit: 128 },
-        };
-        let of = |count| Tools {
-            value: json!([]),
-            losses: Vec::new(),
-            left_out: (0..count).map(left).collect(),
-        };
-        let warnings = |tools| warnings(Provider::OpenAi, &Offer::of(Provider::OpenAi), &tools);
-        let of_two = warnings(of(2));
-        let expected = "2 tools are not offered to openai, which takes 128 (`max_tools`): t00, \
-                        t01. Name those that you need in `first_tools` under `[providers.openai]`";
-        assert_eq!(of_two, [expected]);
-        let of_many = warnings(of(25));
-        let more = "t19 and 5 more, which `ikigai doctor` names.";
-        assert!(of_many[0].contains(more), "{of_many:?}");
-        assert_eq!(warnings(of(0)), [""; 0]);
+    fn tools_without_room_are_listed_apart_from_the_warnings() {
+        let left = |tool: &str, reason| LeftOut { tool: tool.to_owned(), reason };
+        let too_many = || Inexpressible::TooMany { limit: 128 };
+        let of = |left_out| Tools { value: json!([]), losses: Vec::new(), left_out };
+        let provider = Provider::OpenAi;
+        let offer = Offer::of(provider);
+        let tools = of(vec![left("a", too_many()), left("b", too_many())]);
+        let expected =
+            CrowdedOut { provider, room: 128, tools: vec!["a".to_owned(), "b".to_owned()] };
+        assert_eq!(crowded_out(provider, &offer, &tools), Some(expected));
+        assert_eq!(warnings(provider, &tools), [""; 0]);
+        assert_eq!(crowded_out(provider, &offer, &of(Vec::new())), None);
     }
 }

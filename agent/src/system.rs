@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ikigai_assets::{Asset, thousands};
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, Decision, Sandbox, ToolOrigin};
+use ikigai_host::policy::{Backend, Decision, Remedy, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
@@ -61,7 +61,8 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
     if let Some(tool) = shell
         && let Ok(decision) = host.decide(tool.into())
     {
-        text.push_str(&about_shell(tool.build.backend(), &decision));
+        let hint = host.authority().hint(&Remedy::GrantMore { tool: tool.name().to_owned() });
+        text.push_str(&about_shell(tool.build.backend(), &decision, hint));
     }
     let transient = with_own_temporary_files(host, snapshot);
     if !transient.is_empty() {
@@ -95,8 +96,8 @@ fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s 
 }
 
 /// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
-/// it does not see.
-fn about_shell(backend: Backend, decision: &Decision) -> String {
+/// it does not see. `hint` says how the user gives it more.
+fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> String {
     let time = humantime::format_duration(decision.limits.wall_clock);
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
     if backend == Backend::Wasm {
@@ -114,13 +115,13 @@ fn about_shell(backend: Backend, decision: &Decision) -> String {
     if decision.is_unconfined(backend) {
         return format!("\n\nbash runs commands in {shell}. {ended}");
     }
+    let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
     let network = if decision.grant.net.any { "" } else { "There is no network. " };
     format!(
         "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
          the call, so that programs, keys and settings of the user's home are not there. {network}\
-         Where a command needs more, say so: the user can allow it with `ikigai policy grant bash`. \
-         {ended}"
+         Where a command needs more, tell the user{hint}. {ended}"
     )
 }
 

@@ -189,17 +189,22 @@ impl Rounds<'_> {
     /// Sends the messages. `shown` collects the text of the answer as it arrives.
     async fn ask(&mut self, messages: &[Message], shown: &mut String) -> Result<Answer, Failure> {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
-        let (tools, mut warnings) = tools.of(model, *snapshot, environment.assets.is_some());
+        let offered = tools.of(model, *snapshot, environment.assets.is_some());
         let (system, warning) = system::blocks(environment, snapshot.map(|it| &**it)).await;
-        warnings.extend(warning);
-        for warning in &warnings {
+        for warning in &offered.warnings {
+            on_event(Event::Warning(warning));
+        }
+        if let Some(crowded_out) = &offered.crowded_out {
+            on_event(Event::CrowdedOut(crowded_out));
+        }
+        if let Some(warning) = &warning {
             on_event(Event::Warning(warning));
         }
         let request = Request {
             model: &model.name,
             system: &system,
             messages,
-            tools: &tools,
+            tools: &offered.value,
             max_output: model.max_tokens,
         };
         let mut on_provider_event = |event: ikigai_provider::Event<'_>| match event {

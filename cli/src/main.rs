@@ -1,6 +1,7 @@
 //! The `ikigai` program: its command line, or the compiler of one component if the first
 //! argument asks for that.
 
+mod choice;
 mod commands;
 mod complete;
 mod config;

@@ -165,10 +165,10 @@ impl ModelChoice {
         let Some((provider, _)) = &self.provider else {
             let keyed = config.keyed_providers(environment);
             let error = match &keyed[..] {
-                [] => missing("there is no key for any model provider").hint(
-                    "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name a provider \
-                     with --provider",
-                ),
+                [] => missing("there is no key for any model provider").hint(format!(
+                    "set one of {}, or name a provider with --provider",
+                    key_variables().join(", ")
+                )),
                 keyed => {
                     let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
                     missing(&format!("there are keys for several providers: {}", names.join(", ")))
@@ -184,6 +184,12 @@ impl ModelChoice {
         };
         Ok((*provider, model))
     }
+}
+
+/// Returns the variables with keys, in the order of the providers.
+fn key_variables() -> Vec<&'static str> {
+    let providers = provider::first_of_each_key().into_iter();
+    providers.map(|provider| provider.key_variable().as_str()).collect()
 }
 
 /// Returns the page on which a vendor lists its models. None of them is a default here: names are

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
+use strum::VariantArray as _;
 
+use crate::choice;
 use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::progress;
@@ -60,8 +62,8 @@ pub(crate) struct Options {
     /// Access of tools that no policy file decides [default: standard]; never less strict than
     /// a ceiling
     #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
-          env = "IKIGAI_PROFILE")]
-    profile: Option<ProfileArg>,
+          env = "IKIGAI_PROFILE", value_parser = choice::of(Profile::VARIANTS, profile_help))]
+    profile: Option<Profile>,
 
     /// Another ceiling besides /etc/ikigai/policy.toml; it can only narrow grants
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
@@ -70,8 +72,9 @@ pub(crate) struct Options {
 
     /// Which build of a tool to run
     #[arg(long, help_heading = POLICY, global = true, value_name = "KIND",
-          env = "IKIGAI_BACKEND", default_value = "auto")]
-    backend: BackendArg,
+          env = "IKIGAI_BACKEND", default_value_t,
+          value_parser = choice::of(BackendChoice::VARIANTS, backend_help))]
+    backend: BackendChoice,
 
     /// Wall clock of a call, such as 500ms, 30s or 2m [default: 30s]
     #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
@@ -131,25 +134,24 @@ pub(crate) struct Options {
     pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum BackendArg {
-    /// The component; the native build where no component can be used, and of bash where the
-    /// sandbox holds
-    Auto,
-    /// Components only
-    Wasm,
-    /// Native builds only
-    Native,
+fn backend_help(choice: BackendChoice) -> Option<&'static str> {
+    Some(match choice {
+        BackendChoice::Auto => {
+            "The component; the native build where no component can be used, and of bash where the \
+             sandbox holds"
+        }
+        BackendChoice::Wasm => "Components only",
+        BackendChoice::Native => "Native builds only",
+    })
 }
 
-impl BackendArg {
-    fn choice(self) -> BackendChoice {
-        match self {
-            Self::Auto => BackendChoice::Auto,
-            Self::Wasm => BackendChoice::Wasm,
-            Self::Native => BackendChoice::Native,
+fn profile_help(profile: Profile) -> Option<&'static str> {
+    Some(match profile {
+        Profile::Standard => {
+            "The standard tools work in the workspace; native tools of yours run as you do"
         }
-    }
+        Profile::Strict => "Nothing runs unconfined, and nothing falls back to native",
+    })
 }
 
 /// A shared flag that was set, on the command line, in the environment or in a file.
@@ -161,34 +163,28 @@ pub(crate) struct SetFlag {
     pub(crate) value: String,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ProfileArg {
-    /// The standard tools work in the workspace; native tools of yours run as you do
-    Standard,
-    /// Nothing runs unconfined, and nothing falls back to native
-    Strict,
-}
-
 impl Options {
     /// Returns the host that these flags describe. Nothing is scanned yet.
     ///
     /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
     /// the exit frees it anyway.
     pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
-        Ok(self.host_and_store(progress::reporter())?.0)
+        Ok(self.host_and_store(progress::reporter(), 0)?.0)
     }
 
-    /// Returns the host, which reports compilations to `progress`, and its asset store if there
-    /// is a place for one.
+    /// Returns the host, which reports compilations to `progress` and keeps `reserve` supervisors
+    /// ready, and its asset store if there is a place for one.
     fn host_and_store(
         &self,
         progress: ProgressFn,
+        reserve: usize,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
         let mut host = Host::builder(self.directory()?)
             .paths(self.paths())
             .overrides(self.overrides())
             .hints(crate::remedy::policy::sentence)
+            .supervisors_in_reserve(reserve)
             .progress(move |event| progress(event));
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);
@@ -213,7 +209,7 @@ impl Options {
         if std::env::var_os("IKIGAI_BACKEND").is_some() {
             return BackendChoice::Auto;
         }
-        self.backend.choice()
+        self.backend
     }
 
     /// Returns the paths of this user, with those that the flags name.
@@ -255,14 +251,8 @@ impl Options {
             Some((limit, overriding(self, key, flag, value?)))
         });
         Overrides {
-            profile: self.profile.map(|profile| {
-                let profile = match profile {
-                    ProfileArg::Standard => Profile::Standard,
-                    ProfileArg::Strict => Profile::Strict,
-                };
-                overriding(self, "profile", "--profile", profile)
-            }),
-            backend: Some(overriding(self, "backend", "--backend", self.backend.choice())),
+            profile: self.profile.map(|profile| overriding(self, "profile", "--profile", profile)),
+            backend: Some(overriding(self, "backend", "--backend", self.backend)),
             limits: limits.collect(),
         }
     }
@@ -298,8 +288,8 @@ impl Options {
             ("system_tools", path(&paths.system_tools)),
             ("user_tools", path(&paths.user_tools)),
             ("policy", path(&paths.policy)),
-            ("profile", written("profile", "standard".to_owned())),
-            ("backend", written("backend", "auto".to_owned())),
+            ("profile", written("profile", Profile::default().to_string())),
+            ("backend", written("backend", BackendChoice::default().to_string())),
             ("timeout", written("timeout", timeout)),
             ("fuel", written("fuel", limits.fuel.to_string())),
             ("memory", written("memory", memory)),
@@ -345,7 +335,7 @@ impl Options {
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        let (host, store) = self.host_and_store(progress)?;
+        let (host, store) = self.host_and_store(progress, RESERVE)?;
         let agent = self.agent()?;
         let budget = self.budget;
         let assets = store.map(|store| ikigai_agent::SessionAssets { store, budget, agent });
@@ -380,6 +370,10 @@ impl Options {
         }
     }
 }
+
+/// The supervisors that a conversation keeps ready: a model seldom asks for more calls at once than
+/// these.
+const RESERVE: usize = 2;
 
 /// The file of the asset store, unless another store is named.
 const STORE: &str = "store.db";

@@ -2,5 +2,7 @@
 //! configuration. The libraries only know the kind of remedy.
 
 pub(crate) mod asset;
+pub(crate) mod layer;
+pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod provider;

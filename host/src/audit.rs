@@ -47,7 +47,7 @@ use crate::digest::Digest;
 use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
-use crate::policy::{AssetAccess, Backend, Grant};
+use crate::policy::{AssetAccess, Backend, Grant, Hints, Remedy};
 use log::Log;
 
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.
@@ -65,14 +65,20 @@ pub(crate) struct Audit {
     workspace: String,
     /// True if the text of arguments is recorded too.
     arguments: bool,
+    hints: Hints,
 }
 
 impl Audit {
     /// Returns a log in `dir`; without one, nothing is recorded. With `arguments`, their text
     /// is recorded as well, without the values of variables that were granted by name.
-    pub(crate) fn new(dir: Option<PathBuf>, workspace: &Path, arguments: bool) -> Self {
+    pub(crate) fn new(
+        dir: Option<PathBuf>,
+        workspace: &Path,
+        arguments: bool,
+        hints: Hints,
+    ) -> Self {
         let workspace = workspace.to_string_lossy().into_owned();
-        Self { log: dir.map(Log::new), workspace, arguments }
+        Self { log: dir.map(Log::new), workspace, arguments, hints }
     }
 
     /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
@@ -114,11 +120,12 @@ impl Audit {
             });
         if let Err(error) = written {
             ONCE.call_once(|| {
-                tracing::warn!(
-                    "calls are not recorded in the audit log `{}`: {error}; `ikigai doctor` says \
-                     what to do",
-                    log.path().display()
+                let path = log.path();
+                let text = format!(
+                    "calls are not recorded in the audit log `{}`: {error}",
+                    path.display()
                 );
+                tracing::warn!("{}", self.hints.append(text, &Remedy::InspectAuditLog));
             });
         }
     }
@@ -251,7 +258,12 @@ mod tests {
     impl Trail {
         fn new() -> Self {
             let scratch = tempfile::tempdir().expect("a directory");
-            let audit = Audit::new(Some(scratch.path().join("log")), Path::new("/w"), true);
+            let audit = Audit::new(
+                Some(scratch.path().join("log")),
+                Path::new("/w"),
+                true,
+                Hints::default(),
+            );
             Self { audit, scratch }
         }
 

@@ -93,6 +93,7 @@ pub use authority::Choice;
 pub use authority::{Authority, Override, Overrides};
 pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
 pub use edit::{NewKey, NewValue};
+pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};
 pub(crate) use net::is_public;
@@ -154,43 +155,6 @@ pub enum AssetAccess {
 
 impl AssetAccess {
     /// Returns `none`, `read` or `write`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
-/// of a policy file. [`Host::machine`](crate::Host::machine) tells what the machine can enforce.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum Sandbox {
-    /// The tool runs without a sandbox, with all rights of its user.
-    Off,
-    /// The tool runs under what can be enforced, and the record of its call says what that was.
-    Prefer,
-    /// The tool does not run.
-    #[default]
-    Require,
-}
-
-impl Sandbox {
-    /// Returns `off`, `prefer` or `require`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

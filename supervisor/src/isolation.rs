@@ -185,8 +185,34 @@ pub struct Layer {
     pub guarantee: Guarantee,
     /// Its kind or version.
     pub detail: Option<String>,
-    /// Advice to people, where it is missing.
-    pub remedy: Option<String>,
+    /// A step that a person can take, where it is missing. The host adds it.
+    pub remedy: Option<Remedy>,
+}
+
+/// A step that a person can take so that this machine has a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Remedy {
+    /// Run a kernel from Linux 5.13 on, with Landlock among its security modules.
+    EnableLandlock,
+    /// Run a kernel that is built with filters of system calls.
+    EnableSeccomp,
+    /// Show the host a whole `/proc`, if it runs in a container that masks parts of it.
+    UnmaskProc,
+    /// Have a service manager hand the host a control group.
+    DelegateCgroup,
+    /// Run Linux from 6.14 on. Other layers do the same.
+    UpgradeForPidMax,
+    /// Run the host as a user other than root.
+    RunUnprivileged,
+    /// Change a setting of the kernel, as root.
+    AllowNamespaces {
+        /// The name of the setting.
+        setting: String,
+        /// The value that allows namespaces.
+        value: String,
+    },
+    /// Let the container that the host runs in make user namespaces.
+    UnfilterHost,
 }
 
 /// A mechanism of the kernel that isolates a native tool.

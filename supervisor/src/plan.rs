@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
 use crate::isolation::{Isolation, Layer};
@@ -64,7 +65,7 @@ pub struct Dir {
 #[serde(deny_unknown_fields)]
 pub struct Kind {
     /// The sandbox that the policy asks for.
-    pub sandbox: Confinement,
+    pub sandbox: Sandbox,
     /// Set for a sandboxed tool that has the host's network.
     pub net: bool,
     /// Set where the host socket comes with the streams.
@@ -75,15 +76,43 @@ pub struct Kind {
     pub without: Without,
 }
 
-/// The sandbox that the policy asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Confinement {
-    /// The tool keeps all of its user's rights.
+/// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
+/// of a policy file. From the least strict to the strictest.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
+    Deserialize,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Sandbox {
+    /// The tool runs without a sandbox, with all rights of its user.
     Off,
-    /// The tool gets the layers that this machine has.
+    /// The tool runs under what can be enforced, and its call is reported so.
     Prefer,
     /// The tool is not started unless every boundary but that of memory is enforced.
+    #[default]
     Require,
+}
+
+impl Sandbox {
+    /// Returns `off`, `prefer` or `require`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The layers that a test takes away from the sandbox, to see how the others serve. Set by
@@ -295,6 +324,8 @@ pub enum End {
     NotStarted(Step, i32),
     /// It never ran, for this reason.
     Refused(String),
+    /// It never ran: the policy requires the sandbox, and this boundary is not enforced.
+    Unconfined(String),
 }
 
 /// The reason why a supervisor killed a tool.
@@ -399,7 +430,7 @@ mod tests {
             env: vec![string("A=1"), string("B=")],
             dirs: vec![Dir { path: string("/work"), writable: true }],
             kind: Kind {
-                sandbox: Confinement::Require,
+                sandbox: Sandbox::Require,
                 net: false,
                 host_socket: true,
                 probe: false,

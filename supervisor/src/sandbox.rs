@@ -30,7 +30,7 @@ use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
 use super::{domain, privileges, root};
 use crate::isolation::{Guarantee, Isolation};
-use crate::plan::{Confinement, End, Kind, Plan};
+use crate::plan::{End, Kind, Plan, Sandbox};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace by itself.
@@ -356,14 +356,11 @@ fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, St
 
 /// Returns the refusal of a tool whose policy requires more than this isolation.
 fn refusal_of(plan: &Plan, isolation: &Isolation) -> Option<End> {
-    if plan.kind.sandbox != Confinement::Require {
+    if plan.kind.sandbox != Sandbox::Require {
         return None;
     }
     let (boundary, guarantee) = isolation.unmet().next()?;
-    Some(End::Refused(format!(
-        "this machine cannot provide the sandbox that the policy requires: {boundary} is \
-         {guarantee}; run `ikigai doctor` to see what it lacks"
-    )))
+    Some(End::Unconfined(format!("{boundary} is {guarantee}")))
 }
 
 /// Reports that the tool is not started.

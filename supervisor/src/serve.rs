@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{self, Limits};
 use super::namespace::{self, Entered};
-use super::plan::Confinement;
+use super::plan::Sandbox;
 use super::watch::{Delivery, Prepared, Watch};
 use super::{request, sandbox, signals};
 
@@ -62,7 +62,7 @@ fn serve() -> io::Result<Delivery> {
     // Comes last of what needs no plan: a supervisor in reserve waits here.
     let request = request::receive()?;
     let plan = &request.plan;
-    let sandboxed = plan.kind.sandbox != Confinement::Off;
+    let sandboxed = plan.kind.sandbox != Sandbox::Off;
     let mut cgroups = match plan.kind.without.cgroups {
         true => Cgroups::none("left out"),
         false => Cgroups::make(plan.bounds),

@@ -1,18 +1,21 @@
 //! `ikigai tool schema`: the schemas of tools as a model receives them.
 
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{LeftOut, Provider, Tools, translate_all};
+use ikigai_provider::{LeftOut, Provider, Tools, UnknownProvider, translate_all};
 use serde_json::Value;
 
 use super::call::{not_found_hints, print_hints};
 use super::list;
+use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
+use crate::remedy;
 
 use ikigai_host::registry::{Depth, Snapshot};
 
@@ -22,35 +25,48 @@ pub(super) struct Arguments {
     #[arg(add = complete::tools())]
     names: Vec<String>,
     /// The form of the schemas; that of a provider is exactly what the provider is sent
-    #[arg(long, value_name = "FORM", default_value = "canonical")]
+    #[arg(long, value_name = "FORM", default_value = CANONICAL,
+          value_parser = choice::of(Form::ALL, Form::help))]
     provider: Form,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// Name, description, parameters and, where given, returns wrapped as the envelope is
-    Canonical,
-    /// The Responses API of OpenAI
-    #[value(name = "openai")]
-    OpenAi,
-    /// Chat Completions, which local servers speak as well
-    #[value(name = "openai-chat")]
-    OpenAiChat,
-    /// The Messages API of Anthropic
-    Anthropic,
-    /// The Gemini API of Google
-    Google,
-}
+/// The form of a provider, or ikigai's own.
+#[derive(Clone, Copy, Debug)]
+struct Form(Option<Provider>);
+
+/// The name of ikigai's own form.
+const CANONICAL: &str = "canonical";
 
 impl Form {
-    fn provider(self) -> Option<Provider> {
-        match self {
-            Self::Canonical => None,
-            Self::OpenAi => Some(Provider::OpenAi),
-            Self::OpenAiChat => Some(Provider::OpenAiChat),
-            Self::Anthropic => Some(Provider::Anthropic),
-            Self::Google => Some(Provider::Google),
-        }
+    const ALL: &[Self] = {
+        let [one, two, three, four] = Provider::ALL;
+        &[Self(None), Self(Some(one)), Self(Some(two)), Self(Some(three)), Self(Some(four))]
+    };
+
+    fn help(self) -> Option<&'static str> {
+        Some(match self.0 {
+            None => {
+                "Name, description, parameters and, where given, returns wrapped as the envelope is"
+            }
+            Some(Provider::OpenAi) => "The Responses API of OpenAI",
+            Some(Provider::OpenAiChat) => "Chat Completions, which local servers speak as well",
+            Some(Provider::Anthropic) => "The Messages API of Anthropic",
+            Some(Provider::Google) => "The Gemini API of Google",
+        })
+    }
+}
+
+impl From<Form> for &'static str {
+    fn from(form: Form) -> Self {
+        form.0.map_or(CANONICAL, Provider::as_str)
+    }
+}
+
+impl FromStr for Form {
+    type Err = UnknownProvider;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(Self(if name == CANONICAL { None } else { Some(name.parse()?) }))
     }
 }
 
@@ -63,7 +79,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         snapshot = host.registry().scan(Depth::Failed).await;
     }
     list::print_warnings(&snapshot);
-    if let Some(provider) = arguments.provider.provider().filter(|_| arguments.names.is_empty()) {
+    if let Some(provider) = arguments.provider.0.filter(|_| arguments.names.is_empty()) {
         return all_for(provider, &snapshot, options);
     }
     let mut missing = false;
@@ -81,7 +97,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             }
         }
     }
-    let shown = match arguments.provider.provider() {
+    let shown = match arguments.provider.0 {
         None => schemas.into_iter().map(ToolSchema::canonical).collect::<Value>(),
         Some(provider) => {
             let bounds = options.config.offer(provider).bounds;
@@ -106,7 +122,7 @@ fn all_for(
     beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
     let mut tools = ikigai_agent::offered(provider, &beside_own, Some(snapshot), false);
     if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
-        eprint(&format!("warning: {crowded_out}\n"));
+        eprint(&format!("warning: {}\n", remedy::offer::warning(&crowded_out)));
     }
     // A limit on the number of tools is not a failure.
     tools.left_out.retain(|left| !left.reason.is_too_many());

@@ -4,6 +4,7 @@
 //! prints a key is run when a request is about to be sent and not before, because it may ask a
 //! person.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use ikigai_agent::Offer;
@@ -132,13 +133,12 @@ impl Config {
         }
     }
 
-    /// Returns the providers that have a key. A single one is the default provider. `openai-chat`
-    /// never is: it has the key of `openai`.
+    /// Returns the providers that have a key, out of [`first_of_each_key`]. A single one is the
+    /// default provider.
     #[must_use]
     pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
-        let candidates = [Provider::OpenAi, Provider::Anthropic, Provider::Google];
         let has_key = |it: &Provider| self.key_source(*it, environment) != Provenance::Default;
-        candidates.into_iter().filter(has_key).collect()
+        first_of_each_key().into_iter().filter(has_key).collect()
     }
 
     /// Returns the address, key and timeouts of a provider. Runs `key_command` if no variable has
@@ -172,6 +172,13 @@ impl Config {
             ..default
         })
     }
+}
+
+/// Returns the providers without those that have the key of an earlier one, as `openai-chat` has
+/// that of `openai`.
+pub(crate) fn first_of_each_key() -> Vec<Provider> {
+    let mut keys = BTreeSet::new();
+    Provider::ALL.into_iter().filter(|provider| keys.insert(provider.key_variable())).collect()
 }
 
 /// Checks a value in the table of a provider. The error says what is wrong with it.

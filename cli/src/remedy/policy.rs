@@ -1,5 +1,6 @@
-//! The hints for what policy denies, with the commands and flags of this program. The host gives a
-//! remedy as data only, and puts these sentences into envelopes and into its log.
+//! The hints for what policy denies and for what a call lacks on this machine, with the commands and
+//! flags of this program. The host gives a remedy as data only, and puts these sentences into
+//! envelopes and into its log.
 
 use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
@@ -34,8 +35,13 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         Remedy::GrantNetwork { tool } => {
             format!("`ikigai policy grant {tool} --net '*'` gives it the whole network")
         }
+        Remedy::GrantMore { tool } => {
+            format!("`ikigai policy grant {tool}` lets it touch more")
+        }
         Remedy::ChooseWorkspace => "choose a directory beneath it with --workspace".to_owned(),
         Remedy::NamePolicyFile => "name a file with --policy".to_owned(),
+        Remedy::InspectSandbox => "run `ikigai doctor` to see what this machine lacks".to_owned(),
+        Remedy::InspectAuditLog => "`ikigai doctor` says what to do".to_owned(),
     }
 }
 
@@ -85,8 +91,11 @@ mod tests {
             Remedy::AllowNative { tool: tool() },
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
             Remedy::GrantNetwork { tool: tool() },
+            Remedy::GrantMore { tool: tool() },
             Remedy::ChooseWorkspace,
             Remedy::NamePolicyFile,
+            Remedy::InspectSandbox,
+            Remedy::InspectAuditLog,
         ];
         insta::assert_snapshot!(remedies.iter().map(sentence).collect::<Vec<_>>().join("\n"));
     }

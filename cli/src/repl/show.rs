@@ -7,6 +7,7 @@ use ikigai_terminal::{Busy, Ended, Screen, one_line};
 use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
+use crate::remedy;
 use ikigai_agent::{CallError, Called, Calling, Event};
 
 /// The view of one turn. Clones share it.
@@ -89,6 +90,9 @@ impl State {
     fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
+            Event::CrowdedOut(tools) => {
+                self.screen.line(&format!("warning: {}", remedy::offer::warning(tools)))
+            }
             Event::Text(text) => {
                 self.busy = None;
                 self.screen.text(text)

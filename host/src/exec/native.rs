@@ -47,6 +47,7 @@ use self::reserve::Reserve;
 #[cfg(target_os = "linux")]
 use self::supervisor_process::SupervisorProcess;
 use crate::exec::{Call, Executor, Outcome};
+use crate::policy::Hints;
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
@@ -87,6 +88,9 @@ pub struct Supervisor {
     /// Shared by every clone.
     #[cfg(target_os = "linux")]
     reserve: Arc<Reserve>,
+    /// The sentences for what can be done where a call is not started.
+    #[cfg(target_os = "linux")]
+    hints: Hints,
     /// The answer of [`Self::machine`]. Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
 }
@@ -126,8 +130,22 @@ impl Supervisor {
             without: Without::default(),
             #[cfg(target_os = "linux")]
             reserve: Arc::new(Reserve::new(in_reserve)),
+            #[cfg(target_os = "linux")]
+            hints: Hints::default(),
             machine: Arc::default(),
         }
+    }
+
+    /// Sets the sentences for what can be done where a call is not started.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_hints(self, hints: Hints) -> Self {
+        Self { hints, ..self }
+    }
+
+    /// Does nothing: no call is started.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn with_hints(self, _: Hints) -> Self {
+        self
     }
 
     /// Returns the supervisor that lies at a path when a call starts. Unlike others it may be a

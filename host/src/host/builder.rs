@@ -178,8 +178,9 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the sentences for what a person can do about a denial, in the words of the embedding
-    /// program. They follow the reason in envelopes, in notes and in the log.
+    /// Sets the sentences for what a person can do about a denial, or about a fault of the machine
+    /// that stops a call or its record, in the words of the embedding program. They follow the
+    /// reason in envelopes, in notes and in the log.
     ///
     /// ```no_run
     /// use ikigai_host::policy::Remedy;
@@ -285,8 +286,10 @@ impl HostBuilder {
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
         protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
-        let authority = Authority::open(&files, self.overrides, protected, self.hints)?;
-        let audit = Audit::new(paths.state.clone(), &workspace, self.record_arguments);
+        let hints = self.hints;
+        let authority = Authority::open(&files, self.overrides, protected, hints.clone())?;
+        let audit =
+            Audit::new(paths.state.clone(), &workspace, self.record_arguments, hints.clone());
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
             // The limits of the overrides are those of calls: no schema must fail by them.
@@ -294,7 +297,8 @@ impl HostBuilder {
             workspace: Arc::clone(&workspace),
             budget: self.budget,
             compiler: Compiler::new(paths.compiler.clone()),
-            supervisor: Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve),
+            supervisor: Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
+                .with_hints(hints),
             progress: self.progress,
             paths,
         });

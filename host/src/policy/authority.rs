@@ -271,11 +271,17 @@ impl Authority {
         &self.protected
     }
 
+    /// Returns the sentence of the embedding program for a remedy; nothing where it has none.
+    #[must_use]
+    pub fn hint(&self, remedy: &Remedy) -> Option<String> {
+        self.hints.of(remedy)
+    }
+
     fn user_file(&self) -> Result<&Path, FileError> {
         self.live.user_file().ok_or_else(|| {
             let error =
                 FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in");
-            match self.hints.of(&Remedy::NamePolicyFile) {
+            match self.hint(&Remedy::NamePolicyFile) {
                 Some(hint) => error.hint(hint),
                 None => error,
             }

@@ -1,4 +1,5 @@
-//! The steps that a person can take against a denial, as data.
+//! The steps that a person can take against a denial, and against a fault of the machine that keeps
+//! a call from running or from being recorded, as data.
 //!
 //! Owns no sentence: the program that embeds the host has the words for its own commands and
 //! flags, and gives them to [`HostBuilder::hints`](crate::HostBuilder::hints).
@@ -11,7 +12,7 @@ use ikigai_protocol::Access;
 
 use super::{AssetAccess, Net};
 
-/// A step that a person can take so that the policy allows more.
+/// A step that a person can take so that more is allowed, runs or is recorded.
 ///
 /// It has no words: [`HostBuilder::hints`](crate::HostBuilder::hints) takes the function that
 /// makes a sentence of it, with an example.
@@ -64,10 +65,19 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
+    /// Grant the tool more than it has.
+    GrantMore {
+        /// The name of the tool.
+        tool: String,
+    },
     /// Work in another directory, one that holds none of the host's own files.
     ChooseWorkspace,
     /// Name a file for the policy of the user, who has no home.
     NamePolicyFile,
+    /// Find out which layers of the sandbox this machine lacks.
+    InspectSandbox,
+    /// Find out what is wrong with the audit log.
+    InspectAuditLog,
 }
 
 /// The permissions that an entry of a policy file grants.
@@ -96,12 +106,12 @@ impl Hints {
     }
 
     /// Returns the sentence for a remedy; nothing where the program has none.
-    pub(super) fn of(&self, remedy: &Remedy) -> Option<String> {
+    pub(crate) fn of(&self, remedy: &Remedy) -> Option<String> {
         self.0.as_ref().map(|sentence| sentence(remedy))
     }
 
     /// Returns the text, followed by the sentence for the remedy where there is one.
-    pub(super) fn append(&self, text: String, remedy: &Remedy) -> String {
+    pub(crate) fn append(&self, text: String, remedy: &Remedy) -> String {
         match self.of(remedy) {
             Some(hint) => format!("{text}; {hint}"),
             None => text,

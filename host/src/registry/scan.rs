@@ -25,7 +25,9 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limit, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, BackendChoice, Choice, Grant, Sandbox, ToolOrigin};
+use crate::policy::{
+    Authority, Backend, BackendChoice, Choice, Grant, Remedy, Sandbox, ToolOrigin,
+};
 
 /// The number of candidates asked at once, for each core: most wait for their process.
 const ASKED_PER_CORE: usize = 4;
@@ -434,13 +436,16 @@ async fn choose(
     };
     let Choice { backend: asked, native_if_confined, reason: mut why_asked } =
         scan.authority.choose(&schema.name, origin);
-    let mut why_wasm = "components come first";
+    let mut why_wasm = Cow::Borrowed("components come first");
     let mut wants_native = asked == BackendChoice::Native;
     // The first question costs a process, so it is asked only where it decides something.
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
         wants_native = scan.is_confining().await;
         why_asked = "the sandbox holds on this machine".into();
-        why_wasm = "the sandbox does not hold on this machine (`ikigai doctor`)";
+        why_wasm = match scan.authority.hint(&Remedy::InspectSandbox) {
+            Some(hint) => format!("the sandbox does not hold on this machine; {hint}").into(),
+            None => "the sandbox does not hold on this machine".into(),
+        };
     }
     let mut skip = |path: &Path, reason: String| {
         snapshot.skipped.push(Skipped { path: path.to_owned(), reason, failed: false });
@@ -481,7 +486,7 @@ async fn choose(
         }
         (Some(native), Some(Ok(wasm))) if native.1 == wasm.1 => {
             let is_asked = asked == BackendChoice::Wasm;
-            tool(wasm, if is_asked { why_asked } else { why_wasm.into() }, Some(native))
+            tool(wasm, if is_asked { why_asked } else { why_wasm }, Some(native))
         }
         (Some((build, _)), Some(Ok(wasm))) => {
             let path = build.path.display();

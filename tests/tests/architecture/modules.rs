@@ -34,7 +34,7 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["config", "decision", "error", "progress", "remedy"],
+        &["choice", "config", "decision", "error", "progress", "remedy"],
         &["model", "options", "output", "repl"],
         &["help", "logging"],
         &["layers"],

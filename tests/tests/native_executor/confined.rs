@@ -439,7 +439,7 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
             } else {
                 let reason = not_started(&outcome);
                 assert!(reason.contains(expected[0]), "{reason}");
-                assert!(reason.contains("ikigai doctor"), "{reason}");
+                assert!(reason.contains("cannot provide the sandbox"), "{reason}");
                 assert!(!rig.path("ran").exists());
             }
         });

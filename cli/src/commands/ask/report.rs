@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::prompt::UserPrompt;
 use crate::error::CliError;
 use crate::output::{eprint, print_exact};
+use crate::remedy;
 use ikigai_agent::{Called, Calling, End, Event, Session, Turn};
 
 /// The most characters of a name, of arguments or of an error on a line.
@@ -47,6 +48,9 @@ impl Report {
         }
         match event {
             Event::Warning(text) => eprint(&format!("warning: {}\n", one_line(text))),
+            Event::CrowdedOut(tools) => {
+                eprint(&format!("warning: {}\n", one_line(&remedy::offer::warning(tools))));
+            }
             Event::Text(text) => self.text(text)?,
             Event::Calling(Calling { name, arguments, .. }) => {
                 eprint(&format!("→ {} {}\n", short(name), short(arguments)));

@@ -5,6 +5,7 @@ use ikigai_provider::Provider;
 use super::Check;
 
 use crate::config::Config;
+use crate::remedy;
 use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "tools for models";
@@ -31,7 +32,7 @@ fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
     let detail = format!("{offered} of {all} are offered; {room}; left out: {}", names.join(", "));
     let is_crowded = tools.left_out.iter().any(|left| left.reason.is_too_many());
     Check::new(SECTION, what, detail).warn(if is_crowded {
-        format!("name the tools that you need in `first_tools` under `[providers.{provider}]`")
+        remedy::offer::hint(provider)
     } else {
         format!("`ikigai tool schema --provider {provider}` shows why")
     })

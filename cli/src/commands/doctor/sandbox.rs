@@ -2,6 +2,7 @@
 //! tools for which policy requires more.
 
 use super::Check;
+use crate::remedy;
 use ikigai_host::exec::native::Machine;
 use ikigai_host::host::{Host, Subject};
 use ikigai_host::policy::{Backend, Sandbox};
@@ -33,7 +34,7 @@ fn layer(layer: &Layer) -> Check {
     let check = Check::new("layers of the native sandbox", layer.mechanism.as_str(), detail);
     match &layer.remedy {
         _ if layer.guarantee.is_enforced() => check,
-        Some(remedy) => check.warn(remedy),
+        Some(remedy) => check.warn(remedy::layer::sentence(remedy)),
         None => check.warn_only(),
     }
 }

@@ -4,11 +4,12 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use strum::VariantArray as _;
 
 use super::carry_out;
+use crate::choice;
 use crate::commands::call::named_tool;
 use crate::commands::list::print_warnings;
 use crate::complete;
@@ -19,8 +20,8 @@ use crate::output::{eprint, print_json};
 use ikigai_host::digest::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
-    BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance, ToolOrigin,
-    check_variable, parse_limit,
+    AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance,
+    Sandbox, ToolOrigin, check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
 
@@ -50,11 +51,12 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
     /// The access to the host's assets (`ikigai://`)
-    #[arg(long, value_name = "ACCESS")]
-    assets: Option<AssetsArg>,
+    #[arg(long, value_name = "ACCESS",
+          value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
+    assets: Option<AssetAccess>,
     /// The behaviour of native calls if the sandbox cannot keep the grant
-    #[arg(long, value_name = "HOW")]
-    sandbox: Option<SandboxArg>,
+    #[arg(long, value_name = "HOW", value_parser = choice::of(Sandbox::VARIANTS, sandbox_help))]
+    sandbox: Option<Sandbox>,
     /// A limit: wall_clock, fuel, memory, output, handles or processes
     #[arg(long, value_name = "LIMIT=VALUE", value_parser = limit)]
     limit: Vec<(LimitKey, String)>,
@@ -66,44 +68,20 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AssetsArg {
-    /// Nothing
-    None,
-    /// Read and list them
-    Read,
-    /// Also write and edit them
-    Write,
+fn assets_help(access: AssetAccess) -> Option<&'static str> {
+    Some(match access {
+        AssetAccess::None => "Nothing",
+        AssetAccess::Read => "Read and list them",
+        AssetAccess::Write => "Also write and edit them",
+    })
 }
 
-impl AssetsArg {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SandboxArg {
-    /// It runs with all of your rights
-    Off,
-    /// It runs with what can be kept, and is reported so
-    Prefer,
-    /// It does not run
-    Require,
-}
-
-impl SandboxArg {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Prefer => "prefer",
-            Self::Require => "require",
-        }
-    }
+fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
+    Some(match sandbox {
+        Sandbox::Off => "It runs with all of your rights",
+        Sandbox::Prefer => "It runs with what can be kept, and is reported so",
+        Sandbox::Require => "It does not run",
+    })
 }
 
 fn limit(text: &str) -> Result<(LimitKey, String), String> {

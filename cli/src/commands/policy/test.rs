@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use ikigai_protocol::Access;
 use serde_json::json;
+use strum::VariantArray as _;
 
+use crate::choice;
 use crate::commands::call::named_tool;
 use crate::commands::list::print_warnings;
 use crate::complete;
@@ -40,27 +42,20 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
     /// Do this with the host's assets
-    #[arg(long, value_name = "ACCESS")]
-    assets: Vec<AssetsArg>,
+    #[arg(long, value_name = "ACCESS",
+          value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
+    assets: Vec<AssetAccess>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AssetsArg {
-    /// Read and list them
-    Read,
-    /// Write and edit them
-    Write,
-}
-
-impl AssetsArg {
-    fn needed(self) -> AssetAccess {
-        match self {
-            Self::Read => AssetAccess::Read,
-            Self::Write => AssetAccess::Write,
-        }
+fn assets_help(access: AssetAccess) -> Option<&'static str> {
+    match access {
+        // No access is nothing to ask about.
+        AssetAccess::None => None,
+        AssetAccess::Read => Some("Read and list them"),
+        AssetAccess::Write => Some("Write and edit them"),
     }
 }
 
@@ -156,12 +151,11 @@ fn answers(
         let is_allowed = seen || granted.is_some();
         answers.push(Answer { question: format!("env {name}"), is_allowed, by: why });
     }
-    for asked in &arguments.assets {
-        let needed = asked.needed();
+    for needed in &arguments.assets {
         // An unconfined tool has no access to assets either, unless it is granted.
         answers.push(Answer {
             question: format!("{} assets", needed.as_str()),
-            is_allowed: decision.grant.assets >= needed,
+            is_allowed: decision.grant.assets >= *needed,
             by: by("assets"),
         });
     }

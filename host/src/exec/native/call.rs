@@ -25,9 +25,9 @@ use crate::exec::assets::AssetGate;
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits};
-use crate::policy::Sandbox;
+use crate::policy::{Remedy, Sandbox};
 use ikigai_supervisor::isolation::Isolation;
-use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report};
+use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report, Step};
 
 /// The time after the limit on the wall clock when the host itself ends a call that its
 /// supervisor should have ended. It covers the supervisor's own start.
@@ -148,7 +148,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
-    let (exit, limit) = exit_of(&ending, program, &call, &complaint);
+    let (exit, limit) = exit_of(&ending, program, supervisor, &call, &complaint);
     let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };
     let cancelled =
         exit == Exit::Ended && limit.is_none() && ending.reason == Some(Reason::Cancelled);
@@ -272,7 +272,13 @@ async fn reap(process: &mut SupervisorProcess) -> Option<ExitStatus> {
 }
 
 /// Returns the exit of a call, and the limit that caused it.
-fn exit_of(ending: &Ending, program: &Path, call: &Call, complaint: &str) -> (Exit, Option<Limit>) {
+fn exit_of(
+    ending: &Ending,
+    program: &Path,
+    supervisor: &Supervisor,
+    call: &Call,
+    complaint: &str,
+) -> (Exit, Option<Limit>) {
     let Some(report) = &ending.report else { return exit_without_report(ending, complaint) };
     for note in &report.notes {
         tracing::debug!(program = %program.display(), "{note}");
@@ -282,6 +288,7 @@ fn exit_of(ending: &Ending, program: &Path, call: &Call, complaint: &str) -> (Ex
         tracing::warn!(program = %program.display(), count, "processes of a tool are left running");
     }
     let limit = memory_ran_out(report, &call.limits).then_some(Limit::Memory);
+    let not_started = |reason| (Exit::NotStarted(reason), None);
     match &report.end {
         End::Code(code) => (Exit::Code(*code), limit),
         End::Signal(signal) => (Exit::Signal(*signal), limit),
@@ -289,9 +296,20 @@ fn exit_of(ending: &Ending, program: &Path, call: &Call, complaint: &str) -> (Ex
         End::NotStarted(step, errno) => {
             let sandboxed = call.grant.sandbox != Sandbox::Off;
             let reason = refusal::explain(program, &call.workspace, *step, *errno, sandboxed);
-            (Exit::NotStarted(reason), None)
+            not_started(match step {
+                Step::Landlock | Step::Filter if *errno != libc::ENOMEM => {
+                    supervisor.hints.append(reason, &Remedy::InspectSandbox)
+                }
+                _ => reason,
+            })
         }
-        End::Refused(reason) => (Exit::NotStarted(reason.clone()), None),
+        End::Refused(reason) => not_started(reason.clone()),
+        End::Unconfined(boundary) => {
+            let reason = format!(
+                "this machine cannot provide the sandbox that the policy requires: {boundary}"
+            );
+            not_started(supervisor.hints.append(reason, &Remedy::InspectSandbox))
+        }
     }
 }
 
@@ -337,6 +355,7 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Hints;
 
     fn report(end: End, peak_memory: u64) -> Report {
         let duration = Duration::from_millis(1);
@@ -349,6 +368,41 @@ mod tests {
             notes: Vec::new(),
             isolation: None,
             layers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_hint_follows_where_the_machine_lacks_the_sandbox() {
+        let call = Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::default(),
+            assets: None,
+            workspace: Path::new("/w").into(),
+            limits: Limits::default(),
+            cancel: CancellationToken::new(),
+        };
+        let hints = Hints::new(|remedy| format!("{remedy:?}"));
+        let supervisor = Supervisor::new(None, 0).with_hints(hints);
+        let reason = |end| {
+            let ending = Ending { report: Some(report(end, 0)), status: None, reason: None };
+            match exit_of(&ending, Path::new("/w/tool"), &supervisor, &call, "") {
+                (Exit::NotStarted(reason), None) => reason,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(
+            reason(End::Unconfined("fs is none".to_owned())),
+            "this machine cannot provide the sandbox that the policy requires: fs is none; \
+             InspectSandbox"
+        );
+        let closing = reason(End::NotStarted(Step::Landlock, libc::EPERM));
+        assert!(closing.ends_with("; InspectSandbox"), "{closing}");
+        for end in [End::Refused("no".to_owned()), End::NotStarted(Step::Filter, libc::ENOMEM)] {
+            let text = reason(end);
+            assert!(!text.contains("InspectSandbox"), "{text}");
         }
     }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
-use ikigai_supervisor::plan::{self, Bounds, Confinement, Dir, HOST_SOCKET, Kind, Plan, Without};
+use ikigai_supervisor::plan::{self, Bounds, Dir, HOST_SOCKET, Kind, Plan, Without};
 use thiserror::Error;
 
 use crate::exec::Call;
-use crate::policy::{AssetAccess, Net, Sandbox};
+use crate::policy::{AssetAccess, Net};
 
 /// The reason that a call has no plan.
 #[derive(Debug, Error)]
@@ -53,18 +53,13 @@ pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, 
     if !peers.is_empty() {
         return Err(PlanError::Peers);
     }
-    let sandbox = match call.grant.sandbox {
-        Sandbox::Off => Confinement::Off,
-        Sandbox::Prefer => Confinement::Prefer,
-        Sandbox::Require => Confinement::Require,
-    };
     Ok(Plan {
         program: absolute("the program", program)?,
         directory: absolute("the workspace", &call.workspace)?,
         args,
         env: env.chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
-        kind: Kind { sandbox, net: *any, host_socket, probe: false, without },
+        kind: Kind { sandbox: call.grant.sandbox, net: *any, host_socket, probe: false, without },
         bounds: Bounds {
             wall_clock: call.limits.wall_clock,
             memory: call.limits.native_memory,

@@ -1,6 +1,6 @@
 //! Finds out which sandbox this machine gives to native tools, by setting one up.
 //!
-//! Owns the one call that tries every layer and starts nothing, and the advice on missing
+//! Owns the one call that tries every layer and starts nothing, and the remedies for missing
 //! layers. Decides nothing.
 
 use std::fs;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{Machine, Supervisor};
-use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism};
-use ikigai_supervisor::plan::{Bounds, Confinement, End, Kind, Plan, Report};
+use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
+use ikigai_supervisor::plan::{Bounds, End, Kind, Plan, Report, Sandbox};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         env: Vec::new(),
         dirs: Vec::new(),
         kind: Kind {
-            sandbox: Confinement::Prefer,
+            sandbox: Sandbox::Prefer,
             net: false,
             host_socket: false,
             probe: true,
@@ -97,56 +97,42 @@ pub(super) fn surroundings() -> String {
     parts.join(";")
 }
 
-/// Returns the advice for a layer that is missing.
-fn remedy(layer: &Layer) -> Option<String> {
+/// Returns the remedy for a layer that is missing.
+fn remedy(layer: &Layer) -> Option<Remedy> {
     if layer.guarantee.is_enforced() {
         return None;
     }
-    let advice = match layer.mechanism {
-        Mechanism::Landlock => {
-            "needs Linux 5.13 with Landlock among its security modules: add `landlock` to the \
-             kernel's `lsm=` parameter"
-        }
-        Mechanism::Seccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
-        Mechanism::Proc => {
-            "a container that masks parts of its own `/proc` forbids a new one; start it with \
-             `/proc` unmasked"
-        }
-        Mechanism::ProcessCgroup | Mechanism::MemoryCgroup => {
-            "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
-             Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in etc/systemd \
-             of the sources for a service"
-        }
-        Mechanism::PidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
-        Mechanism::UnprivilegedUser => "run ikigai as a user that is not root",
-        Mechanism::Capabilities | Mechanism::ProcessLimit => return None,
+    match layer.mechanism {
+        Mechanism::Landlock => Some(Remedy::EnableLandlock),
+        Mechanism::Seccomp => Some(Remedy::EnableSeccomp),
+        Mechanism::Proc => Some(Remedy::UnmaskProc),
+        Mechanism::ProcessCgroup | Mechanism::MemoryCgroup => Some(Remedy::DelegateCgroup),
+        Mechanism::PidMax => Some(Remedy::UpgradeForPidMax),
+        Mechanism::UnprivilegedUser => Some(Remedy::RunUnprivileged),
+        Mechanism::Capabilities | Mechanism::ProcessLimit => None,
         Mechanism::UserNamespace
         | Mechanism::MountNamespace
         | Mechanism::PidNamespace
         | Mechanism::NetworkNamespace
         | Mechanism::IpcNamespace
-        | Mechanism::UtsNamespace => return namespace_remedy(),
-    };
-    Some(advice.to_owned())
+        | Mechanism::UtsNamespace => namespace_remedy(),
+    }
 }
 
-/// Returns the advice for a namespace that cannot be made.
-fn namespace_remedy() -> Option<String> {
+/// Returns the remedy for a namespace that cannot be made.
+fn namespace_remedy() -> Option<Remedy> {
     let set = SETTINGS.iter().find(|(setting, forbids, _)| {
         let path = format!("/proc/sys/{}", setting.replace('.', "/"));
         fs::read_to_string(path).is_ok_and(|value| value.trim() == *forbids)
     });
     if let Some((setting, _, allows)) = set {
-        return Some(format!("`sysctl {setting}={allows}`, as root"));
+        let (setting, value) = ((*setting).to_owned(), (*allows).to_owned());
+        return Some(Remedy::AllowNamespaces { setting, value });
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filtered =
         status.lines().any(|line| line.trim_end().ends_with('2') && line.starts_with("Seccomp:"));
-    filtered.then(|| {
-        "ikigai itself runs under a filter of system calls, as containers have; let the container \
-         make user namespaces"
-            .to_owned()
-    })
+    filtered.then_some(Remedy::UnfilterHost)
 }
 
 #[cfg(test)]
@@ -155,7 +141,7 @@ mod tests {
     use ikigai_supervisor::isolation::Guarantee;
 
     #[test]
-    fn what_is_there_needs_no_advice() {
+    fn a_layer_that_is_there_needs_no_remedy() {
         let landlock = |guarantee| Layer {
             mechanism: Mechanism::Landlock,
             guarantee,
@@ -164,6 +150,6 @@ mod tests {
         };
         assert_eq!(remedy(&landlock(Guarantee::Enforced)), None);
         let absent = landlock(Guarantee::None("not there".into()));
-        assert!(remedy(&absent).is_some_and(|advice| advice.contains("lsm=")));
+        assert_eq!(remedy(&absent), Some(Remedy::EnableLandlock));
     }
 }

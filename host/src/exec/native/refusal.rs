@@ -53,10 +53,9 @@ pub(super) fn explain(
         Step::Bind | Step::Limits | Step::Cgroup | Step::Streams => {
             format!("a process for `{name}` could not be prepared: {error}")
         }
-        Step::Landlock | Step::Filter => format!(
-            "the sandbox of `{name}` could not be closed: {step:?}: {error}; \
-             `ikigai doctor` tells what this machine can do"
-        ),
+        Step::Landlock | Step::Filter => {
+            format!("the sandbox of `{name}` could not be closed: {step:?}: {error}")
+        }
     }
 }
 

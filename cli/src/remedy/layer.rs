@@ -1,0 +1,54 @@
+//! Advice on the layers of the sandbox that a machine lacks. The host gives a remedy as data only.
+
+use ikigai_supervisor::isolation::Remedy;
+
+/// Returns the advice, without a full stop.
+pub(crate) fn sentence(remedy: &Remedy) -> String {
+    let advice = match remedy {
+        Remedy::EnableLandlock => {
+            "needs Linux 5.13 with Landlock among its security modules: add `landlock` to the \
+             kernel's `lsm=` parameter"
+        }
+        Remedy::EnableSeccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
+        Remedy::UnmaskProc => {
+            "a container that masks parts of its own `/proc` forbids a new one; start it with \
+             `/proc` unmasked"
+        }
+        Remedy::DelegateCgroup => {
+            "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
+             Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in \
+             etc/systemd of the sources for a service"
+        }
+        Remedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
+        Remedy::RunUnprivileged => "run ikigai as a user that is not root",
+        Remedy::AllowNamespaces { setting, value } => {
+            return format!("`sysctl {setting}={value}`, as root");
+        }
+        Remedy::UnfilterHost => {
+            "ikigai itself runs under a filter of system calls, as containers have; let the \
+             container make user namespaces"
+        }
+    };
+    advice.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_remedy_as_it_is_shown() {
+        let setting = "user.max_user_namespaces".to_owned();
+        let remedies = [
+            Remedy::EnableLandlock,
+            Remedy::EnableSeccomp,
+            Remedy::UnmaskProc,
+            Remedy::DelegateCgroup,
+            Remedy::UpgradeForPidMax,
+            Remedy::RunUnprivileged,
+            Remedy::AllowNamespaces { setting, value: "10000".to_owned() },
+            Remedy::UnfilterHost,
+        ];
+        insta::assert_snapshot!(remedies.each_ref().map(sentence).join("\n"));
+    }
+}
