@@ -13,6 +13,8 @@ mod attacks;
 mod confined;
 #[path = "native_executor/limits.rs"]
 mod limits;
+#[path = "native_executor/reserve.rs"]
+mod reserve;
 #[path = "native_executor/rig.rs"]
 mod rig;
 

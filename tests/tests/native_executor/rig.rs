@@ -164,7 +164,7 @@ impl Rig {
         Fifo(Arc::new(open(&path, flags, Mode::empty()).expect("open")))
     }
 
-    fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Call {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")];
         call(&self.workspace, &env, self.sandbox)
     }
@@ -368,7 +368,7 @@ impl Event {
         assert!(ready.is_ok_and(|ready| ready == 1), "the tool did not get that far");
     }
 
-    async fn wait_aside(self) {
+    pub(crate) async fn wait_aside(self) {
         tokio::task::spawn_blocking(move || self.wait()).await.expect("no panic");
     }
 }
@@ -388,8 +388,14 @@ pub(crate) fn open_descriptors() -> usize {
 
 /// Returns the number of children of this process, zombies included.
 pub(crate) fn children() -> usize {
+    child_processes().len()
+}
+
+/// Returns the children of this process, zombies included.
+pub(crate) fn child_processes() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero().get();
-    numbers("/proc").into_iter().filter(|pid| parent(*pid) == Some(own)).count()
+    let children = numbers("/proc").into_iter().filter(|pid| parent(*pid) == Some(own));
+    children.filter_map(Pid::from_raw).collect()
 }
 
 fn parent(pid: i32) -> Option<i32> {

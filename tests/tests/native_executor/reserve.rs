@@ -1,0 +1,134 @@
+//! Supervisors that wait for a call: the call takes one, one that cannot be used is replaced, and
+//! none outlives its host.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ikigai_host::exec::native::{NativeProgram, Supervisor};
+use ikigai_host::exec::{Call, Executor, Exit, Outcome};
+use ikigai_host::policy::Sandbox;
+use ikigai_supervisor::process_tree;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::rig::{self, Rig, eventually, text};
+
+/// A host that keeps one supervisor in reserve.
+struct Host {
+    rig: Rig,
+    supervisor: Supervisor,
+    runtime: Runtime,
+}
+
+impl Host {
+    fn new() -> Self {
+        let path = ikigai_tests::paths::supervisor();
+        let rig = Rig::new(path.clone(), Sandbox::Require);
+        // Supervisors of calls that have ended are reaped by another thread than the test's.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let supervisor = Supervisor::new(Some(path), 1);
+        Self { rig, supervisor, runtime: runtime.expect("a runtime") }
+    }
+
+    fn call(&self, tool: &Path) -> impl Future<Output = Outcome> + use<> {
+        NativeProgram::new(tool, self.supervisor.clone()).run(self.rig.call())
+    }
+
+    /// Runs a tool, and expects its answer.
+    fn run(&self) {
+        let outcome = self.runtime.block_on(self.call(&self.rig.script("echo ok; echo why >&2")));
+        assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "ok\n"), "{outcome:?}");
+        assert_eq!(text(&outcome.stderr), "why\n");
+    }
+
+    /// Runs a tool, and returns the supervisor that waits for the next one.
+    fn run_and_refill(&self) -> Pid {
+        self.run();
+        eventually("one supervisor waits", || rig::child_processes().len() == 1);
+        rig::child_processes()[0]
+    }
+}
+
+#[test]
+fn a_call_takes_the_supervisor_that_waits() {
+    let host = Host::new();
+    let waiting = host.run_and_refill();
+    let alive = host.rig.fifo();
+    let tool = host.rig.script("exec 9>alive; echo x >&9; cat >/dev/null; sleep 1000");
+    let call: Call = host.rig.call();
+    let running = NativeProgram::new(tool, host.supervisor.clone()).run(call.clone());
+    let first = alive.first_byte();
+    let outcome = host.runtime.block_on(async {
+        let reaction = async {
+            first.wait_aside().await;
+            let tree = process_tree::of(waiting).expect("a list");
+            call.cancel.cancel();
+            assert!(!tree.is_empty(), "it has not started the tool");
+        };
+        tokio::join!(running, reaction).0
+    });
+    assert!(outcome.cancelled, "{outcome:?}");
+    // Another one has taken its place.
+    eventually("another one waits", || {
+        rig::child_processes().first().is_some_and(|child| *child != waiting)
+    });
+}
+
+#[test]
+fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
+    let host = Host::new();
+    kill_process(host.run_and_refill(), Signal::KILL).expect("killed");
+    kill_process(host.run_and_refill(), Signal::STOP).expect("stopped");
+    host.run_and_refill();
+}
+
+#[test]
+fn none_is_left_when_the_last_handle_is_dropped() {
+    let host = Host::new();
+    host.run_and_refill();
+    let Host { supervisor, runtime, .. } = host;
+    drop(runtime);
+    drop(supervisor);
+    assert_eq!(rig::children(), 0);
+}
+
+/// A host that has one in reserve is killed. Nothing tells the supervisor but the end of its socket.
+#[test]
+fn none_outlives_a_host_that_is_killed() {
+    let mut host = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "reserve::a_host_for_another_test", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(host.stdout.take().expect("a pipe")).lines();
+    let waiting = lines.map(|line| line.expect("text")).find_map(|line| {
+        line.split_once("waiting: ").map(|(_, pid)| pid.parse::<i32>().expect("a number"))
+    });
+    let waiting = Pid::from_raw(waiting.expect("its number")).expect("a number");
+    assert!(!has_ended(waiting));
+    host.kill().expect("killed");
+    host.wait().expect("reaped");
+    eventually("the supervisor has ended", || has_ended(waiting));
+}
+
+/// Not a test: the host that another test kills.
+#[test]
+#[ignore = "runs inside another test"]
+#[allow(clippy::print_stdout, reason = "the other test reads it")]
+fn a_host_for_another_test() {
+    let host = Host::new();
+    println!("waiting: {}", host.run_and_refill().as_raw_nonzero());
+    // Until it is killed.
+    let _ = std::io::stdin().lines().next();
+}
+
+/// Returns whether a process, of whatever parent, is gone or a zombie.
+fn has_ended(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.ok()
+        .and_then(|stat| Some(stat.rsplit_once(')')?.1.trim_start().starts_with('Z')))
+        .unwrap_or(true)
+}
