@@ -213,16 +213,17 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     })
 }
 
-/// Measures a native call through the host and its supervisor, without a sandbox and in one, and a
-/// plain spawn; then the same from a host that is large.
+/// Measures a native call through the host and its supervisor, without a sandbox, in one, and in one
+/// with supervisors in reserve, and a plain spawn; then the same from a host that is large.
 fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LARGE: usize = 512 << 20;
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
     let runtime = rig::runtime()?;
     let path = rig.tool("file-read");
-    let program = NativeProgram::new(path.clone(), rig.supervisor());
-    let run = |sandbox| {
+    let program = NativeProgram::new(path.clone(), rig.supervisor(0));
+    let ready = NativeProgram::new(path.clone(), rig.supervisor(2));
+    let run = |program: &NativeProgram, sandbox| {
         let mut call = rig::call(&tree, &[], &input);
         Arc::make_mut(&mut call.grant).sandbox = sandbox;
         let outcome = runtime.block_on(program.run(call));
@@ -233,8 +234,9 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         in_turn(
             rig.rounds(5),
             &mut [
-                ("host", SPAWNS, &mut || run(Sandbox::Off)),
-                ("sandbox", SPAWNS, &mut || run(Sandbox::Require)),
+                ("host", SPAWNS, &mut || run(&program, Sandbox::Off)),
+                ("sandbox", SPAWNS, &mut || run(&program, Sandbox::Require)),
+                ("ready", SPAWNS, &mut || run(&ready, Sandbox::Require)),
                 ("spawn", SPAWNS, &mut || rig::spawn(&path, &tree, &input).map(drop)),
             ],
         )

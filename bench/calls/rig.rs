@@ -67,8 +67,9 @@ impl Rig {
         self.root.join("prefix/bin/ikigai")
     }
 
-    pub(crate) fn supervisor(&self) -> Supervisor {
-        Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")), 0)
+    /// Returns the release build of the supervisor, of which up to `in_reserve` wait for a call.
+    pub(crate) fn supervisor(&self, in_reserve: usize) -> Supervisor {
+        Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")), in_reserve)
     }
 
     /// Returns a tool of the installation: `file-read` or `file-read.wasm`.

@@ -41,8 +41,7 @@ pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["build", "--bins", "--tests", "--examples"]))
 }
 
-/// Builds the program of `tests/embedding`, which is in a workspace of its own. Its profile is
-/// that of the tests, so that most of its dependencies are built already.
+/// Builds the program of `tests/embedding`, which is in a workspace of its own.
 pub(crate) fn embedding(project: &Project) -> anyhow::Result<()> {
     let manifest = project.root.join("tests").join("embedding").join("Cargo.toml");
     let mut command = project.cargo(&["build", "--locked", "--manifest-path"]);

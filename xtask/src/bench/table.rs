@@ -186,6 +186,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(2.0)),
         ),
         (
+            "the same in a host that keeps two supervisors in reserve",
+            "native",
+            More("ready", "spawn"),
+            Millis,
+            Some(AtMost(2.0)),
+        ),
+        (
             "a native call without a sandbox, in a host of 512 MiB",
             "native_large_host",
             More("host", "spawn"),
