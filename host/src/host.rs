@@ -392,7 +392,7 @@ impl Host {
     /// println!("files: {}", machine.isolation.fs);
     /// for layer in &machine.layers {
     ///     if let Some(remedy) = &layer.remedy {
-    ///         println!("{}: {}: {remedy}", layer.mechanism.as_str(), layer.guarantee);
+    ///         println!("{}: {}: {remedy:?}", layer.mechanism.as_str(), layer.guarantee);
     ///     }
     /// }
     /// # }

@@ -378,7 +378,7 @@ fn one_page_says_what_every_tool_can_touch() {
     let named = fs::read_to_string(host.scratch().join(USER)).expect("read");
     host.write(USER, named.replace("[tools.part]", "[tools.parts]"), 0o600);
     let ran = host.run(["policy", "show"]).expect_code(0);
-    assert!(ran.stdout().contains("speaks of `parts`"), "{ran}");
+    assert!(ran.stdout().contains("names `parts`, and there is no such tool"), "{ran}");
     assert!(ran.stdout().contains("did you mean `part`?"), "{ran}");
 }
 

@@ -35,7 +35,7 @@ fn what_the_editor_leaves_is_stored() {
     let ran = edit(&host, "true", "new").expect_code(0);
     assert!(ran.stderr().contains("is unchanged"), "{ran}");
     let ran = edit(&host, "exit 3", "new").expect_code(1);
-    assert!(ran.stderr().contains("the asset is as it was"), "{ran}");
+    assert!(ran.stderr().contains("the asset is unchanged"), "{ran}");
     assert_eq!(get(&host, "new"), "old\n");
     let left = fs::read_dir(host.scratch().join("tmp")).expect("read").count();
     assert_eq!(left, 0, "files are left behind");
