@@ -93,7 +93,9 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     fs::create_dir(host.scratch().join("state")).expect("made");
     mode(&host.scratch().join("state"), 0o555);
     let ran = doctor(&host.as_nobody());
-    assert!(check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be made"));
+    assert!(
+        check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be created")
+    );
 }
 
 /// Runs the host where no namespace can be made. Returns `None` if this machine cannot prevent it.
