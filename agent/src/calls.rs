@@ -3,23 +3,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use ikigai_host::exec::envelope::{Envelope, Success};
 use ikigai_host::registry::Snapshot;
-use ikigai_protocol::EnvelopeCode;
-use ikigai_provider::{Call, CallResult, strip_nulls};
+use ikigai_provider::{Call, strip_nulls};
 use tokio_util::sync::CancellationToken;
 
+use crate::called::Called;
+use crate::environment::Environment;
 use crate::event::{Event, OnEvent};
-use crate::excerpt::{self, Shown};
-use crate::members::Members;
+use crate::excerpt;
 use crate::order;
-use crate::session::Environment;
-use crate::slash::{self, SLASH_COMMAND};
+use crate::own_tool::SLASH_COMMAND;
+use crate::slash;
 
 /// The most calls that run at once. The host runs as many components at once, and further ones
 /// would wait; of native tools, each of which is a few processes, more would only be slower.
@@ -29,108 +28,6 @@ const AT_ONCE: usize = 16;
 /// Far more than a model asks for that means what it does, and few enough that the calls of one
 /// answer do not fill the audit log.
 const MOST: usize = 256;
-
-/// The code of an error to which the tool gave none that is a text.
-const NO_CODE: &str = "failed";
-
-/// A call that has ended.
-#[derive(Clone, Debug)]
-pub struct Called {
-    /// The id of the call, unique in the conversation.
-    pub id: String,
-    /// The name of the tool, as the model wrote it.
-    pub name: String,
-    /// The arguments as the model wrote them: JSON as a rule.
-    pub arguments: String,
-    /// The text that the model reads: an envelope in JSON, shortened if it was long.
-    pub content: String,
-    /// True if the call failed as a call: `tool_success` is false.
-    pub is_error: bool,
-    /// The error of the envelope, or of the tool in its own answer.
-    pub error: Option<CallError>,
-    /// True if the call was ended, or never begun, because the turn was interrupted.
-    pub is_cancelled: bool,
-    /// The time from the call to its end, with waiting for a permit and compiling.
-    pub duration: Duration,
-    /// Characters of the whole result, of which `content` may have fewer.
-    pub characters: usize,
-}
-
-/// The error of a call: of the host, which did not get an answer, or of the tool, which answered
-/// with an error of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallError {
-    /// The `error_code` of the envelope or of the tool's answer. `failed` where the tool's is not
-    /// a text.
-    pub code: String,
-    /// The message for a person or a model.
-    pub message: String,
-}
-
-impl CallError {
-    /// Returns the error in an envelope. A tool's answer is one if it is an object with an
-    /// `error_code` and a text as its `error`.
-    fn of(envelope: &Envelope) -> Option<Self> {
-        match envelope {
-            Envelope::Failure(failure) => Some(Self {
-                code: failure.error_code.as_str().to_owned(),
-                message: failure.error.clone(),
-            }),
-            Envelope::Success(Success { result, .. }) => {
-                let members = Members::of(result)?;
-                let code = serde_json::from_str(members.get("error_code")?.get());
-                Some(Self {
-                    code: code.unwrap_or_else(|_| NO_CODE.to_owned()),
-                    message: serde_json::from_str(members.get("error")?.get()).ok()?,
-                })
-            }
-        }
-    }
-}
-
-impl Called {
-    /// Returns a call that did not run because the answer has too many.
-    fn beyond(call: &Call) -> Self {
-        let reason =
-            format!("not run: of the calls of one answer the first {MOST} are; ask for it again");
-        Self::not_run(call, EnvelopeCode::InvalidParams, reason)
-    }
-
-    /// Returns a call that did not run because the turn was interrupted.
-    fn cancelled(call: &Call) -> Self {
-        let reason = format!("Tool '{}' was cancelled", call.name);
-        Self { is_cancelled: true, ..Self::not_run(call, EnvelopeCode::ToolCrashed, reason) }
-    }
-
-    fn not_run(call: &Call, code: EnvelopeCode, reason: String) -> Self {
-        let envelope = Envelope::refused(code, reason);
-        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
-    }
-
-    fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
-        Self {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            content: shown.text,
-            is_error: !envelope.is_success(),
-            error: CallError::of(envelope),
-            is_cancelled: false,
-            duration,
-            characters: shown.characters,
-        }
-    }
-
-    /// Returns the result for the conversation.
-    pub(super) fn result(&self) -> CallResult {
-        CallResult {
-            id: self.id.clone(),
-            name: self.name.clone(),
-            content: self.content.clone(),
-            is_error: self.is_error,
-        }
-    }
-}
 
 /// Runs the calls of one answer, and returns one [`Called`] for each, in the order of the calls.
 /// Returns when nothing that they started is left running, also where they are cancelled.
@@ -181,7 +78,7 @@ pub(super) async fn run(
             called
         })
     });
-    ended.chain(beyond.iter().map(Called::beyond)).collect()
+    ended.chain(beyond.iter().map(|call| Called::beyond(call, MOST))).collect()
 }
 
 async fn run_one(
@@ -217,43 +114,4 @@ fn arguments(environment: &Environment, snapshot: &Snapshot, call: &Call) -> Byt
     let is_strict = environment.model.as_ref().is_some_and(|it| it.client.provider().is_strict());
     let (true, Some(tool)) = (is_strict, snapshot.get(&call.name)) else { return written() };
     strip_nulls(&tool.schema, &call.arguments).map_or_else(written, Bytes::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::value::RawValue;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn error(result: &Value) -> Option<CallError> {
-        let result = RawValue::from_string(result.to_string()).expect("JSON");
-        CallError::of(&Envelope::answered(result))
-    }
-
-    #[test]
-    fn an_error_is_of_the_host_or_of_the_tool() {
-        let error_of = |code: &str, message: &str| {
-            Some(CallError { code: code.to_owned(), message: message.to_owned() })
-        };
-        let not_found = CallError::of(&Envelope::not_found("x"));
-        assert_eq!(not_found, error_of("TOOL_NOT_FOUND", "Tool 'x' not found"));
-        let text = "File not found: a";
-        let answered = error(&json!({ "error": text, "error_code": "FILE_NOT_FOUND" }));
-        assert_eq!(answered, error_of("FILE_NOT_FOUND", text));
-        let answered = error(&json!({ "error": text, "error_code": 7 }));
-        assert_eq!(answered, error_of("failed", text));
-    }
-
-    #[test]
-    fn an_answer_without_a_code_or_a_message_is_not_an_error() {
-        for result in [
-            json!({ "error": "a field" }),
-            json!({ "error": 1, "error_code": "X" }),
-            json!({ "error_code": "X" }),
-            json!([1]),
-        ] {
-            assert_eq!(error(&result), None, "{result}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ikigai_assets::{AssetPath, Metadata};
+use ikigai_assets::{AssetPath, Metadata, Store};
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::{Snapshot, Tool};
@@ -24,7 +24,7 @@ pub use compact::{Proposal, Refusal};
 pub use words::{Unclosed, words};
 
 use crate::assets::{NotNamed, display, named};
-use crate::session::Environment;
+use crate::environment::{Environment, SessionAssets};
 
 /// A command that a line was parsed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,20 +280,26 @@ pub(super) async fn run(
     cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
 }
 
+/// Returns the assets of the session and their store, opened.
+async fn open_assets(environment: &Environment) -> Result<(&SessionAssets, &Store), CommandError> {
+    let assets = environment.assets.as_ref().ok_or(CommandError::NoAssets)?;
+    Ok((assets, assets.store.open().await?))
+}
+
 async fn pin(environment: &Environment, name: &str) -> Result<String, CommandError> {
-    let (assets, store) = environment.open_assets().await?;
+    let (assets, store) = open_assets(environment).await?;
     let path = named(store, name).await?.path;
     Ok(display::pinned(&path, store.pin(&assets.agent, &path).await?))
 }
 
 async fn unpin(environment: &Environment, name: &str) -> Result<String, CommandError> {
-    let (assets, store) = environment.open_assets().await?;
+    let (assets, store) = open_assets(environment).await?;
     let path = named(store, name).await?.path;
     Ok(display::unpinned(&path, store.unpin(&assets.agent, &path).await?))
 }
 
 async fn list_pinned(environment: &Environment) -> Result<String, CommandError> {
-    let (assets, store) = environment.open_assets().await?;
+    let (assets, store) = open_assets(environment).await?;
     let pins = store.pins(&assets.agent).await?;
     let usage = store.usage(&assets.agent).await?;
     let lines = pins.iter().map(|pin| display::listed(&pin.metadata));
@@ -302,7 +308,7 @@ async fn list_pinned(environment: &Environment) -> Result<String, CommandError> 
 }
 
 async fn list_blocks(environment: &Environment) -> Result<String, CommandError> {
-    let (assets, store) = environment.open_assets().await?;
+    let (assets, store) = open_assets(environment).await?;
     let pins = store.pins(&assets.agent).await?;
     let usage = store.usage(&assets.agent).await?;
     let all = store.list("", None).await?;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ikigai_provider::{Call, Failure, Usage};
 
-use crate::{Called, CrowdedOut};
+use crate::called::Called;
+use crate::offer::CrowdedOut;
 
 /// A function that is called with each event of a turn.
 pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);

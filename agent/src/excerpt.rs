@@ -13,8 +13,8 @@ use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::environment::SessionAssets;
 use crate::members::Members;
-use crate::session::SessionAssets;
 
 mod passage;
 

@@ -67,25 +67,29 @@
 #![deny(missing_docs)]
 
 pub mod assets;
+mod called;
 mod calls;
 pub mod command;
 mod conversation;
+mod environment;
 mod event;
 mod excerpt;
 mod members;
 pub mod mention;
 mod offer;
 mod order;
+mod own_tool;
 mod session;
 mod slash;
 mod system;
 mod turn;
 mod usage;
 
-pub use calls::{CallError, Called};
+pub use called::{CallError, Called};
+pub use environment::{Model, SessionAssets};
 pub use event::{Calling, Event, OnEvent};
 pub use excerpt::SHOWN_CHARACTERS;
 pub use offer::{CrowdedOut, Offer, crowded_out, offered};
-pub use session::{MAX_ROUNDS, Model, Session, SessionAssets};
-pub use slash::SLASH_COMMAND;
+pub use own_tool::SLASH_COMMAND;
+pub use session::{MAX_ROUNDS, Session};
 pub use turn::{End, Prompt, Turn, TurnError};

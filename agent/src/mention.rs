@@ -22,7 +22,7 @@ use rustix::fs::OFlags;
 pub use parse::{Kind, Mention, Piece, parse};
 
 use crate::assets::named;
-use crate::session::SessionAssets;
+use crate::environment::SessionAssets;
 
 /// The largest file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;

@@ -10,8 +10,7 @@ use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_provider::{Bounds, Effect, Provider, Tools, translate_all};
 use serde_json::{Value, json};
 
-use crate::session::Model;
-use crate::slash;
+use crate::own_tool;
 
 /// The choice of tools for a provider that takes fewer than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub fn offered(
     let Some(snapshot) = snapshot else {
         return Tools { value: json!([]), losses: Vec::new(), left_out: Vec::new() };
     };
-    let own = commands.then(slash::schema);
+    let own = commands.then(own_tool::schema);
     let mut tools: Vec<&Tool> = snapshot.tools().collect();
     let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
     tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == ToolOrigin::User));
@@ -107,16 +106,15 @@ impl Offered {
 pub(super) struct OfferedTools(Option<(Arc<Snapshot>, Provider, Value)>);
 
 impl OfferedTools {
-    /// Returns the tools for requests to the model. The differences go with them only where they
+    /// Returns the tools for requests to the provider. The differences go with them only where they
     /// were translated anew.
     pub(super) fn of(
         &mut self,
-        model: &Model,
+        provider: Provider,
+        offer: &Offer,
         snapshot: Option<&Arc<Snapshot>>,
         commands: bool,
     ) -> Offered {
-        let Model { client, offer, .. } = model;
-        let provider = client.provider();
         let Some(snapshot) = snapshot else {
             return Offered::as_before(offered(provider, offer, None, false).value);
         };

@@ -13,7 +13,7 @@ use ikigai_assets::SCHEME;
 use ikigai_provider::Call;
 use serde_json::Value;
 
-use crate::slash::SLASH_COMMAND;
+use crate::own_tool::SLASH_COMMAND;
 
 /// The length in bytes from which on Linux opens no path (`PATH_MAX`, `limits.h`).
 const PATH_MAX: usize = 4096;

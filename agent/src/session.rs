@@ -1,51 +1,25 @@
 //! A session: one conversation, and everything that its turns and commands work with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join;
-use ikigai_assets::{Agent, Store};
 use ikigai_host::host::Host;
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::{Client, Message};
+use ikigai_provider::Message;
 use tokio_util::sync::CancellationToken;
 
-use crate::assets::StoredAssets;
 use crate::command::{self, By, Command, CommandError};
 use crate::conversation::Conversation;
+use crate::environment::{Environment, Model, SessionAssets};
 use crate::event::OnEvent;
-use crate::offer::{Offer, OfferedTools};
+use crate::offer::OfferedTools;
 use crate::turn::{self, Prompt, Rounds, Turn, TurnError};
 use crate::usage::UsageMeter;
 
 /// The most requests of one turn, unless a session is set to another number. A model that has not
 /// answered after so many is going in circles.
 pub const MAX_ROUNDS: u32 = 50;
-
-/// A model, and how it is reached.
-#[derive(Debug)]
-pub struct Model {
-    /// The client that sends its requests.
-    pub client: Client,
-    /// The provider's name for the model.
-    pub name: String,
-    /// The most tokens of an answer, where the person sets a limit. Otherwise the model's own
-    /// holds, and 32,000 with Anthropic, which requires one.
-    pub max_tokens: Option<u32>,
-    /// The tools that it is offered.
-    pub offer: Offer,
-}
-
-/// The assets of a session, and the agent that reads and writes them.
-#[derive(Clone, Debug)]
-pub struct SessionAssets {
-    /// The store, which is opened when it is first needed.
-    pub store: Arc<StoredAssets>,
-    /// The most tokens that an agent may have pinned; for the model to know.
-    pub budget: u64,
-    /// The agent whose pins are in the model's context.
-    pub agent: Agent,
-}
 
 /// One conversation with a model over the tools of a host.
 ///
@@ -56,26 +30,6 @@ pub struct Session {
     conversation: Conversation,
     tools: OfferedTools,
     max_rounds: u32,
-}
-
-/// Everything that turns and commands work with, but the conversation.
-pub(super) struct Environment {
-    pub(super) host: Arc<Host>,
-    pub(super) workspace: PathBuf,
-    pub(super) assets: Option<SessionAssets>,
-    pub(super) model: Option<Model>,
-    /// The person's own part of the system prompt.
-    pub(super) system: Option<String>,
-    /// The cost of requests that are not part of the conversation.
-    pub(super) other_usage: UsageMeter,
-}
-
-impl Environment {
-    /// Returns the assets of the session and their store, opened.
-    pub(super) async fn open_assets(&self) -> Result<(&SessionAssets, &Store), CommandError> {
-        let assets = self.assets.as_ref().ok_or(CommandError::NoAssets)?;
-        Ok((assets, assets.store.open().await?))
-    }
 }
 
 impl Session {

@@ -1,4 +1,4 @@
-//! `slash_command`: the one tool that is the host's own.
+//! The calls of `slash_command`, the one tool that is the host's own.
 //!
 //! It runs the commands that free and arrange a model's context, and shows a tool. No command
 //! that loads code, gives a grant or changes the conversation is in its list, and a command that
@@ -8,47 +8,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ikigai_host::exec::envelope::Envelope;
-use ikigai_host::policy::{self, AssetAccess};
+use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::Snapshot;
-use ikigai_protocol::{EnvelopeCode, ToolSchema};
+use ikigai_protocol::EnvelopeCode;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::assets::for_model;
 use crate::command::{self, By, Command, CommandError};
-use crate::session::Environment;
-
-/// The name of the host's own tool. No other tool can have it
-/// ([`ikigai_protocol::RESERVED_NAMES`]).
-pub const SLASH_COMMAND: &str = policy::OWN_TOOL;
+use crate::environment::Environment;
+use crate::own_tool::SLASH_COMMAND;
 
 /// The commands that a model may use.
 const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"];
-
-/// Returns the schema of the tool.
-pub(super) fn schema() -> ToolSchema {
-    ToolSchema {
-        name: SLASH_COMMAND.to_owned(),
-        description: "Manage the assets in your context. `/pinned` lists those that are \
-                      pinned; `/pin PATH` and `/unpin PATH` put one in and take one out; \
-                      `/compact PATH [TOKENS]` has it rewritten shorter; `/tool [NAME]` shows \
-                      the tools."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "command": {
-                    "type": "string",
-                    "description": "The command, such as `/compact blocks/decisions.md 4000`",
-                },
-            },
-            "required": ["command"],
-            "additionalProperties": false,
-        }),
-        returns: None,
-    }
-}
 
 /// Carries out a call of a model, to which policy granted this much of assets. Nobody is asked.
 pub(super) async fn answer(

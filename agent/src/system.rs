@@ -15,8 +15,8 @@ use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
-use crate::session::{Environment, SessionAssets};
-use crate::slash::SLASH_COMMAND;
+use crate::environment::{Environment, SessionAssets};
+use crate::own_tool::SLASH_COMMAND;
 
 /// Returns the system blocks of the next request, none of them empty, and a warning where the
 /// pinned assets are not among them.

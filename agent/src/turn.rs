@@ -7,12 +7,13 @@ use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Answer, Failure, Message, Part, Request, Stop, Usage};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{self, Called};
+use crate::called::Called;
+use crate::calls;
 use crate::conversation::{self, EmptyPrompt, Exchange, is_silent};
+use crate::environment::{Environment, Model};
 use crate::event::{Event, OnEvent};
 use crate::mention;
 use crate::offer::OfferedTools;
-use crate::session::{Environment, Model};
 use crate::system;
 use crate::usage::sum;
 
@@ -189,7 +190,12 @@ impl Rounds<'_> {
     /// Sends the messages. `shown` collects the text of the answer as it arrives.
     async fn ask(&mut self, messages: &[Message], shown: &mut String) -> Result<Answer, Failure> {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
-        let offered = tools.of(model, *snapshot, environment.assets.is_some());
+        let offered = tools.of(
+            model.client.provider(),
+            &model.offer,
+            *snapshot,
+            environment.assets.is_some(),
+        );
         let (system, warning) = system::blocks(environment, snapshot.map(|it| &**it)).await;
         for warning in &offered.warnings {
             on_event(Event::Warning(warning));

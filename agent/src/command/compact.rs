@@ -14,9 +14,9 @@ use ikigai_provider::{Answer, Message, Part, Request, Role, Stop};
 use serde_json::json;
 use similar::TextDiff;
 
-use super::{By, CommandError};
+use super::{By, CommandError, open_assets};
 use crate::assets::{display, named};
-use crate::session::{Environment, Model};
+use crate::environment::{Environment, Model};
 
 /// The system prompt of the request.
 const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name, number and \
@@ -93,7 +93,7 @@ pub(super) async fn run(
     target: Option<u64>,
     by: By<'_>,
 ) -> Result<String, CommandError> {
-    let (assets, store) = environment.open_assets().await?;
+    let (assets, store) = open_assets(environment).await?;
     let metadata = named(store, name).await?;
     if metadata.read_only {
         return Err(Error::ReadOnly(metadata.path).into());

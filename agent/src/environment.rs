@@ -1,0 +1,50 @@
+//! The surroundings of a conversation: the host, the assets and the model that its turns and commands
+//! work with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ikigai_assets::Agent;
+use ikigai_host::host::Host;
+use ikigai_provider::Client;
+
+use crate::assets::StoredAssets;
+use crate::offer::Offer;
+use crate::usage::UsageMeter;
+
+/// A model, and how it is reached.
+#[derive(Debug)]
+pub struct Model {
+    /// The client that sends its requests.
+    pub client: Client,
+    /// The provider's name for the model.
+    pub name: String,
+    /// The most tokens of an answer, where the person sets a limit. Otherwise the model's own
+    /// holds, and 32,000 with Anthropic, which requires one.
+    pub max_tokens: Option<u32>,
+    /// The tools that it is offered.
+    pub offer: Offer,
+}
+
+/// The assets of a session, and the agent that reads and writes them.
+#[derive(Clone, Debug)]
+pub struct SessionAssets {
+    /// The store, which is opened when it is first needed.
+    pub store: Arc<StoredAssets>,
+    /// The most tokens that an agent may have pinned; for the model to know.
+    pub budget: u64,
+    /// The agent whose pins are in the model's context.
+    pub agent: Agent,
+}
+
+/// Everything that turns and commands work with, but the conversation.
+pub(super) struct Environment {
+    pub(super) host: Arc<Host>,
+    pub(super) workspace: PathBuf,
+    pub(super) assets: Option<SessionAssets>,
+    pub(super) model: Option<Model>,
+    /// The person's own part of the system prompt.
+    pub(super) system: Option<String>,
+    /// The cost of requests that are not part of the conversation.
+    pub(super) other_usage: UsageMeter,
+}
