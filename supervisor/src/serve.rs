@@ -39,8 +39,8 @@ pub fn main() -> u8 {
         Ok(Delivery::Sent) => REPORTED,
         Ok(Delivery::Lost) => LOST,
         Err(error) => {
-            // stderr is the tool's as soon as its streams have arrived, and so becomes part of
-            // the outcome. Before that, and where it is closed, the exit code has to do.
+            // stderr is the tool's, and so becomes part of the outcome. Where it is closed, or
+            // before a supervisor in reserve has its call, the exit code has to do.
             let _ = writeln!(io::stderr(), "ikigai: supervisor: {error}");
             NOT_SERVED
         }
@@ -53,14 +53,15 @@ fn serve() -> io::Result<Delivery> {
     // share one with the host. The call fails for the leader of a group, which a process that
     // the host spawns is not.
     setsid()?;
-    let signals = signals::take_over()?;
     // A host whose own limit is 0 cannot raise it.
     let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
     // Inherited by all processes of the call. Without `/proc` there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
-    // Comes last of what needs no plan: a supervisor in reserve waits here.
+    // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
+    // would end a call that it was not meant for.
     let request = request::receive()?;
+    let signals = signals::take_over()?;
     let plan = &request.plan;
     let sandboxed = plan.kind.sandbox != Sandbox::Off;
     let mut cgroups = match plan.kind.without.cgroups {

@@ -30,7 +30,7 @@ use std::future::Future;
 #[cfg(target_os = "linux")]
 use std::io;
 #[cfg(target_os = "linux")]
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -185,10 +185,11 @@ impl Supervisor {
         Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
     }
 
-    /// Returns the process for a call of the runtime that this runs on.
+    /// Returns the process for a call of the runtime that this runs on. The errors of one that has
+    /// to be started go to `stderr`.
     #[cfg(target_os = "linux")]
-    fn process(&self) -> io::Result<SupervisorProcess> {
-        self.reserve.take_or_start(|| self.executable())?.into_process()
+    fn process(&self, stderr: BorrowedFd<'_>) -> io::Result<SupervisorProcess> {
+        self.reserve.take_or_start(|| self.executable(), stderr)?.into_process()
     }
 
     /// Starts the processes that the reserve is short of. To be called when a call has ended, so
@@ -199,13 +200,18 @@ impl Supervisor {
             return;
         }
         let supervisor = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let filled = supervisor.executable().and_then(|it| supervisor.reserve.fill(&it));
-            if let Err(error) = filled {
-                // The next call tells, if it cannot start one either.
-                tracing::debug!(%error, "no supervisor in reserve");
-            }
-        });
+        // A thread of its own: the call has ended, and must not fail because there is none.
+        let filled =
+            std::thread::Builder::new().name("ikigai-reserve".to_owned()).spawn(move || {
+                let filled = supervisor.executable().and_then(|it| supervisor.reserve.fill(&it));
+                if let Err(error) = filled {
+                    // The next call tells, if it cannot start one either.
+                    tracing::debug!(%error, "no supervisor in reserve");
+                }
+            });
+        if let Err(error) = filled {
+            tracing::debug!(%error, "no thread to fill the reserve");
+        }
     }
 
     /// Returns the sandbox of this machine. It is found out once, by trying every layer without a

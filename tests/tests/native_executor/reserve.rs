@@ -94,6 +94,34 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     host.run_and_refill();
 }
 
+/// A request to end is not kept until a call has the supervisor, which would then end that call.
+#[test]
+fn one_that_is_asked_to_end_ends() {
+    let host = Host::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let waiting = host.run_and_refill();
+        kill_process(waiting, signal).expect("sent");
+        eventually("it has ended", || has_ended(waiting));
+    }
+    host.run_and_refill();
+}
+
+#[test]
+fn a_supervisor_that_cannot_run_is_not_started_over_and_over() {
+    let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
+    let supervisor = Supervisor::new(Some("/bin/true".into()), 2);
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    for _ in 0..3 {
+        let call = NativeProgram::new(rig.script("echo ok"), supervisor.clone()).run(rig.call());
+        let outcome = runtime.block_on(call);
+        assert_ne!(outcome.exit, Exit::Code(0), "{outcome:?}");
+    }
+    drop(runtime);
+    drop(supervisor);
+    eventually("none is left", || rig::children() == 0);
+}
+
 #[test]
 fn none_is_left_when_the_last_handle_is_dropped() {
     let host = Host::new();

@@ -111,7 +111,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
     let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
-        let process = supervisor.process()?;
+        let process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
     let (streams, ends, process) = match begun {
@@ -330,7 +330,9 @@ fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>
     }
     match ending.status.and_then(|status| status.code()) {
         Some(REFUSED) => {
-            (Exit::NotStarted(format!("the supervisor refused the call: {complaint}")), None)
+            // One in reserve can tell nobody what went wrong before it has its call.
+            let why = if complaint.is_empty() { "it gave no reason" } else { complaint };
+            (Exit::NotStarted(format!("the supervisor refused the call: {why}")), None)
         }
         // Somebody killed it, or the kernel did for want of memory, and the tool with it.
         _ => {

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
-use ikigai_supervisor::plan::{Bounds, End, Kind, Plan, Report, Sandbox};
+use ikigai_supervisor::plan::{Bounds, DESCRIPTORS, End, Kind, Plan, Report, Sandbox};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
 async fn run(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut process = supervisor.process()?;
+    let mut process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
     let plan = plan(supervisor).encode().map_err(io::Error::other)?;
     process.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
     let report = process.report().await?;

@@ -1,27 +1,38 @@
 //! Supervisors that were started before they are needed.
 //!
-//! Owns the number that a host keeps, and the rule by which one is too old. A call that takes one
-//! saves the start of a process.
+//! Owns the number that a host keeps, and the rule by which one is still good for a call. A call
+//! that takes one saves the start of a process.
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Gid, Uid, getegid, geteuid};
+
 use super::supervisor_process::WaitingSupervisor;
 
-/// The longest time that a supervisor waits. It has the control group, the limits and the user that
-/// its host had at its start; an old one may differ from the host of now.
-const LONGEST_WAIT: Duration = Duration::from_mins(10);
+/// The age from which a supervisor serves no call any more. It has the control group, the limits
+/// and the priority that its host had at its start, which may differ from those of now.
+const TOO_OLD: Duration = Duration::from_mins(10);
 
-/// Supervisors that wait for a plan. They end with their host, which holds the only other end of
-/// their sockets.
+/// Supervisors that wait for a plan. Each ends when its host does, or closes its socket.
 #[derive(Debug)]
 pub(super) struct Reserve {
     size: usize,
     /// The oldest is first.
-    waiting: Mutex<VecDeque<(Instant, WaitingSupervisor)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
+}
+
+/// A supervisor, and the surroundings of its start.
+#[derive(Debug)]
+struct Waiting {
+    supervisor: WaitingSupervisor,
+    since: Instant,
+    user: Uid,
+    group: Gid,
 }
 
 impl Reserve {
@@ -30,41 +41,71 @@ impl Reserve {
         Self { size, waiting: Mutex::default() }
     }
 
-    /// Takes a supervisor that still waits, or starts the one at `executable`.
+    /// Takes a supervisor that is good for a call, or starts the one at `executable`, whose errors
+    /// go to `stderr`.
     pub(super) fn take_or_start(
         &self,
         executable: impl FnOnce() -> io::Result<PathBuf>,
+        stderr: BorrowedFd<'_>,
     ) -> io::Result<WaitingSupervisor> {
         loop {
-            let Some((since, supervisor)) = self.lock().pop_front() else {
-                return WaitingSupervisor::start(&executable()?);
+            // Not in the condition of a loop, where the lock would be held through its body.
+            let Some(mut waiting) = self.lock().pop_front() else {
+                return WaitingSupervisor::start(&executable()?, Some(stderr));
             };
-            if since.elapsed() < LONGEST_WAIT && !supervisor.has_ended() {
-                return Ok(supervisor);
+            if waiting.is_good() {
+                return Ok(waiting.supervisor);
             }
         }
     }
 
-    /// Returns whether a supervisor is missing.
+    /// Returns whether a supervisor that is good for a call is missing.
     pub(super) fn is_short(&self) -> bool {
-        self.lock().len() < self.size
+        let mut waiting = self.lock();
+        let good = waiting.iter_mut().map(Waiting::is_good).filter(|is_good| *is_good);
+        good.count() < self.size
     }
 
-    /// Starts the supervisors that are missing. Blocks for the time that a process takes to start.
+    /// Starts the supervisors that are missing, and ends those that are good for nothing. Blocks
+    /// for the time that processes take to start.
     pub(super) fn fill(&self, executable: &Path) -> io::Result<()> {
-        while self.is_short() {
-            let supervisor = WaitingSupervisor::start(executable)?;
-            let mut waiting = self.lock();
-            // Another call may have filled it meanwhile.
-            if waiting.len() < self.size {
-                waiting.push_back((Instant::now(), supervisor));
+        // No more than these, because one that cannot run is never good.
+        for _ in 0..self.size {
+            if !self.is_short() {
+                break;
             }
+            let started = Waiting::start(executable)?;
+            let mut waiting = self.lock();
+            let (mut good, mut others) = (VecDeque::new(), Vec::new());
+            for mut one in waiting.drain(..).chain([started]) {
+                // Another call may have filled it meanwhile.
+                let has_room = good.len() < self.size;
+                if has_room && one.is_good() { good.push_back(one) } else { others.push(one) }
+            }
+            *waiting = good;
+            // These are ended without the lock.
+            drop(waiting);
+            drop(others);
         }
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, WaitingSupervisor)>> {
-        // A list of processes is whole between any two of its methods.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        // What a panic leaves is a list of processes like any other.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn start(executable: &Path) -> io::Result<Self> {
+        let (user, group) = (geteuid(), getegid());
+        let supervisor = WaitingSupervisor::start(executable, None)?;
+        Ok(Self { supervisor, since: Instant::now(), user, group })
+    }
+
+    /// Returns whether it would serve a call as one that is started now.
+    fn is_good(&mut self) -> bool {
+        let is_of_this_user = (self.user, self.group) == (geteuid(), getegid());
+        is_of_this_user && self.since.elapsed() < TOO_OLD && !self.supervisor.has_ended()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,10 +42,10 @@ pub(super) struct WaitingSupervisor {
 }
 
 impl WaitingSupervisor {
-    /// Starts the supervisor at `executable`. Its own errors go nowhere before it has a plan, and
-    /// to the tool's stderr then.
+    /// Starts the supervisor at `executable`. Its own errors go to `stderr`, or nowhere, until it
+    /// has a plan, and to the tool's stderr then.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
-    pub(super) fn start(executable: &Path) -> io::Result<Self> {
+    pub(super) fn start(executable: &Path, stderr: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         if !executable.is_absolute() {
             // The standard library forks if it has to look a name up.
             let reason = format!("`{}` is not an absolute path", executable.display());
@@ -53,6 +53,10 @@ impl WaitingSupervisor {
         }
         let (own, its) = std::os::unix::net::UnixStream::pair()?;
         own.set_nonblocking(true)?;
+        let stderr = match stderr {
+            Some(stderr) => Stdio::from(stderr.try_clone_to_owned()?),
+            None => Stdio::null(),
+        };
         // Nothing here makes the standard library fork instead of posix_spawn. The environment
         // is empty because any process of the same user can read it.
         let child = Command::new(executable)
@@ -60,7 +64,7 @@ impl WaitingSupervisor {
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()?;
         let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .inspect_err(|error| tracing::debug!(%error, "no descriptor for a supervisor's end"));
@@ -68,20 +72,21 @@ impl WaitingSupervisor {
     }
 
     /// Returns whether it has ended, as when somebody killed it.
-    pub(super) fn has_ended(&self) -> bool {
-        let Some(ended) = &self.ended else { return false };
-        has_ended_within(ended, Duration::ZERO)
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
     }
 
     /// Returns it as the supervisor of a call of this runtime.
     pub(super) fn into_process(mut self) -> io::Result<SupervisorProcess> {
         let control = self.control.take().map(UnixStream::from_std).transpose()?;
-        let registered = self.ended.take().map(|fd| {
+        let ended = self.ended.take().and_then(|fd| {
             // SAFETY: an `OwnedFd` is one open descriptor, the same one for as long as it
             // lives, and the `AsyncFd` owns it.
-            unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+            let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+            registered
+                .inspect_err(|error| tracing::debug!(%error, "a supervisor's end is waited for"))
+                .ok()
         });
-        let ended = registered.transpose().map_err(io::Error::from)?;
         Ok(SupervisorProcess { child: self.child.take(), ended, control, received: Vec::new() })
     }
 }
@@ -89,9 +94,13 @@ impl WaitingSupervisor {
 impl Drop for WaitingSupervisor {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // It has started nothing yet.
-        if let Err(error) = child.kill().and_then(|()| child.wait()) {
-            tracing::warn!(%error, "a waiting supervisor could not be ended");
+        // It has started nothing yet, and ends by itself where it may not be killed.
+        self.control = None;
+        if let Err(error) = child.kill() {
+            tracing::debug!(%error, "a waiting supervisor could not be killed");
+        }
+        if let Err(error) = child.wait() {
+            tracing::warn!(%error, "a waiting supervisor could not be reaped");
         }
     }
 }
@@ -198,15 +207,10 @@ impl SupervisorProcess {
     /// Blocks.
     fn ends_within(&self, timeout: Duration) -> bool {
         let Some(ended) = &self.ended else { return false };
-        has_ended_within(ended, timeout)
+        let mut fds = [PollFd::new(ended, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
-}
-
-/// Waits for the end of the process of a pidfd for at most `timeout`, and returns whether it came.
-fn has_ended_within(pidfd: impl AsFd, timeout: Duration) -> bool {
-    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).unwrap_or_default();
-    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for SupervisorProcess {
