@@ -24,7 +24,7 @@ use self::corpus::{PATTERNS, Shape};
 use self::samples::Figures;
 use crate::build;
 use crate::place::{self, PROGRAM};
-use crate::project::{HOST, NATIVE_TOOLS, Project};
+use crate::project::{HOST, NATIVE_TOOLS, Project, SUPERVISOR};
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
@@ -180,6 +180,8 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     place::directory(&layout.root)?;
     place::directory(&layout.at("prefix/bin"))?;
     place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
+    let supervisor = build::supervisor(project, RELEASE);
+    stage::place_tools(&[supervisor], &layout.at("prefix/libexec"))?;
     place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
     place::file(&project.built(RELEASE).join(GUEST), &layout.at("guest"), PROGRAM)?;
     place::file(&wasm, &layout.at("guest.wasm"), PROGRAM)?;
@@ -196,7 +198,7 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 /// benchmark's own dependencies would have the host compiled a second time.
 fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
-    for package in [HOST, NATIVE_TOOLS, GUEST, BENCH] {
+    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, GUEST, BENCH] {
         command.args(["--package", package]);
     }
     command.arg("--message-format=json-render-diagnostics");
