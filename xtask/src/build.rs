@@ -5,15 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::portable;
-use crate::project::{COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_GUESTS};
+use crate::project::{Built, COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_GUESTS};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
-
-/// One built program, and the name for its installation.
-pub(crate) struct Built {
-    pub(crate) file: PathBuf,
-    pub(crate) name: String,
-}
 
 /// The profile of components, in every build: a component is the same file in a build tree and in
 /// an installation.

@@ -1,4 +1,5 @@
-//! `cargo xtask lint`: formatting, clippy for both worlds, other targets, and dependencies.
+//! `cargo xtask lint`: formatting, clippy for both worlds, documentation, other targets, and
+//! dependencies.
 
 use std::env;
 
@@ -9,6 +10,9 @@ use crate::ports;
 use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components, WASM_TARGET};
+
+/// The package that other programs embed.
+const LIBRARY: &str = "ikigai-host";
 
 pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
     step("Formatting");
@@ -31,6 +35,11 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
         command.args(["--package", portable::PACKAGE]).args(portable::WITHOUT_HOST_IMPORTS);
         run::run(command.args(denied))?;
     }
+
+    step("Documentation of the library");
+    // Others read it, so no link in it may be broken.
+    let mut command = project.cargo(&["doc", "--no-deps", "--package", LIBRARY]);
+    run::run(command.env("RUSTDOCFLAGS", "--deny warnings"))?;
 
     ports::check(project)?;
 

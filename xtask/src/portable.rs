@@ -9,9 +9,8 @@ use std::fs;
 
 use anyhow::{Context as _, bail};
 
-use crate::build::Built;
 use crate::place;
-use crate::project::Project;
+use crate::project::{Built, Project};
 
 /// The package with the feature of [`WITHOUT_HOST_IMPORTS`].
 pub(crate) const PACKAGE: &str = "ikigai-tools-wasm";

@@ -25,6 +25,12 @@ pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 /// The directory of the WIT in an installation, from its prefix. docs/writing-tools.md states it.
 pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
 
+/// One built program, and the name for its installation.
+pub(crate) struct Built {
+    pub(crate) file: PathBuf,
+    pub(crate) name: String,
+}
+
 /// The repository, as cargo sees it.
 pub(crate) struct Project {
     /// The root of the workspace.

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::build::{self, Built, EVERYDAY};
+use crate::build::{self, EVERYDAY};
 use crate::place::{self, PROGRAM, Placed};
-use crate::project::{NATIVE_TOOLS, Project};
+use crate::project::{Built, NATIVE_TOOLS, Project};
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components};
 

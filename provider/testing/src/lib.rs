@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod answer;
 mod check;
 mod gate;
 mod http;

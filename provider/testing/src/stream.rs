@@ -8,8 +8,8 @@ mod openai_chat;
 
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::issued::Issued;
-use crate::reply::Answer;
 use crate::{Gate, Received, Vendor};
 
 /// A step of sending an answer.

@@ -22,6 +22,14 @@ pub(super) const TABLE_ELEMENTS: usize = 65_536;
 /// references take half of it.
 pub(super) const TABLE_ELEMENT: usize = size_of::<usize>();
 
+/// The size of the names and values of one list of fields of HTTP, in bytes. Servers take 8 KiB or
+/// 16 KiB.
+pub(super) const FIELDS: usize = 16 << 10;
+
+/// The size of each of the two parts of the body of an HTTP request that are kept until they are sent, in
+/// bytes: one waits and one is being sent.
+pub(super) const CHUNK: usize = 16 << 10;
+
 /// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;
 

@@ -17,10 +17,7 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
 use super::paths::answer;
-use super::state::State;
-
-/// A directory that a guest is reading.
-pub(super) struct Listing(Entries);
+use super::state::{Listing, State};
 
 type Stream = Resource<Listing>;
 

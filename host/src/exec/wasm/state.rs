@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::Dir;
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
@@ -13,8 +14,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
-use super::listing::Listing;
-use super::net::{Reach, http::Hooks, messages};
+use super::net::{Reach, http::Hooks};
 use crate::exec::assets::AssetGate;
 
 /// The number of table entries for each handle: streams and pollables come with a file.
@@ -22,6 +22,9 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 4;
 
 /// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
 const MAX_CONNECTIONS: usize = 32;
+
+/// A directory that a guest is reading.
+pub(super) struct Listing(pub(super) Dir);
 
 /// The data of a guest's wasmtime store.
 pub(super) struct State {
@@ -48,7 +51,7 @@ impl State {
         // pollables beside them, and passing it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
         let mut http = WasiHttpCtx::new();
-        http.set_field_size_limit(messages::FIELDS);
+        http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
         Self { wasi, table, http, hooks, reach, gate, memory, handles }
     }

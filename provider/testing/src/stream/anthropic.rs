@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Asked, Events, MARK, Step, fragments};
-use crate::reply::{Answer, Ending, Piece};
+use crate::answer::{Answer, Ending, Piece};
 use crate::{Trouble, Vendor};
 
 /// A content block that is being sent.

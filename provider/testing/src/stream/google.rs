@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Asked, Events, MARK, Step};
-use crate::reply::{Answer, Ending, Piece};
+use crate::answer::{Answer, Ending, Piece};
 use crate::{Trouble, Vendor};
 
 struct Writer<'a, 'b> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Asked, CREATED, Events, MARK, Step, fragments, obfuscation};
-use crate::reply::{Answer, Ending, Piece};
+use crate::answer::{Answer, Ending, Piece};
 use crate::{Trouble, Vendor};
 
 struct Writer<'a, 'b> {

@@ -30,8 +30,8 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::messages::CHUNK;
 use super::{NoAddress, Reach, parse_host};
+use crate::exec::wasm::bounds::CHUNK;
 
 /// The largest head of a response, and the largest read ahead of a guest, in bytes. hyper's own
 /// default is 400 KiB.

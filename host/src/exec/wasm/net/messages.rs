@@ -19,14 +19,6 @@ use crate::exec::wasm::state::State;
 /// The number of requests, responses and lists of fields of one guest at once.
 const MOST: usize = 64;
 
-/// The size of the names and values of one list of fields, in bytes. Servers take 8 KiB or
-/// 16 KiB.
-pub(in crate::exec::wasm) const FIELDS: usize = 16 << 10;
-
-/// The size of each of the two parts of a request's body that are kept until they are sent, in
-/// bytes: one waits and one is being sent.
-pub(super) const CHUNK: usize = 16 << 10;
-
 /// The longest method, scheme, authority or path, in bytes.
 const TEXT: usize = 8 << 10;
 
