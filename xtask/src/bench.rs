@@ -112,6 +112,11 @@ impl Layout {
         self.root.join("prefix/bin/ikigai")
     }
 
+    /// Returns the installed supervisor.
+    pub(crate) fn supervisor(&self) -> PathBuf {
+        self.at("prefix/libexec").join(SUPERVISOR)
+    }
+
     /// Returns the directory of the installed tools.
     pub(crate) fn tools(&self) -> PathBuf {
         self.root.join("prefix/libexec/ikigai")

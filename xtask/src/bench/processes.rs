@@ -21,6 +21,8 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     figures.insert("command".into(), command_line(layout, rounds(60))?);
     figures.insert("discovery".into(), discovery(layout, rounds(20))?);
     figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
+    let program = layout.supervisor().metadata()?.len() as f64;
+    figures.insert("supervisor_bytes".into(), [("program".to_owned(), vec![program])].into());
     if run::works("rg", &["--version"]) {
         for (name, pattern) in PATTERNS {
             let samples = ripgrep(layout, pattern, rounds(12))?;
@@ -98,7 +100,7 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
         }
         Ok(())
     };
-    let supervisor = layout.at("prefix/libexec/ikigai-supervisor");
+    let supervisor = layout.supervisor();
     in_turn(
         rounds,
         &mut [

@@ -206,6 +206,7 @@ fn lines() -> Vec<Line> {
             Times,
             None,
         ),
+        ("… its program", "supervisor_bytes", Alone("program"), MB, Some(AtMost(1.0))),
         (
             "`echo hi` in the shell that is a component, warm",
             "shell",
