@@ -14,7 +14,7 @@ const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"]
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else { return };
     let tool = TOOLS[usize::from(*choice) % TOOLS.len()];
-    let storage = Storage { files: files(), assets: documents() };
+    let storage = Storage { files: files(), assets: assets() };
     let answered = answer(tool, &storage, input).expect("a tool that works on files");
     let value: Value = serde_json::from_slice(&answered).expect("one JSON value");
     assert!(value.is_object(), "{tool}: {value}");
@@ -23,12 +23,12 @@ pub(crate) fn run(data: &[u8]) {
     assert_ne!(answered.last(), Some(&b'\n'), "{tool}: a newline after the answer");
 }
 
-/// One that can be changed, and one that cannot and is not UTF-8.
-fn documents() -> MemoryAssets {
+/// Returns an asset that can be changed, and one that cannot and is not UTF-8.
+fn assets() -> MemoryAssets {
     let open = MemoryAsset { content: b"one\ntwo\n".to_vec(), read_only: false };
     let closed = MemoryAsset { content: b"\xff\n".to_vec(), read_only: true };
-    let documents = BTreeMap::from([("a.md".to_owned(), open), ("b/c.md".to_owned(), closed)]);
-    MemoryAssets::new(documents, 100)
+    let assets = BTreeMap::from([("a.md".to_owned(), open), ("b/c.md".to_owned(), closed)]);
+    MemoryAssets::new(assets, 100)
 }
 
 /// `/w` with a file, a directory with another, and links that stay and lead out.
