@@ -89,7 +89,10 @@ fn a_call_takes_the_supervisor_that_waits() {
 #[test]
 fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     let host = Host::new();
-    kill_process(host.run_and_refill(), Signal::KILL).expect("killed");
+    let waiting = host.run_and_refill();
+    kill_process(waiting, Signal::KILL).expect("killed");
+    // One that dies while a call takes it is a supervisor that was killed during its call.
+    eventually("it has ended", || has_ended(waiting));
     kill_process(host.run_and_refill(), Signal::STOP).expect("stopped");
     host.run_and_refill();
 }
