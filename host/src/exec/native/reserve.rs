@@ -54,6 +54,7 @@ impl Reserve {
                 return WaitingSupervisor::start(&executable()?, Some(stderr));
             };
             if waiting.is_good() {
+                waiting.supervisor.resume();
                 return Ok(waiting.supervisor);
             }
         }

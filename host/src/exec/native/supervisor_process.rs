@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -74,6 +74,15 @@ impl WaitingSupervisor {
     /// Returns whether it has ended, as when somebody killed it.
     pub(super) fn has_ended(&mut self) -> bool {
         self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
+    }
+
+    /// Continues it, if somebody has stopped it. The kernel does so when its plan arrives, but not
+    /// for one that was stopped before it could ask for that.
+    pub(super) fn resume(&self) {
+        let Some(child) = &self.child else { return };
+        if let Err(error) = kill_process(Pid::from_child(child), Signal::CONT) {
+            tracing::debug!(%error, "a waiting supervisor could not be continued");
+        }
     }
 
     /// Returns it as the supervisor of a call of this runtime.
