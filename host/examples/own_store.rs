@@ -45,7 +45,7 @@ fn replace(note: &mut String, old: &str, new: &str, all: bool) -> Result<u64, As
         (0, _) => Some((ToolCode::NotFound, "the text is not in the note")),
         (2.., false) => Some((ToolCode::NotUnique, "the text is there more than once")),
         // A text of one letter that becomes a page may make a note of any size.
-        _ if note.len() + count * new.len() > MAX_CONTENT => {
+        _ if note.len() - count * old.len() + count * new.len() > MAX_CONTENT => {
             Some((ToolCode::InvalidArg, "the note would be too large"))
         }
         _ => None,

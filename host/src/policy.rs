@@ -24,7 +24,7 @@
 //! limits = { memory = "256MiB" }
 //! ```
 //!
-//! Where no file names a tool, the built-in rules of the [`Profile`] hold. The host looks at the
+//! The built-in rules of the [`Profile`] hold for a tool that no file names. The host looks at the
 //! files before each call, so that a change is in force at the next one. A file that cannot be
 //! used leaves what was in force, with a warning, except a ceiling: then nothing may run.
 //! `docs/policy.md` of the repository describes every key.
