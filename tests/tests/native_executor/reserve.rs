@@ -118,7 +118,7 @@ fn one_that_is_asked_to_end_ends() {
 }
 
 #[test]
-fn a_supervisor_that_cannot_run_is_not_started_over_and_over() {
+fn a_supervisor_that_cannot_run_leaves_no_process_and_no_thread() {
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
     let supervisor = Supervisor::new(Some("/bin/true".into()), 2);
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
