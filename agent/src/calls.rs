@@ -8,6 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use ikigai_host::audit::Requester;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Call, strip_nulls};
 use tokio_util::sync::CancellationToken;
@@ -92,7 +93,7 @@ async fn run_one(
     let host = &environment.host;
     let envelope = if call.name == SLASH_COMMAND {
         let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, cancel);
-        host.call_own(arguments.clone(), answer).await
+        host.call_own(&Requester::default(), SLASH_COMMAND, arguments.clone(), answer).await
     } else {
         host.call(snapshot, &call.name, arguments, cancel.clone()).await
     };

@@ -46,29 +46,49 @@ pub(super) fn whole(envelope: &Envelope) -> Shown {
 /// Returns the result, shortened where it is long. Then the whole is kept among `assets`.
 pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
-    if whole.characters <= SHOWN_CHARACTERS {
-        return whole;
-    }
-    let long = Long::of(envelope, &whole);
-    if long.fits() {
-        // Only the escapes of JSON made it long.
-        return whole;
-    }
-    let (kept, is_broken) = long.kept();
-    let location = match assets {
-        None => Err("there is no asset store".to_owned()),
-        Some(assets) => {
-            let SessionAssets { store, agent, .. } = assets;
-            let kept = store.keep_output(agent, id, &kept).await;
-            kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
-        }
-    };
-    Shown { text: long.text(&location, is_broken), characters: whole.characters }
+    let Some(long) = Long::of(envelope, &whole, SHOWN_CHARACTERS) else { return whole };
+    let cut = long.keep_and_cut(id, assets).await;
+    Shown { text: cut.envelope(), characters: whole.characters }
+}
+
+/// The answer of a tool that was too long, with the whole kept as an asset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The answer in JSON, with the head and the tail of each long text.
+    pub result: String,
+    /// True if `result` has the shape of the answer, and only its texts are shorter.
+    pub keeps_shape: bool,
+    /// Sentences for the model about the parts that are left out, and about the place of the whole.
+    pub truncated: String,
+    /// The URI of the whole, if it was kept.
+    pub whole: Option<String>,
+}
+
+/// Returns an excerpt of the answer of a tool, or nothing where it has no more than `limit`
+/// characters. The whole is kept among `assets`, under a name that begins with `id`.
+pub async fn excerpt(
+    envelope: &Envelope,
+    limit: usize,
+    id: &str,
+    assets: Option<&SessionAssets>,
+) -> Option<Excerpt> {
+    let long = Long::of(envelope, &whole(envelope), limit)?;
+    let cut = long.keep_and_cut(id, assets).await;
+    Some(Excerpt {
+        result: cut.result(),
+        keeps_shape: cut.keeps_shape,
+        whole: cut.location.ok(),
+        truncated: cut.truncated,
+    })
 }
 
 /// An envelope that is too long.
 struct Long {
+    /// The most characters that are shown.
+    limit: usize,
     tool_success: bool,
+    /// False if the structure was too long, so that the answer is cut as one text.
+    keeps_shape: bool,
     /// True if `members` are those of a result that is an object. Otherwise they are those of
     /// the envelope itself.
     is_object: bool,
@@ -80,8 +100,26 @@ enum Member {
     Text(Passage),
 }
 
+/// An envelope that is cut.
+struct Cut {
+    tool_success: bool,
+    keeps_shape: bool,
+    is_object: bool,
+    members: Vec<(String, Box<RawValue>)>,
+    truncated: String,
+    location: Result<String, String>,
+}
+
 impl Long {
-    fn of(envelope: &Envelope, whole: &Shown) -> Self {
+    /// Returns the envelope to cut, or nothing if it is short enough.
+    fn of(envelope: &Envelope, whole: &Shown, limit: usize) -> Option<Self> {
+        // Those that only the escapes of JSON make long are not cut.
+        (whole.characters > limit)
+            .then(|| Self::parse(envelope, whole, limit))
+            .filter(|long| !long.fits())
+    }
+
+    fn parse(envelope: &Envelope, whole: &Shown, limit: usize) -> Self {
         let tool_success = envelope.is_success();
         let (is_object, mut members) = match envelope {
             Envelope::Success(success) => match Members::of(&success.result) {
@@ -95,12 +133,27 @@ impl Long {
         };
         members.retain(|(name, _)| is_object || name != "tool_success");
         let members = members.into_iter().map(|(name, value)| (name, Member::of(value))).collect();
-        let long = Self { tool_success, is_object, members };
+        let long = Self { limit, tool_success, keeps_shape: true, is_object, members };
         if long.texts().next().is_some() && long.frame() <= FRAME {
             return long;
         }
         let text = Member::Text(Passage::new(json(envelope, Layout::Indented)));
-        Self { tool_success, is_object: false, members: vec![("result".to_owned(), text)] }
+        let members = vec![("result".to_owned(), text)];
+        Self { limit, tool_success, keeps_shape: false, is_object: false, members }
+    }
+
+    /// Keeps the whole among `assets`, and cuts what is shown.
+    async fn keep_and_cut(self, id: &str, assets: Option<&SessionAssets>) -> Cut {
+        let (kept, is_broken) = self.kept();
+        let location = match assets {
+            None => Err("there is no asset store".to_owned()),
+            Some(assets) => {
+                let SessionAssets { store, agent, .. } = assets;
+                let kept = store.keep_output(agent, id, &kept).await;
+                kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
+            }
+        };
+        self.cut(location, is_broken)
     }
 
     fn texts(&self) -> impl Iterator<Item = (&str, &Passage)> {
@@ -121,7 +174,7 @@ impl Long {
 
     fn fits(&self) -> bool {
         let texts: usize = self.texts().map(|(_, text)| text.weight).sum();
-        texts + self.frame() <= SHOWN_CHARACTERS
+        texts + self.frame() <= self.limit
     }
 
     /// Returns the text to keep, and whether lines of it were broken.
@@ -140,14 +193,14 @@ impl Long {
         passage::broken(kept, LONGEST_LINE)
     }
 
-    /// Returns the envelope with the head and the tail of each long text. `location` is the URI
-    /// of the whole, or the reason for which it was not kept.
-    fn text(self, location: &Result<String, String>, is_broken: bool) -> String {
+    /// Returns the head and the tail of each long text. `location` is the URI of the whole, or the
+    /// reason for which it was not kept.
+    fn cut(self, location: Result<String, String>, is_broken: bool) -> Cut {
         let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
         // Several are kept under a heading each.
         let heading = usize::from(lengths.len() > 1);
         let mut line = 1;
-        let room = SHOWN_CHARACTERS.saturating_sub(self.frame());
+        let room = self.limit.saturating_sub(self.frame());
         let mut shares = shares(&lengths, room).into_iter();
         let mut truncated = String::new();
         let mut shown = Vec::new();
@@ -167,17 +220,33 @@ impl Long {
             };
             shown.push((name, value));
         }
-        truncated.push_str(&where_kept(location, is_broken));
+        truncated.push_str(&where_kept(&location, is_broken));
+        let Self { tool_success, keeps_shape, is_object, .. } = self;
+        Cut { tool_success, keeps_shape, is_object, members: shown, truncated, location }
+    }
+}
+
+impl Cut {
+    /// Returns the envelope in JSON.
+    fn envelope(self) -> String {
         let mut envelope = vec![
             ("tool_success".to_owned(), raw(&self.tool_success)),
-            ("truncated".to_owned(), raw(&truncated)),
+            ("truncated".to_owned(), raw(&self.truncated)),
         ];
         if self.is_object {
-            envelope.push(("result".to_owned(), raw(&Members(shown))));
+            envelope.push(("result".to_owned(), raw(&Members(self.members))));
         } else {
-            envelope.extend(shown);
+            envelope.extend(self.members);
         }
         raw(&Members(envelope)).get().to_owned()
+    }
+
+    /// Returns the answer of the tool in JSON.
+    fn result(&self) -> String {
+        match &self.members[..] {
+            [(_, result)] if !self.is_object => result.get().to_owned(),
+            members => raw(&Members(members.to_vec())).get().to_owned(),
+        }
     }
 }
 
@@ -231,12 +300,12 @@ mod tests {
     }
 
     fn long(envelope: &Envelope) -> Long {
-        Long::of(envelope, &whole(envelope))
+        Long::parse(envelope, &whole(envelope), SHOWN_CHARACTERS)
     }
 
     fn shown(envelope: &Envelope) -> Value {
         let location = Ok("ikigai:///outputs/a.txt".to_owned());
-        serde_json::from_str(&long(envelope).text(&location, false)).expect("an envelope")
+        serde_json::from_str(&long(envelope).cut(location, false).envelope()).expect("an envelope")
     }
 
     #[test]
@@ -332,7 +401,7 @@ mod tests {
         let text = format!(r#"{{"n":1.10e400,"deep":{deep},"output":"{}"}}"#, "o".repeat(40_000));
         let envelope = Envelope::answered(RawValue::from_string(text).expect("JSON"));
         let location = Err("no store".to_owned());
-        let text = long(&envelope).text(&location, false);
+        let text = long(&envelope).cut(location, false).envelope();
         assert!(text.contains(r#""n":1.10e400,"deep":[[[["#), "{}", &text[..200]);
         assert!(text.contains("could not be kept: no store."));
     }

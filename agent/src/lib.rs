@@ -88,7 +88,7 @@ mod usage;
 pub use called::{CallError, Called};
 pub use environment::{Model, SessionAssets};
 pub use event::{Calling, Event, OnEvent};
-pub use excerpt::SHOWN_CHARACTERS;
+pub use excerpt::{Excerpt, SHOWN_CHARACTERS, excerpt};
 pub use offer::{CrowdedOut, Offer, crowded_out, offered};
 pub use own_tool::SLASH_COMMAND;
 pub use session::{MAX_ROUNDS, Session};

@@ -9,6 +9,7 @@ mod config;
 mod doctor;
 mod list;
 mod manual;
+mod mcp;
 mod policy;
 mod precompile;
 mod repl;
@@ -77,6 +78,9 @@ enum Command {
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
     /// calls, the oldest first; flags select some of them. Times are in this machine's time zone.
     Audit(audit::Arguments),
+    /// Give other programs these tools by the Model Context Protocol
+    #[command(subcommand)]
+    Mcp(mcp::Command),
     /// Look at this machine and say what is missing
     ///
     /// Exits 1 if policy requires what the machine does not give.
@@ -191,6 +195,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
+        Command::Mcp(mcp::Command::Serve(arguments)) => block_on(mcp::serve(options, arguments)),
         Command::Policy(command) => block_on(policy::run(options, command)),
         Command::Config(command) => block_on(config::run(options, command, cli.model)),
         Command::Completions { shell } => {

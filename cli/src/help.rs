@@ -13,7 +13,7 @@ const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
         // They only group other commands.
-        ["tool" | "policy" | "asset" | "config"] => &[],
+        ["tool" | "policy" | "asset" | "config" | "mcp"] => &[],
         ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],

@@ -10,6 +10,7 @@ mod error;
 mod help;
 mod layers;
 mod logging;
+mod mcp;
 mod model;
 mod options;
 mod output;

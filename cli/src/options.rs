@@ -17,7 +17,7 @@ use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::progress;
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::{self, Session};
+use ikigai_agent::{self, Session, SessionAssets};
 use ikigai_host::exec::assets::AssetStore;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
@@ -335,12 +335,20 @@ impl Options {
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        let (host, store) = self.host_and_store(progress, RESERVE)?;
-        let agent = self.agent()?;
-        let budget = self.budget;
-        let assets = store.map(|store| ikigai_agent::SessionAssets { store, budget, agent });
+        let (host, assets) = self.living_host(progress)?;
         let session = Session::new(Arc::clone(&host), assets, model);
         Ok((host, session))
+    }
+
+    /// Returns a host that lives on, which keeps supervisors ready, and its assets if there is a
+    /// place for a store.
+    pub(crate) fn living_host(
+        &self,
+        progress: ProgressFn,
+    ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
+        let (host, store) = self.host_and_store(progress, RESERVE)?;
+        let (agent, budget) = (self.agent()?, self.budget);
+        Ok((host, store.map(|store| SessionAssets { store, budget, agent })))
     }
 
     /// Returns the agent whose pins and budget count.

@@ -41,7 +41,7 @@ use uuid::Uuid;
 
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
-pub use record::{Arguments, Granted, OK, Program, Record, Via};
+pub use record::{Arguments, Granted, OK, Program, Record, Requester, Via};
 
 use crate::digest::Digest;
 use crate::exec::Outcome;
@@ -82,12 +82,14 @@ impl Audit {
     }
 
     /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
-    pub(crate) fn begin(&self, via: Via, tool: &str) -> Entry<'_> {
+    pub(crate) fn begin(&self, requester: &Requester, tool: &str) -> Entry<'_> {
         let now = Timestamp::now();
+        let client = requester.client.as_deref();
         let record = Record {
             time: now,
             id: Uuid::now_v7().to_string(),
-            via,
+            via: requester.via,
+            client: client.map(|client| beginning(client, NAME_KEPT).to_owned()),
             tool: beginning(tool, NAME_KEPT).to_owned(),
             workspace: self.workspace.clone(),
             ..Record::default()
@@ -279,7 +281,7 @@ mod tests {
     #[test]
     fn a_call_that_nobody_waits_for_is_recorded_too() {
         let trail = Trail::new();
-        drop(trail.audit.begin(Via::Call, "tool"));
+        drop(trail.audit.begin(&Requester::default(), "tool"));
         let (record, _) = trail.only();
         assert!(record.cancelled && record.exit_code.is_none());
         assert_eq!(record.outcome, "TOOL_CRASHED");
@@ -290,7 +292,7 @@ mod tests {
         let trail = Trail::new();
         let value = "se\"cr\net-of-the-test";
         let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
-        let mut entry = trail.audit.begin(Via::Call, "tool");
+        let mut entry = trail.audit.begin(&Requester::default(), "tool");
         let arguments = serde_json::json!({ "key": value }).to_string();
         entry.arguments(arguments.into());
         entry.granted(&Grant::default(), Backend::Wasm, Vec::new(), secrets);
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn what_others_wrote_takes_no_more_than_its_room() {
         let trail = Trail::new();
-        let mut entry = trail.audit.begin(Via::Call, &"ä".repeat(1000));
+        let mut entry = trail.audit.begin(&Requester::default(), &"ä".repeat(1000));
         entry.arguments("ä".repeat(100_000).into());
         entry.end(Some((EnvelopeCode::ToolNotFound, &"ä".repeat(10_000))));
         let (record, _) = trail.only();

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ikigai_protocol::EnvelopeCode;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::{Audit, Entry, Program, Via};
+use crate::audit::{Audit, Entry, Program, Requester, Via};
 use crate::digest::Digest;
 use crate::exec::assets::{AssetHandle, AssetStore, Caller};
 use crate::exec::envelope::{self, Envelope};
@@ -23,7 +23,7 @@ use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::limits::{Limits, STDERR_KEPT};
 use crate::policy::{
-    AssetAccess, Authority, Backend, Decision, Denial, Grant, OWN_TOOL, Request, ToolOrigin,
+    AssetAccess, Authority, Backend, Decision, Denial, Grant, Request, ToolOrigin,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -168,7 +168,20 @@ impl Host {
         arguments: Bytes,
         cancel: CancellationToken,
     ) -> Envelope {
-        let mut entry = self.audit.begin(Via::Call, name);
+        self.call_for(&Requester::default(), snapshot, name, arguments, cancel).await
+    }
+
+    /// Calls a tool as [`call`](Self::call) does, for a front end that names who asked in the audit
+    /// log.
+    pub async fn call_for(
+        &self,
+        requester: &Requester,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: Bytes,
+        cancel: CancellationToken,
+    ) -> Envelope {
+        let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
         let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel).await;
         entry.end(envelope.failure());
@@ -198,26 +211,29 @@ impl Host {
         Envelope::of(name, &limits, outcome, entry.secrets())
     }
 
-    /// Answers a call of the tool that is part of the host and runs no program. The policy decides
-    /// on its access to assets, and the call is recorded like any other.
+    /// Answers a call of a tool that is part of the host and runs no program: one of
+    /// [`RESERVED_NAMES`](ikigai_protocol::RESERVED_NAMES). The policy decides on its access to
+    /// assets, and the call is recorded like any other.
     #[doc(hidden)]
     pub async fn call_own<A>(
         &self,
+        requester: &Requester,
+        name: &str,
         arguments: Bytes,
         answer: impl FnOnce(AssetAccess) -> A,
     ) -> Envelope
     where
         A: Future<Output = Envelope>,
     {
-        let mut entry = self.audit.begin(Via::Call, OWN_TOOL);
+        let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments);
         let request = Request {
-            name: Some(OWN_TOOL),
+            name: Some(name),
             origin: ToolOrigin::System,
             // The host confines it as it does a component.
             backend: Backend::Wasm,
             fell_back: false,
-            path: Path::new(OWN_TOOL),
+            path: Path::new(name),
             contents: &[],
         };
         let envelope = match self.authority().decide(&request) {
@@ -244,7 +260,7 @@ impl Host {
         cancel: CancellationToken,
     ) -> Outcome {
         let title = subject.title();
-        let mut entry = self.audit.begin(via, &title);
+        let mut entry = self.audit.begin(&via.into(), &title);
         entry.program(program(subject));
         let line: Vec<&[u8]> = args.iter().map(|arg| arg.as_encoded_bytes()).collect();
         match &streams.stdin {
@@ -263,10 +279,31 @@ impl Host {
 
     /// Records a call of a tool that does not exist, and returns the envelope that answers it.
     #[doc(hidden)]
-    pub fn refuse_missing(&self, via: Via, snapshot: &Snapshot, name: &str) -> Envelope {
+    pub fn refuse_missing(
+        &self,
+        requester: &Requester,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Envelope {
         let envelope = self.answer_missing(snapshot, name);
-        self.audit.begin(via, name).end(envelope.failure());
+        self.audit.begin(requester, name).end(envelope.failure());
         envelope
+    }
+
+    /// Records a call whose arguments do not match the schema of its tool, and for which the front
+    /// end thus runs nothing.
+    #[doc(hidden)]
+    pub fn refuse_arguments(
+        &self,
+        requester: &Requester,
+        tool: &Tool,
+        arguments: Bytes,
+        reason: &str,
+    ) {
+        let mut entry = self.audit.begin(requester, tool.name());
+        entry.arguments(arguments);
+        entry.program(program(tool.into()));
+        entry.end(Some((EnvelopeCode::InvalidParams, reason)));
     }
 
     /// Returns the answer to a call of a tool that does not exist, or does not exist yet.

@@ -103,7 +103,7 @@ pub use propose::{Proposal, fuzzing};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
-pub use standard::{OWN_TOOL, STORE_VARIABLE};
+pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A tool in the sandbox, or a component, reaches nothing else.

@@ -3,6 +3,7 @@
 //! Owns the search of the tool directories, the memory of earlier answers, and the choice
 //! between the builds of a tool. Knows nothing of models, envelopes or flags.
 
+mod arguments;
 mod candidate;
 mod file;
 mod loader;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+pub use arguments::Mismatch;
 pub(crate) use loader::Budget;
 pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
@@ -299,15 +301,7 @@ impl Registry {
         let asked = scan.ask(&candidate).await;
         self.memo.save();
         let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
-        let schema = Arc::new(schema);
-        Ok(Tool {
-            schema,
-            origin: ToolOrigin::User,
-            build,
-            reason: WAS_NAMED.into(),
-            other: None,
-            fell_back: false,
-        })
+        Ok(Tool::new(schema, ToolOrigin::User, build, WAS_NAMED.into(), None))
     }
 
     /// Returns the program at a path, without asking it for its schema.

@@ -8,7 +8,7 @@ use thiserror::Error;
 pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
 /// The names that belong to the host and that no tool can have.
-pub const RESERVED_NAMES: &[&str] = &["slash_command"];
+pub const RESERVED_NAMES: &[&str] = &["slash_command", "mcp_assets"];
 
 /// The longest name, in bytes: the limit that all model providers accept.
 const MAX_NAME_BYTES: usize = 64;

@@ -4,7 +4,8 @@
 //!    [`component`] or the build.
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
-//! 4. [`paths`] has the paths of the programs under test.
+//! 4. [`mcp::Client`] speaks with a server of the Model Context Protocol.
+//! 5. [`paths`] has the paths of the programs under test.
 
 pub mod component;
 pub mod conformance;
@@ -12,6 +13,7 @@ pub mod draw;
 pub mod fidelity;
 pub mod host;
 pub mod leftovers;
+pub mod mcp;
 #[cfg(target_os = "linux")]
 pub mod openings;
 pub mod paths;

@@ -63,7 +63,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let tool = match named_tool(&snapshot, &name) {
             Ok(tool) => tool,
             Err(error) => {
-                host.refuse_missing(Via::Run, &snapshot, &name);
+                host.refuse_missing(&Via::Run.into(), &snapshot, &name);
                 return Err(error.exiting(if snapshot.is_late() { LIMIT } else { error::USAGE }));
             }
         };

@@ -17,6 +17,9 @@ pub struct Record {
     pub id: String,
     /// The command that asked.
     pub via: Via,
+    /// The name and version that a client of MCP gave itself, which nobody has checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// The tool, by the name it was called by.
     pub tool: String,
     /// The program that ran, or would have; absent where there is no such tool.
@@ -82,17 +85,35 @@ pub enum Via {
     Run,
     /// `tool check`, which calls a tool with malformed arguments.
     Check,
+    /// `mcp serve`.
+    Mcp,
 }
 
 impl Via {
-    /// Returns `call`, `run` or `check`.
+    /// Returns `call`, `run`, `check` or `mcp`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",
             Self::Run => "run",
             Self::Check => "check",
+            Self::Mcp => "mcp",
         }
+    }
+}
+
+/// The front end that asks for a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requester {
+    /// The command.
+    pub via: Via,
+    /// The name and version that its client gave itself, where it has a client.
+    pub client: Option<String>,
+}
+
+impl From<Via> for Requester {
+    fn from(via: Via) -> Self {
+        Self { via, client: None }
     }
 }
 

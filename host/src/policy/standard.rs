@@ -25,10 +25,10 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
-/// Returns the access to assets of a standard tool, or of the tool that is part of the host.
+/// Returns the access to assets of a standard tool, or of a tool that is part of the host.
 pub(super) fn assets(tool: &str) -> AssetAccess {
     match tool {
-        "file_read" => AssetAccess::Read,
+        "file_read" | CLIENTS => AssetAccess::Read,
         "file_write" | "file_edit" | OWN_TOOL => AssetAccess::Write,
         _ => AssetAccess::None,
     }
@@ -37,6 +37,10 @@ pub(super) fn assets(tool: &str) -> AssetAccess {
 /// The tool that is part of the host, by which a model works with assets beside the file tools.
 #[doc(hidden)]
 pub const OWN_TOOL: &str = "slash_command";
+
+/// The name by which policy decides on the assets that clients of MCP read as resources.
+#[doc(hidden)]
+pub const CLIENTS: &str = "mcp_assets";
 
 /// The standard tool that runs any command, so that its native build cannot keep to its directories
 /// by itself.

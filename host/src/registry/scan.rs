@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ikigai_protocol::ToolSchema;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::arguments;
 use super::candidate::{self, Candidate};
 use super::file;
 use super::loader::{Loader, cores};
@@ -319,7 +319,7 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         }
     }
     let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
-    check_compiles(&schema.parameters)
+    arguments::compile(&schema.parameters)
         .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
     Ok(schema)
 }
@@ -336,19 +336,6 @@ fn last_lines(stderr: &[u8]) -> String {
     let skipped = last.chars().count().saturating_sub(CHARACTERS);
     let shown: String = last.chars().skip(skipped).collect();
     if shown.is_empty() { shown } else { format!(": {shown}") }
-}
-
-/// Checks that parameters are JSON Schema, of the draft that `$schema` names. Without `$schema`
-/// they are 2020-12 or an older draft: generators write the tuples of draft 7 and the bounds of
-/// draft 4 without a name, and every provider gets them translated to 2020-12.
-fn check_compiles(parameters: &Value) -> Result<(), jsonschema::ValidationError<'static>> {
-    // References lead within the document only: no resolver that opens files or connections is
-    // compiled in.
-    let Err(error) = jsonschema::validator_for(parameters) else { return Ok(()) };
-    let is_of_older_draft = parameters.get("$schema").is_none()
-        && (jsonschema::draft7::new(parameters).is_ok()
-            || jsonschema::draft4::new(parameters).is_ok());
-    if is_of_older_draft { Ok(()) } else { Err(error) }
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
@@ -453,9 +440,12 @@ async fn choose(
     };
     let tool = |(build, schema): Found, reason: Cow<'static, str>, other: Option<Found>| {
         let other = other.map(|(build, _)| build);
-        Some(Tool { schema: Arc::new(schema), origin, build, reason, other, fell_back: false })
+        Some(Tool::new(schema, origin, build, reason, other))
     };
-    let as_fallback = |tool: Tool| Tool { fell_back: true, ..tool };
+    let as_fallback = |mut tool: Tool| {
+        tool.fell_back = true;
+        tool
+    };
     match (native, wasm) {
         (None, Some(Err(_)) | None) => None,
         (None, Some(Ok((build, _)))) if asked == BackendChoice::Native => {
@@ -504,35 +494,4 @@ fn unreadable(dir: &Path, error: &io::Error) -> String {
         return format!("the tool directory `{dir}` does not exist; make it, or name another");
     }
     format!("the tool directory `{dir}` cannot be read: {error}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn parameters_of_every_draft_compile_and_no_others() {
-        let with = |property: Value| json!({ "type": "object", "properties": { "p": property } });
-        let tuple = json!({ "type": "array", "items": [{ "type": "string" }] });
-        let bound = json!({ "type": "number", "minimum": 0, "exclusiveMinimum": true });
-        for property in
-            [json!({}), json!(true), json!({ "prefixItems": [{}] }), tuple, bound.clone()]
-        {
-            assert!(check_compiles(&with(property.clone())).is_ok(), "{property}");
-        }
-        for property in [
-            json!({ "type": "string", "minLength": "many" }),
-            json!({ "type": "array", "items": 3 }),
-            json!({ "$ref": "https://example.com/schema" }),
-        ] {
-            assert!(check_compiles(&with(property.clone())).is_err(), "{property}");
-        }
-        // A draft that is named is the one that holds.
-        let mut named = with(bound);
-        named["$schema"] = json!("http://json-schema.org/draft-07/schema#");
-        assert!(check_compiles(&named).is_err());
-        named["$schema"] = json!("http://json-schema.org/draft-04/schema#");
-        assert!(check_compiles(&named).is_ok());
-    }
 }

@@ -14,6 +14,7 @@ use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, ToolOrigin};
 
+use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;
 use super::loader::Loader;
 use super::memo::Memo;
@@ -33,9 +34,28 @@ pub struct Tool {
     pub fell_back: bool,
     /// The build that does not run, where there is one.
     pub other: Option<Arc<Build>>,
+    check: Arc<ArgumentCheck>,
 }
 
 impl Tool {
+    pub(super) fn new(
+        schema: ToolSchema,
+        origin: ToolOrigin,
+        build: Arc<Build>,
+        reason: Cow<'static, str>,
+        other: Option<Arc<Build>>,
+    ) -> Self {
+        let (schema, check) = (Arc::new(schema), Arc::default());
+        Self { schema, origin, build, reason, fell_back: false, other, check }
+    }
+
+    /// Returns the first mismatches between arguments and the schema. Very large arguments are not
+    /// looked at: the tool checks its arguments itself.
+    #[must_use]
+    pub fn mismatches(&self, arguments: &[u8]) -> Vec<Mismatch> {
+        self.check.mismatches(&self.schema.parameters, arguments)
+    }
+
     /// Returns the name that a model calls it by.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -71,6 +71,12 @@ impl Running {
         Self { child, shown, deadline, stderr: Vec::new() }
     }
 
+    /// Takes stdin and stdout, for a test that writes and reads while the host runs.
+    pub fn take_pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        let (stdin, stdout) = (self.child.stdin.take(), self.child.stdout.take());
+        (stdin.expect("a pipe"), stdout.expect("a pipe"))
+    }
+
     /// Sends a signal to the host's process alone.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the host is there");
@@ -134,7 +140,8 @@ impl Running {
     }
 
     /// Returns the most memory that the host's own process has had resident so far, in bytes.
-    fn peak_memory(&self) -> u64 {
+    #[must_use]
+    pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -38,7 +38,7 @@ pub(crate) const PROGRAM: Crate = Crate {
         &["model", "options", "output", "repl"],
         &["help", "logging"],
         &["layers"],
-        &["complete"],
+        &["complete", "mcp"],
         &["commands"],
     ],
     top: "main",

@@ -24,6 +24,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-supervisor", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
+    // Knows a host only by the trait that a program implements.
+    ("ikigai-mcp", &[]),
     (
         "ikigai-agent",
         &[
@@ -40,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-agent",
             "ikigai-assets",
             "ikigai-host",
+            "ikigai-mcp",
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",

@@ -1,0 +1,141 @@
+//! The tools and the assets of a host, as the offer of an MCP server.
+//!
+//! Owns the translation between the host and `ikigai-mcp`: the catalog of tools (`tools`), the
+//! answer of a call (`answer`), assets as resources (`assets`), and the changes of all these
+//! (`changes`). Every call is one [`Host::call_for`].
+
+mod answer;
+mod assets;
+mod changes;
+mod tools;
+
+use std::sync::Arc;
+
+use ikigai_agent::SessionAssets;
+use ikigai_host::Host;
+use ikigai_host::audit::{Requester, Via};
+use ikigai_host::nearest::nearest;
+use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_mcp::{
+    Answer, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Template,
+    Unanswered,
+};
+use tokio::sync::broadcast;
+
+use changes::Watched;
+use tools::Tools;
+
+/// The settings of a server.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The names of the tools to offer; all if there is none.
+    pub(crate) tools: Vec<String>,
+    /// The most characters of a result that a client gets.
+    pub(crate) max_result: usize,
+}
+
+/// The changes that a slow client may be behind.
+const CHANGES_KEPT: usize = 256;
+
+/// A host as an offer.
+pub(crate) struct HostOffer {
+    host: Arc<Host>,
+    assets: Option<SessionAssets>,
+    settings: Settings,
+    tools: Tools,
+    changes: broadcast::Sender<Change>,
+    watched: Watched,
+}
+
+impl HostOffer {
+    pub(crate) fn new(host: Arc<Host>, assets: Option<SessionAssets>, settings: Settings) -> Self {
+        let changes = broadcast::Sender::new(CHANGES_KEPT);
+        Self {
+            host,
+            assets,
+            settings,
+            tools: Tools::default(),
+            changes,
+            watched: Watched::default(),
+        }
+    }
+
+    /// Begins the first scan, and from now on notices changes of the tools and of the assets that
+    /// somebody watches.
+    pub(crate) fn watch_changes(self: &Arc<Self>) {
+        tokio::spawn(changes::of_tools(Arc::clone(self)));
+        if self.assets.is_some() {
+            tokio::spawn(changes::of_assets(Arc::clone(self)));
+        }
+    }
+
+    /// Returns the snapshot with the tool, which may have been installed just now.
+    async fn snapshot_with(&self, name: &str) -> Arc<Snapshot> {
+        let snapshot = self.tools.first_snapshot(&self.host).await;
+        if snapshot.get(name).is_some() { snapshot } else { self.host.refresh().await }
+    }
+
+    fn is_offered(&self, name: &str) -> bool {
+        self.settings.tools.is_empty() || self.settings.tools.iter().any(|it| it == name)
+    }
+
+    fn missing(&self, name: &str, snapshot: &Snapshot) -> Unanswered {
+        let offered = snapshot.tools().map(Tool::name).filter(|name| self.is_offered(name));
+        let known = match nearest(name, offered) {
+            Some(nearest) => format!("; did you mean `{nearest}`?"),
+            None => String::new(),
+        };
+        let name: String = name.escape_debug().take(100).collect();
+        Unanswered::Invalid(format!("there is no tool `{name}`{known}"))
+    }
+}
+
+impl Offer for HostOffer {
+    async fn catalog(&self) -> Arc<Catalog> {
+        self.tools.catalog(&self.host, |name| self.is_offered(name)).await
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+        let Call { name, arguments, cancel, client } = call;
+        let snapshot = self.snapshot_with(&name).await;
+        let tool = snapshot.get(&name).filter(|_| self.is_offered(&name));
+        let requester = Requester { via: Via::Mcp, client };
+        let Some(tool) = tool else {
+            self.host.refuse_missing(&requester, &snapshot, &name);
+            return Err(self.missing(&name, &snapshot));
+        };
+        let mismatches = tool.mismatches(&arguments);
+        if !mismatches.is_empty() {
+            let text = answer::of_mismatches(&name, &mismatches);
+            self.host.refuse_arguments(&requester, tool, arguments, &text);
+            return Ok(Answer { text, is_error: true, ..Answer::default() });
+        }
+        let envelope = self.host.call_for(&requester, &snapshot, &name, arguments, cancel).await;
+        answer::of(envelope, tool, self.settings.max_result, self.assets.as_ref()).await
+    }
+
+    fn has_resources(&self) -> bool {
+        self.assets.is_some()
+    }
+
+    fn template(&self) -> Template {
+        assets::TEMPLATE
+    }
+
+    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+        self.watched.note_list();
+        assets::list(&self.host, self.assets.as_ref()).await
+    }
+
+    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+        assets::read(&self.host, self.assets.as_ref(), uri).await
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn watch(&self, uri: &str, begin: bool) {
+        self.watched.set(uri, begin);
+    }
+}

@@ -1,0 +1,128 @@
+//! Assets as resources.
+//!
+//! The policy decides on them by the name `mcp_assets`, as it decides on a tool. Each reading is
+//! recorded.
+
+use bytes::Bytes;
+use ikigai_agent::SessionAssets;
+use ikigai_assets::{AssetPath, Error, Metadata};
+use ikigai_host::Host;
+use ikigai_host::assets::MAX_CONTENT;
+use ikigai_host::audit::{Requester, Via};
+use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::policy::{AssetAccess, CLIENTS};
+use ikigai_mcp::{Resource, ResourceError, ResourceText, Template};
+use ikigai_protocol::EnvelopeCode;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+/// The form of the URIs of assets.
+pub(super) const TEMPLATE: Template = Template {
+    uri: "ikigai:///{+path}",
+    name: "asset",
+    description: "A text that is kept between calls, by its path",
+};
+
+/// Returns all assets, in the order of their paths.
+pub(super) async fn list(
+    host: &Host,
+    assets: Option<&SessionAssets>,
+) -> Result<Vec<Resource>, ResourceError> {
+    let question = json!({ "list": "" });
+    decided(
+        host,
+        &question,
+        async |assets: &SessionAssets| {
+            let found = found(assets).await?;
+            Ok(found.into_iter().map(resource).collect())
+        },
+        assets,
+    )
+    .await
+}
+
+/// Returns the text of an asset.
+pub(super) async fn read(
+    host: &Host,
+    assets: Option<&SessionAssets>,
+    uri: &str,
+) -> Result<ResourceText, ResourceError> {
+    let question = json!({ "read": uri });
+    decided(host, &question, async |assets: &SessionAssets| {
+        let path = path(uri)?;
+        let store = assets.store.open().await.map_err(|error| failed(&error))?;
+        let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
+        if content.len() > MAX_CONTENT {
+            let message = format!("the asset has more than {MAX_CONTENT} bytes; read parts of it with the tool file_read");
+            return Err(ResourceError::Refused(message));
+        }
+        let text = String::from_utf8_lossy(&content).into_owned();
+        Ok(ResourceText { mime_type: "text/plain", text })
+    }, assets)
+    .await
+}
+
+/// Returns the assets of the store, without making a store to find that it holds none.
+pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, ResourceError> {
+    if !assets.store.may_hold_assets() {
+        return Ok(Vec::new());
+    }
+    let store = assets.store.open().await.map_err(|error| failed(&error))?;
+    store.list("", None).await.map_err(|error| failed(&error))
+}
+
+/// Does `work` if the policy lets clients read assets, and records it.
+async fn decided<T>(
+    host: &Host,
+    question: &serde_json::Value,
+    work: impl AsyncFnOnce(&SessionAssets) -> Result<T, ResourceError>,
+    assets: Option<&SessionAssets>,
+) -> Result<T, ResourceError> {
+    let requester = Requester::from(Via::Mcp);
+    let mut done = None;
+    let answer = async |access: AssetAccess| {
+        let answered = match assets {
+            Some(assets) if access >= AssetAccess::Read => work(assets).await,
+            _ => Err(ResourceError::Refused(format!(
+                "assets are not granted to clients; a person can grant them by the key \
+                 `[tools.{CLIENTS}] assets` of the policy"
+            ))),
+        };
+        let envelope = match &answered {
+            Ok(_) => Envelope::answered(RawValue::NULL.to_owned()),
+            Err(error) => Envelope::refused(EnvelopeCode::PermissionDenied, error.to_string()),
+        };
+        done = Some(answered);
+        envelope
+    };
+    let arguments = Bytes::from(question.to_string());
+    let envelope = host.call_own(&requester, CLIENTS, arguments, answer).await;
+    done.unwrap_or_else(|| {
+        let reason = envelope.failure().map_or("", |(_, reason)| reason);
+        Err(ResourceError::Refused(reason.to_owned()))
+    })
+}
+
+fn resource(metadata: Metadata) -> Resource {
+    let Metadata { path, size, .. } = metadata;
+    Resource { uri: path.to_uri(), name: path.as_str().to_owned(), size: Some(size) }
+}
+
+fn path(uri: &str) -> Result<AssetPath, ResourceError> {
+    let shown: String = uri.escape_debug().take(200).collect();
+    let missing = |_| ResourceError::NotFound(format!("there is no resource `{shown}`"));
+    AssetPath::parse(uri).map_err(missing)
+}
+
+fn failed(error: &Error) -> ResourceError {
+    match error {
+        Error::NotFound(path) => {
+            ResourceError::NotFound(format!("there is no resource `{}`", path.to_uri()))
+        }
+        other => {
+            // The address of the store and the words of its server are not for a client.
+            tracing::warn!("assets could not be read: {other}");
+            ResourceError::Failed("the asset store cannot be read".to_owned())
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The tools of a host as a catalog.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ikigai_host::Host;
+use ikigai_host::policy::{AssetAccess, Backend, Decision, Sandbox};
+use ikigai_host::registry::{ScanState, Snapshot, Tool};
+use ikigai_mcp::{Catalog, Hints, ToolEntry};
+use ikigai_protocol::Access;
+use serde_json::{Map, Value};
+
+/// Keywords that some clients refuse at the root of a schema, and then drop every tool of the
+/// server. They are left out of the list; the host checks them nevertheless.
+const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+
+/// The catalog that was listed last.
+#[derive(Default)]
+pub(super) struct Tools(Mutex<Arc<Catalog>>);
+
+impl Tools {
+    /// Returns the catalog of the tools that are offered, as they are now.
+    pub(super) async fn catalog(
+        &self,
+        host: &Host,
+        is_offered: impl Fn(&str) -> bool,
+    ) -> Arc<Catalog> {
+        let first = self.first_snapshot(host).await;
+        // While components are compiled, a list of the others is better than none.
+        let is_complete = *host.registry().state().borrow() == ScanState::Complete;
+        let snapshot = if is_complete { host.refresh().await } else { first };
+        let offered = snapshot.tools().filter(|tool| is_offered(tool.name()));
+        let catalog = Catalog::new(offered.map(|tool| entry(host, tool)).collect());
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.revision() != catalog.revision() {
+            *last = Arc::new(catalog);
+        }
+        Arc::clone(&last)
+    }
+
+    /// Returns the snapshot, when there is one.
+    pub(super) async fn first_snapshot(&self, host: &Host) -> Arc<Snapshot> {
+        let mut state = host.registry().state();
+        // The registry lives as long as the host.
+        let _ = state
+            .wait_for(|state| match state {
+                ScanState::Compiling | ScanState::Complete | ScanState::Failed => true,
+                ScanState::InProgress => host.registry().snapshot().tools().len() > 0,
+                ScanState::NotStarted => false,
+            })
+            .await;
+        host.registry().snapshot()
+    }
+}
+
+fn entry(host: &Host, tool: &Tool) -> ToolEntry {
+    let schema = &tool.schema;
+    let mut input = schema.parameters.as_object().cloned().unwrap_or_default();
+    input.retain(|keyword, _| !NOT_AT_THE_ROOT.contains(&keyword.as_str()));
+    ToolEntry {
+        name: schema.name.clone(),
+        description: schema.description.clone(),
+        input: Arc::new(input),
+        output: output(tool).cloned().map(Arc::new),
+        hints: match host.decide(tool.into()) {
+            Ok(decision) => hints(&decision, tool.build.backend()),
+            // It does nothing, since it is not run.
+            Err(_) => Hints { read_only: true, open_world: false },
+        },
+    }
+}
+
+/// Returns the schema of the tool's results, if it is one of objects.
+pub(super) fn output(tool: &Tool) -> Option<&Map<String, Value>> {
+    let returns = tool.schema.returns.as_ref()?.as_object()?;
+    (returns.get("type").and_then(Value::as_str) == Some("object")).then_some(returns)
+}
+
+/// Returns the effects that a decision allows.
+fn hints(decision: &Decision, backend: Backend) -> Hints {
+    let grant = &decision.grant;
+    // Without a sandbox it can do what its user can.
+    if backend == Backend::Native && grant.sandbox != Sandbox::Require {
+        return Hints { read_only: false, open_world: true };
+    }
+    let writes = grant.dirs.iter().any(|dir| dir.access == Access::ReadWrite)
+        || grant.assets == AssetAccess::Write;
+    let connects = grant.net.any || !grant.net.peers.is_empty();
+    Hints { read_only: !writes && !connects, open_world: connects }
+}

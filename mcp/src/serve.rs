@@ -1,0 +1,265 @@
+//! A server: an [`Offer`] as the handler of the protocol's library.
+//!
+//! Owns the way from a request to the offer and back, and the end of a connection. Every bound on a
+//! connection's calls is that of `calls`; the lists with their pages are those of `lists`.
+
+mod calls;
+mod lists;
+mod notices;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, ToolsCapability,
+};
+use rmcp::service::{
+    NotificationContext, QuitReason, RequestContext, RoleServer, ServerInitializeError,
+    SubscriptionContext, serve_server_with_ct,
+};
+use rmcp::{ServerHandler, model};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::offer::Offer;
+use crate::wire::{RawArguments, Wire, standard_streams};
+use calls::Calls;
+use notices::Notices;
+
+/// The time that calls in flight have to end when the client sends nothing more. It still reads.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The name and the words with which a server introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The name for programs.
+    pub name: String,
+    /// The name for people.
+    pub title: String,
+    /// The version of the program.
+    pub version: String,
+    /// The instructions for the model, which some clients pass on.
+    pub instructions: String,
+}
+
+/// The reason for which a connection could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The standard streams cannot be used.
+    #[error("stdin or stdout cannot be used")]
+    Streams(#[source] io::Error),
+    /// The library gave up.
+    #[error("the connection ended with a fault of the protocol: {0}")]
+    Protocol(String),
+}
+
+/// Serves the client at the standard streams, until it closes stdin or stdout, or `cancel` is
+/// cancelled. When the future resolves, no call of this connection is running.
+///
+/// # Errors
+///
+/// The streams cannot be used. A client that breaks the protocol gets errors, and is no error here.
+pub async fn serve_stdio<O: Offer>(
+    offer: Arc<O>,
+    server: Server,
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
+    let (input, output) = standard_streams().map_err(ServeError::Streams)?;
+    serve_streams(offer, server, input, output, cancel).await
+}
+
+/// Serves a client over two streams, as [`serve_stdio`] does.
+///
+/// # Errors
+///
+/// The library gave up on the connection.
+pub async fn serve_streams<O: Offer>(
+    offer: Arc<O>,
+    server: Server,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
+    let calls = Arc::new(Calls::default());
+    let has_ended = CancellationToken::new();
+    let wire = Wire::new(input, output, has_ended.clone());
+    let output = wire.output();
+    let stop = cancel.child_token();
+    let ends = tokio::spawn({
+        let (calls, stop, output) = (Arc::clone(&calls), stop.clone(), output.clone());
+        async move {
+            tokio::select! {
+                // Nobody is left to read an answer.
+                () = output.closed() => {}
+                () = stop.cancelled() => {}
+                () = has_ended.cancelled() => tokio::time::sleep(GRACE).await,
+            }
+            calls.close();
+            stop.cancel();
+        }
+    });
+    let notices = Notices::new(Arc::clone(&offer), stop.clone());
+    let handler = Handler { offer, server, calls: Arc::clone(&calls), notices };
+    let served = match serve_server_with_ct(handler, wire, stop.clone()).await {
+        Ok(running) => match running.waiting().await {
+            Ok(QuitReason::JoinError(error)) | Err(error) => {
+                Err(ServeError::Protocol(error.to_string()))
+            }
+            Ok(_) => Ok(()),
+        },
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+            Ok(())
+        }
+        Err(_) if stop.is_cancelled() => Ok(()),
+        Err(error) => Err(ServeError::Protocol(error.to_string())),
+    };
+    stop.cancel();
+    calls.close();
+    calls.ended().await;
+    // The library closes only connections whose first phase has ended.
+    output.finish().await;
+    ends.abort();
+    served
+}
+
+/// The handler of one connection.
+struct Handler<O: Offer> {
+    offer: Arc<O>,
+    server: Server,
+    calls: Arc<Calls>,
+    notices: Notices<O>,
+}
+
+impl<O: Offer> ServerHandler for Handler<O> {
+    fn get_info(&self) -> ServerConfig {
+        let Server { name, title, version, instructions } = &self.server;
+        let mut capabilities = ServerCapabilities::default();
+        let mut tools = ToolsCapability::default();
+        tools.list_changed = Some(true);
+        capabilities.tools = Some(tools);
+        if self.offer.has_resources() {
+            let mut resources = ResourcesCapability::default();
+            resources.list_changed = Some(true);
+            resources.subscribe = Some(true);
+            capabilities.resources = Some(resources);
+        }
+        let program = Implementation::new(name, version).with_title(title);
+        ServerConfig::new(capabilities).with_server_info(program).with_instructions(instructions)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let catalog = self.offer.catalog().await;
+        lists::tools(&catalog, cursor(request).as_deref(), is_modern(&context))
+    }
+
+    async fn call_tool(
+        &self,
+        mut request: CallToolRequestParams,
+        mut context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let raw = context.extensions.get_mut::<RawArguments>();
+        let arguments = raw.map_or("{}".into(), |raw| std::mem::take(&mut raw.0));
+        let name = std::mem::take(&mut request.name).into_owned();
+        self.calls.run(&*self.offer, name, arguments, context).await.map(Into::into)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.known(|offer| offer.has_resources(), "resources/list")?;
+        let resources = self.offer.resources().await.map_err(lists::resource_error)?;
+        lists::resources(resources, cursor(request).as_deref(), is_modern(&context))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.known(|offer| offer.has_resources(), "resources/templates/list")?;
+        Ok(lists::templates(self.offer.template()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.known(|offer| offer.has_resources(), "resources/read")?;
+        let read = self.offer.read(&request.uri).await.map_err(lists::resource_error)?;
+        Ok(lists::text(&request.uri, read, is_modern(&context)).into())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(notices::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.notices.listen(&context).await;
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: model::SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.known(|offer| offer.has_resources(), "resources/subscribe")?;
+        self.notices.subscribe(&request.uri)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: model::UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.known(|offer| offer.has_resources(), "resources/unsubscribe")?;
+        self.notices.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.notices.tell_unasked(context.peer);
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(lists::unknown(&request))
+    }
+}
+
+impl<O: Offer> Handler<O> {
+    /// Refuses a method of a part of the protocol that this server does not have.
+    fn known(&self, has: impl FnOnce(&O) -> bool, method: &'static str) -> Result<(), ErrorData> {
+        if has(&self.offer) {
+            return Ok(());
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+    }
+}
+
+fn cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
+    request.and_then(|request| request.cursor)
+}
+
+/// Returns whether the request is one of the revision 2026-07-28 or a later one.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= model::ProtocolVersion::V_2026_07_28)
+}

@@ -1,0 +1,195 @@
+//! Lists in pages, resources, and the errors of requests about them.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use rmcp::model::{
+    self, CacheScope, CustomRequest, ErrorCode, ErrorData, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, ReadResourceResult, ResourceContents, ResourceTemplate,
+    ToolAnnotations,
+};
+
+use crate::offer::{Catalog, Resource, ResourceError, ResourceText, Template, ToolEntry};
+use crate::result;
+
+/// The entries of a page.
+const PAGE: usize = 250;
+
+/// The time for which a client may take a list for fresh, in milliseconds. A client that wants to
+/// know earlier listens for changes.
+const FRESH_MS: u64 = 60_000;
+
+/// The methods of the protocol that this server has. Another one, or one of these whose parameters
+/// are not those of the protocol, arrives as a request that the library does not know.
+const METHODS: [&str; 12] = [
+    "initialize",
+    "ping",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+    "completion/complete",
+];
+
+/// Returns a page of the tools.
+pub(super) fn tools(
+    catalog: &Catalog,
+    cursor: Option<&str>,
+    is_modern: bool,
+) -> Result<ListToolsResult, ErrorData> {
+    let page = Page::of(catalog.entries(), catalog.revision(), cursor)?;
+    let mut result = ListToolsResult::with_all_items(page.entries.iter().map(tool).collect());
+    result.next_cursor = page.next;
+    if is_modern {
+        result = result.with_ttl_ms(FRESH_MS).with_cache_scope(CacheScope::Private);
+    }
+    Ok(result)
+}
+
+/// Returns a page of the resources.
+pub(super) fn resources(
+    resources: Vec<Resource>,
+    cursor: Option<&str>,
+    is_modern: bool,
+) -> Result<ListResourcesResult, ErrorData> {
+    let mut hasher = DefaultHasher::new();
+    for resource in &resources {
+        resource.uri.hash(&mut hasher);
+    }
+    let page = Page::of(&resources, hasher.finish(), cursor)?;
+    let entries = page.entries.iter().map(result::resource).collect();
+    let mut result = ListResourcesResult::with_all_items(entries);
+    result.next_cursor = page.next;
+    if is_modern {
+        result = result.with_ttl_ms(0).with_cache_scope(CacheScope::Private);
+    }
+    Ok(result)
+}
+
+/// Returns the form of the URIs of resources.
+pub(super) fn templates(template: Template) -> ListResourceTemplatesResult {
+    let Template { uri, name, description } = template;
+    let template = ResourceTemplate::new(uri, name).with_description(description);
+    ListResourceTemplatesResult::with_all_items(vec![template])
+}
+
+/// Returns the text of a resource.
+pub(super) fn text(uri: &str, read: ResourceText, is_modern: bool) -> ReadResourceResult {
+    let contents = ResourceContents::text(read.text, uri).with_mime_type(read.mime_type);
+    let mut result = ReadResourceResult::new(vec![contents]);
+    if is_modern {
+        result = result.with_ttl_ms(0).with_cache_scope(CacheScope::Private);
+    }
+    result
+}
+
+/// Returns the error of a resource that is not read.
+pub(super) fn resource_error(error: ResourceError) -> ErrorData {
+    match error {
+        // The library sends the code of the revision.
+        ResourceError::NotFound(message) => ErrorData::resource_not_found(message, None),
+        ResourceError::Refused(message) => ErrorData::invalid_params(message, None),
+        ResourceError::Failed(message) => ErrorData::internal_error(message, None),
+    }
+}
+
+/// Returns the error of a request that the library does not know.
+pub(super) fn unknown(request: &CustomRequest) -> ErrorData {
+    let method = &*request.method;
+    if !METHODS.contains(&method) {
+        return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
+    }
+    ErrorData::invalid_params(
+        format!("the parameters of `{method}` are missing or malformed"),
+        None,
+    )
+}
+
+/// The part of a list that a cursor names.
+struct Page<'a, T> {
+    entries: &'a [T],
+    next: Option<String>,
+}
+
+impl<'a, T> Page<'a, T> {
+    /// Returns the page of `entries`. A cursor holds the revision of the list, so that one of an
+    /// older list does not leave out what has moved.
+    fn of(entries: &'a [T], revision: u64, cursor: Option<&str>) -> Result<Self, ErrorData> {
+        let start = match cursor {
+            None => 0,
+            Some(cursor) => position(cursor, revision, entries.len())?,
+        };
+        let end = entries.len().min(start + PAGE);
+        let next = (end < entries.len()).then(|| format!("{revision:016x}.{end}"));
+        Ok(Self { entries: &entries[start..end], next })
+    }
+}
+
+fn position(cursor: &str, revision: u64, entries: usize) -> Result<usize, ErrorData> {
+    let invalid = |message: &'static str| ErrorData::invalid_params(message, None);
+    let parsed = cursor.split_once('.').and_then(|(of, start)| {
+        Some((u64::from_str_radix(of, 16).ok()?, start.parse::<usize>().ok()?))
+    });
+    match parsed {
+        Some((of, start)) if of == revision && start <= entries => Ok(start),
+        Some((of, _)) if of != revision => {
+            Err(invalid("the list has changed since its first page; ask for it again"))
+        }
+        _ => Err(invalid("the cursor is none of this server's")),
+    }
+}
+
+fn tool(entry: &ToolEntry) -> model::Tool {
+    let ToolEntry { name, description, input, output, hints } = entry;
+    let annotations =
+        ToolAnnotations::new().read_only(hints.read_only).open_world(hints.open_world);
+    let (name, description) = (name.clone(), Cow::Owned(description.clone()));
+    let mut tool = model::Tool::new_with_raw(name, Some(description), Arc::clone(input));
+    if let Some(output) = output {
+        tool = tool.with_raw_output_schema(Arc::clone(output));
+    }
+    tool.with_annotations(annotations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_the_list_without_a_gap() {
+        for count in [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE] {
+            let all: Vec<usize> = (0..count).collect();
+            let (mut seen, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = Page::of(&all, 7, cursor.as_deref()).expect("a page");
+                seen.extend_from_slice(page.entries);
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(seen, all);
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_another_list_is_refused() {
+        let all = [0; PAGE + 1];
+        let next = Page::of(&all, 7, None).expect("a page").next.expect("a second page");
+        let refusal = |cursor: &str, revision| {
+            let error = Page::of(&all, revision, Some(cursor)).err().expect("an error");
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+            error.message
+        };
+        assert!(refusal(&next, 8).contains("has changed"));
+        for forged in ["", "7", "x.y", "0000000000000007.9999", "0000000000000007.-1"] {
+            assert!(refusal(forged, 7).contains("none of this server's"), "{forged}");
+        }
+    }
+}

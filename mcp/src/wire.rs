@@ -1,0 +1,155 @@
+//! The lines of a client on stdin and stdout, as the transport of the protocol's library.
+//!
+//! Owns every bound on a connection's lines: their length, the number and the size of requests in
+//! flight, and the answers that the client has not read yet. The arguments of a call are cut out of
+//! their line and travel beside the message as the bytes that the client wrote, since the library
+//! would copy them into a tree of a hundred times their size, and lose digits of numbers.
+
+mod lines;
+mod message;
+mod output;
+mod requests;
+mod standard_streams;
+
+use std::io;
+
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use message::RawArguments;
+pub(crate) use standard_streams::standard_streams;
+
+use lines::{Line, Lines};
+use message::Received;
+use output::Output;
+use requests::{Admission, Requests};
+
+/// The number of lines that are no message and are answered. Those that follow are only counted:
+/// the peer does not speak the protocol.
+const GARBAGE_ANSWERED: u64 = 16;
+
+/// A connection over two byte streams, one message a line.
+pub(crate) struct Wire<R> {
+    lines: Lines<R>,
+    output: Output,
+    requests: Requests,
+    /// True once the library takes notifications. One that it is given earlier ends the service.
+    is_open: bool,
+    garbage: u64,
+    has_ended: CancellationToken,
+}
+
+impl<R: AsyncRead + Send + Unpin> Wire<R> {
+    /// Returns a connection that reads from `input` and writes to `output`. It cancels `has_ended`
+    /// at the end of the input.
+    pub(crate) fn new(
+        input: R,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+        has_ended: CancellationToken,
+    ) -> Self {
+        Self {
+            lines: Lines::new(input),
+            output: Output::new(output),
+            requests: Requests::default(),
+            is_open: false,
+            garbage: 0,
+            has_ended,
+        }
+    }
+
+    /// Returns the handle by which the end of the output is noticed.
+    pub(crate) fn output(&self) -> Output {
+        self.output.clone()
+    }
+
+    /// Returns the next message for the library, and nothing at the end of the input. Lines that
+    /// are none are answered here.
+    async fn next(&mut self) -> io::Result<Option<RxJsonRpcMessage<RoleServer>>> {
+        loop {
+            // A client that does not read its answers is not asked for more questions.
+            self.output.room().await;
+            let line = match self.lines.next().await? {
+                None => return Ok(None),
+                Some(Line::TooLong) => {
+                    self.refuse(message::too_long(), None);
+                    continue;
+                }
+                Some(Line::Text(line)) if line.iter().all(u8::is_ascii_whitespace) => continue,
+                Some(Line::Text(line)) => line,
+            };
+            match Received::parse(&line) {
+                Received::Refused { error, id } => self.refuse(error, id),
+                Received::Request { message, id } => match self.requests.begin(id) {
+                    Admission::Begun => {
+                        self.is_open |= message::opens(&message);
+                        return Ok(Some(message));
+                    }
+                    Admission::Refused(error) => self.refuse(error, None),
+                },
+                Received::Other { message, cancels } => {
+                    if !self.is_open {
+                        tracing::debug!("a notification before the first request was dropped");
+                        continue;
+                    }
+                    if let Some(id) = cancels {
+                        self.requests.cancel(id);
+                    }
+                    return Ok(Some(message));
+                }
+            }
+        }
+    }
+
+    /// Answers a line that is no request.
+    fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
+        self.garbage += 1;
+        if id.is_some() || self.garbage <= GARBAGE_ANSWERED {
+            self.output.push(&ServerJsonRpcMessage::error(error, id));
+        } else if self.garbage == GARBAGE_ANSWERED + 1 {
+            tracing::warn!("the client keeps sending lines that are no messages: {error}");
+        }
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Wire<R> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        match &message {
+            ServerJsonRpcMessage::Response(answer) => self.requests.end(&answer.id),
+            ServerJsonRpcMessage::Error(error) => {
+                if let Some(id) = &error.id {
+                    self.requests.end(id);
+                }
+            }
+            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
+        }
+        let is_open = self.output.push(&message);
+        std::future::ready(if is_open { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let message = self.next().await.unwrap_or_else(|error| {
+            tracing::warn!("the client's messages cannot be read: {error}");
+            None
+        });
+        if message.is_none() {
+            self.has_ended.cancel();
+        }
+        message
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        if self.garbage > GARBAGE_ANSWERED {
+            tracing::warn!("{} lines of the client were no messages", self.garbage);
+        }
+        self.output.finish().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Lines of a bounded length.
+
+use std::io;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// The longest line in bytes: an argument of 4 MiB, however JSON escapes it, and room for the
+/// message around it.
+pub(super) const MAX_LINE: usize = 24 << 20;
+
+/// The room that is asked for before each read.
+const READ_AT_ONCE: usize = 64 << 10;
+
+/// One line of the peer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line without its newline.
+    Text(Bytes),
+    /// A line of more than [`MAX_LINE`] bytes, which was skipped to its end.
+    TooLong,
+}
+
+/// The lines of a stream. The last one needs no newline.
+pub(super) struct Lines<R> {
+    input: R,
+    buffer: BytesMut,
+    /// The bytes of the buffer that are known to hold no newline.
+    searched: usize,
+    is_skipping: bool,
+    has_ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        let buffer = BytesMut::new();
+        Self { input, buffer, searched: 0, is_skipping: false, has_ended: false }
+    }
+
+    /// Returns the next line, and nothing at the end. Nothing is lost if the future is dropped.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.take() {
+                return Ok(Some(line));
+            }
+            if self.has_ended {
+                return Ok(self.rest());
+            }
+            self.buffer.reserve(READ_AT_ONCE);
+            self.has_ended = self.input.read_buf(&mut self.buffer).await? == 0;
+        }
+    }
+
+    /// Takes a line that the buffer holds.
+    fn take(&mut self) -> Option<Line> {
+        let newline = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(length) = newline.map(|it| self.searched + it) else {
+            self.searched = self.buffer.len();
+            if self.searched > MAX_LINE {
+                self.is_skipping = true;
+            }
+            if self.is_skipping {
+                self.buffer = BytesMut::new();
+                self.searched = 0;
+            }
+            return None;
+        };
+        let line = self.buffer.split_to(length).freeze();
+        self.buffer.advance(1);
+        self.searched = 0;
+        let is_too_long = std::mem::take(&mut self.is_skipping) || line.len() > MAX_LINE;
+        Some(if is_too_long { Line::TooLong } else { Line::Text(line) })
+    }
+
+    fn rest(&mut self) -> Option<Line> {
+        if std::mem::take(&mut self.is_skipping) {
+            return Some(Line::TooLong);
+        }
+        self.searched = 0;
+        let rest = self.buffer.split().freeze();
+        (!rest.is_empty()).then_some(Line::Text(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// Hands out one piece at each read, and is not ready in between.
+    struct Pieces {
+        pieces: VecDeque<Vec<u8>>,
+        is_ready: bool,
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.is_ready = !self.is_ready;
+            if !self.is_ready {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if let Some(mut piece) = self.pieces.pop_front() {
+                let rest = piece.split_off(piece.len().min(into.remaining()));
+                into.put_slice(&piece);
+                if !rest.is_empty() {
+                    self.pieces.push_front(rest);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    async fn all(pieces: impl IntoIterator<Item = Vec<u8>>) -> Vec<Line> {
+        let pieces = pieces.into_iter().collect();
+        let mut lines = Lines::new(Pieces { pieces, is_ready: false });
+        let mut found = Vec::new();
+        loop {
+            // Dropped at each pause, as a server does that waits for other things as well.
+            let polled = tokio::select! {
+                biased;
+                line = lines.next() => line.expect("readable"),
+                () = std::future::ready(()) => continue,
+            };
+            match polled {
+                Some(line) => found.push(line),
+                None => return found,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_are_those_of_the_stream_however_it_is_cut() {
+        let text = b"one\n\ntwo\r\nthree";
+        let expected: Vec<Line> =
+            ["one", "", "two\r", "three"].map(|line| Line::Text(line.into())).into();
+        for size in 1..=text.len() {
+            assert_eq!(all(text.chunks(size).map(<[u8]>::to_vec)).await, expected, "{size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_skipped_and_the_next_is_read() {
+        for longer in [1, READ_AT_ONCE, 3 * READ_AT_ONCE] {
+            let long = vec![b'x'; MAX_LINE + longer];
+            let after = b"\nnext\n".to_vec();
+            let expected = [Line::TooLong, Line::Text("next".into())];
+            assert_eq!(all([long.clone(), after]).await, expected, "{longer}");
+            assert_eq!(all([long]).await, [Line::TooLong], "{longer}");
+        }
+        let longest = vec![b'x'; MAX_LINE];
+        let lines = all([longest.clone(), b"\n".to_vec()]).await;
+        assert_eq!(lines, [Line::Text(longest.into())]);
+    }
+}

@@ -1,0 +1,404 @@
+//! One line as a message of the library, with the arguments of a call apart.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
+    GetMeta as _, JsonRpcMessage, ProtocolVersion, RequestId,
+};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use super::lines::MAX_LINE;
+
+/// The longest message in bytes without the arguments of a call. The library copies it into trees
+/// that may take a hundred times as much.
+const MAX_MESSAGE: usize = 256 << 10;
+
+/// The longest id in bytes, as JSON.
+const MAX_ID: usize = 256;
+
+/// The method whose arguments travel apart.
+const CALL: &str = "tools/call";
+
+/// The arguments of a call as the client wrote them: an extension of its request. A call without
+/// arguments has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RawArguments(pub(crate) Bytes);
+
+/// One line.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A request, which is to be answered.
+    Request { message: ClientJsonRpcMessage, id: RequestId },
+    /// A notification or an answer, and the request that it cancels.
+    Other { message: ClientJsonRpcMessage, cancels: Option<RequestId> },
+    /// A line that is no message, and its id if it has a valid one.
+    Refused { error: ErrorData, id: Option<RequestId> },
+}
+
+/// Returns the error for a line that was skipped.
+pub(super) fn too_long() -> ErrorData {
+    invalid(format!("a message has more than {MAX_LINE} bytes"))
+}
+
+/// Returns whether the library leaves its first phase with this request, in which it takes no
+/// notifications: with the handshake of the older revisions, or with a request that names its
+/// revision itself.
+pub(super) fn opens(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        other => {
+            let meta = other.get_meta();
+            let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+            let version = meta.protocol_version();
+            is_complete && version.is_some_and(|it| ProtocolVersion::KNOWN_VERSIONS.contains(&it))
+        }
+    }
+}
+
+impl Received {
+    /// Reads one line.
+    pub(super) fn parse(line: &Bytes) -> Self {
+        let Ok(text) = std::str::from_utf8(line) else {
+            return Self::refused(ErrorData::parse_error("the message is not UTF-8", None));
+        };
+        let members: Members<'_> = match members(text) {
+            Ok(members) => members,
+            Err(error) if error.classify() == Category::Data => {
+                return Self::refused(invalid(shape(text, &error)));
+            }
+            Err(error) => {
+                let message = format!("the message is not JSON: {error}");
+                return Self::refused(ErrorData::parse_error(message, None));
+            }
+        };
+        let id = match members.id.map(id) {
+            None => None,
+            Some(Some(id)) => Some(id),
+            Some(None) => {
+                let error = "the id is no integer and no string of at most 256 bytes";
+                return Self::refused(invalid(error));
+            }
+        };
+        match Self::of(line, &members, id.clone()) {
+            Ok(received) => received,
+            Err(error) => Self::Refused { error, id },
+        }
+    }
+
+    fn of(line: &Bytes, members: &Members<'_>, id: Option<RequestId>) -> Result<Self, ErrorData> {
+        if members.jsonrpc.as_deref() != Some("2.0") {
+            return Err(invalid("`jsonrpc` is not \"2.0\""));
+        }
+        let arguments = if members.method.as_deref() == Some(CALL) && id.is_some() {
+            members.params.map(arguments).transpose()?.flatten()
+        } else {
+            None
+        };
+        let whole = || {
+            // The line is UTF-8.
+            String::from_utf8_lossy(line)
+        };
+        let (text, raw) = match arguments {
+            None => (whole(), None),
+            Some(raw) => (without(line, raw), Some(RawArguments(line.slice_ref(raw.as_bytes())))),
+        };
+        if text.len() > MAX_MESSAGE {
+            let what = "only the arguments of `tools/call` may be longer";
+            return Err(invalid(format!("the message has more than {MAX_MESSAGE} bytes; {what}")));
+        }
+        let mut message: ClientJsonRpcMessage = serde_json::from_str(&text)
+            .map_err(|error| invalid(format!("the message is malformed: {error}")))?;
+        if let (JsonRpcMessage::Request(request), Some(raw)) = (&mut message, raw) {
+            request.request.extensions_mut().insert(raw);
+        }
+        Ok(match (&message, id) {
+            (JsonRpcMessage::Request(_), Some(id)) => Self::Request { message, id },
+            _ => {
+                let cancels = cancelled(&message);
+                Self::Other { message, cancels }
+            }
+        })
+    }
+
+    fn refused(error: ErrorData) -> Self {
+        Self::Refused { error, id: None }
+    }
+}
+
+/// The members of a message. One that is there twice is refused.
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+/// Reads a member that is there, `null` included.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+/// Reads the members of a message. An array would be taken for the members in their order.
+fn members(text: &str) -> serde_json::Result<Members<'_>> {
+    if text.trim_start().starts_with('[') {
+        serde_json::from_str::<IgnoredAny>(text)?;
+        return Err(serde_json::Error::custom("an array"));
+    }
+    serde_json::from_str(text)
+}
+
+/// Returns the description of JSON that is no message.
+fn shape(text: &str, error: &serde_json::Error) -> String {
+    match text.trim_start().as_bytes().first() {
+        Some(b'[') => "batches are not supported; send each message by itself".to_owned(),
+        Some(b'{') => format!("the message is malformed: {error}"),
+        _ => "a message is a JSON object".to_owned(),
+    }
+}
+
+fn id(raw: &RawValue) -> Option<RequestId> {
+    if raw.get().len() > MAX_ID {
+        return None;
+    }
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// Returns the text of the arguments in the parameters of a call; nothing where there are none.
+fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
+    struct Params;
+
+    impl<'de> Visitor<'de> for Params {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+                let value = map.next_value::<&RawValue>()?;
+                if name == "arguments" && found.replace(value).is_some() {
+                    return Err(A::Error::custom("`arguments` is there twice"));
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    let malformed =
+        |error| ErrorData::invalid_params(format!("the parameters of `{CALL}`: {error}"), None);
+    let mut params = serde_json::Deserializer::from_str(params.get());
+    let found = params.deserialize_map(Params).map_err(malformed)?.map(RawValue::get);
+    match found {
+        None | Some("null") => Ok(None),
+        Some(object) if object.starts_with('{') => Ok(Some(object)),
+        Some(_) => Err(ErrorData::invalid_params("`arguments` is not a JSON object", None)),
+    }
+}
+
+/// Returns the line with an empty object in place of `part`, which is a part of it.
+fn without<'a>(line: &Bytes, part: &str) -> Cow<'a, str> {
+    let start = part.as_ptr().addr() - line.as_ptr().addr();
+    let text = [&line[..start], b"{}", &line[start + part.len()..]].concat();
+    // Cut out of UTF-8 at its own boundaries.
+    Cow::Owned(String::from_utf8(text).unwrap_or_default())
+}
+
+/// Returns the request that a notification cancels.
+fn cancelled(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Notification(it) => match &it.notification {
+            ClientNotification::CancelledNotification(it) => it.params.request_id.clone(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn invalid(message: impl Into<Cow<'static, str>>) -> ErrorData {
+    ErrorData::invalid_request(message, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+
+    use super::*;
+
+    fn parse(line: &str) -> Received {
+        Received::parse(&Bytes::copy_from_slice(line.as_bytes()))
+    }
+
+    fn refusal(line: &str) -> (ErrorCode, Option<RequestId>, String) {
+        match parse(line) {
+            Received::Refused { error, id } => (error.code, id, error.message.into_owned()),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments_are_the_bytes_of_the_client() {
+        let arguments = r#"{ "b":1.10000000000000000001e400, "a": [ {"arguments":"x"} ],"a":2}"#;
+        for line in [
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
+            ),
+            format!(
+                r#"{{"params":{{"arguments" : {arguments} ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
+            ),
+        ] {
+            let Received::Request { message, id } = parse(&line) else { panic!("{line}") };
+            assert_eq!(id, RequestId::Number(1));
+            let JsonRpcMessage::Request(request) = message else { panic!("{line}") };
+            let raw = request.request.extensions().get::<RawArguments>().expect("arguments");
+            assert_eq!(raw.0, arguments);
+            let ClientRequest::CallToolRequest(call) = request.request else { panic!("{line}") };
+            assert_eq!(call.params.name, "t");
+            assert!(call.params.arguments.expect("an object").is_empty());
+        }
+    }
+
+    #[test]
+    fn a_call_without_arguments_has_none() {
+        for params in [r#"{"name":"t"}"#, r#"{"name":"t","arguments":null}"#] {
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{params}}}"#);
+            let Received::Request { message: JsonRpcMessage::Request(request), .. } = parse(&line)
+            else {
+                panic!("{line}")
+            };
+            assert_eq!(request.request.extensions().get::<RawArguments>(), None);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_refused_with_the_code_of_its_fault() {
+        let one = Some(RequestId::Number(1));
+        let long = "x".repeat(MAX_MESSAGE);
+        let deep = "[".repeat(1000);
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":{deep}{}}}}}"#,
+            "]".repeat(1000)
+        );
+        for (line, code, id, expected) in [
+            ("nonsense", ErrorCode::PARSE_ERROR, None, "not JSON"),
+            ("{\"jsonrpc\":\"2.0\"", ErrorCode::PARSE_ERROR, None, "not JSON"),
+            ("7", ErrorCode::INVALID_REQUEST, None, "is a JSON object"),
+            ("[]", ErrorCode::INVALID_REQUEST, None, "batches"),
+            (r#"{"id":1}"#, ErrorCode::INVALID_REQUEST, one.clone(), "`jsonrpc`"),
+            (
+                r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+                ErrorCode::INVALID_REQUEST,
+                one.clone(),
+                "`jsonrpc`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+                ErrorCode::INVALID_REQUEST,
+                None,
+                "the id",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+                ErrorCode::INVALID_REQUEST,
+                None,
+                "the id",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+                ErrorCode::INVALID_REQUEST,
+                None,
+                "the id",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+                ErrorCode::INVALID_REQUEST,
+                None,
+                "duplicate field",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
+                ErrorCode::INVALID_REQUEST,
+                one.clone(),
+                "malformed",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
+                ErrorCode::INVALID_PARAMS,
+                one.clone(),
+                "twice",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":[1]}}"#,
+                ErrorCode::INVALID_PARAMS,
+                one.clone(),
+                "not a JSON object",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}"#,
+                ErrorCode::INVALID_PARAMS,
+                one.clone(),
+                "the parameters",
+            ),
+            (
+                &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{long}"}}}}"#),
+                ErrorCode::INVALID_REQUEST,
+                one.clone(),
+                "only the arguments",
+            ),
+            (&deep, ErrorCode::INVALID_REQUEST, one.clone(), "recursion limit"),
+        ] {
+            let (found, of, message) = refusal(line);
+            let line = &line[..line.len().min(100)];
+            assert_eq!((found, of), (code, id), "{line}: {message}");
+            assert!(message.contains(expected), "{line}: {message}");
+        }
+        let (code, id, _) = match Received::parse(&Bytes::from_static(b"{\"a\":\"\xff\"}")) {
+            Received::Refused { error, id } => (error.code, id, ()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((code, id), (ErrorCode::PARSE_ERROR, None));
+    }
+
+    #[test]
+    fn deep_arguments_are_none_of_the_librarys_business() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"x":{deep}}}}}}}"#
+        );
+        assert!(matches!(parse(&line), Received::Request { .. }));
+    }
+
+    #[test]
+    fn the_first_phase_ends_with_a_handshake_or_a_request_that_names_its_revision() {
+        let modern = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let unknown = modern.replace("2026", "2036");
+        let initialize = r#""initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#;
+        for (rest, expected) in [
+            (initialize.to_owned(), true),
+            (format!(r#""tools/list","params":{{"_meta":{modern}}}"#), true),
+            (format!(r#""tools/list","params":{{"_meta":{unknown}}}"#), false),
+            (format!(r#""server/discover","params":{{"_meta":{modern}}}"#), false),
+            (r#""tools/list","params":{}"#.to_owned(), false),
+            (r#""ping""#.to_owned(), false),
+        ] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{rest}}}"#);
+            let Received::Request { message, .. } = parse(&line) else { panic!("{line}") };
+            assert_eq!(opens(&message), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The messages to a peer: one writer, and a bounded backlog.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// The bytes of messages that a peer has not read, from which on nothing more is read from it.
+const MAX_BACKLOG: usize = 64 << 20;
+
+/// The time that a peer has to read the last messages when a connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The messages on their way to a peer. Those that wait are written together.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<Shared>);
+
+struct Shared {
+    waiting: Mutex<Vec<u8>>,
+    is_filled: Notify,
+    /// The bytes that were accepted and are not written yet.
+    backlog: watch::Sender<usize>,
+    /// Cancelled when the peer is gone, or nothing more is to be written.
+    closed: CancellationToken,
+}
+
+impl Output {
+    /// Returns an output that writes to `stream`, on a task of its own.
+    pub(super) fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            is_filled: Notify::new(),
+            backlog: watch::Sender::new(0),
+            closed: CancellationToken::new(),
+        });
+        tokio::spawn(write(Arc::clone(&shared), stream));
+        Self(shared)
+    }
+
+    /// Appends a message. Returns false where nobody will read it.
+    pub(super) fn push(&self, message: &impl Serialize) -> bool {
+        if self.0.closed.is_cancelled() {
+            return false;
+        }
+        let mut waiting = self.0.waiting();
+        let before = waiting.len();
+        if let Err(error) = serde_json::to_writer(&mut *waiting, message) {
+            waiting.truncate(before);
+            tracing::error!("a message cannot be written as JSON: {error}");
+            return true;
+        }
+        waiting.push(b'\n');
+        self.0.backlog.send_modify(|backlog| *backlog += waiting.len() - before);
+        self.0.is_filled.notify_one();
+        true
+    }
+
+    /// Waits until the peer has read enough.
+    pub(super) async fn room(&self) {
+        let mut backlog = self.0.backlog.subscribe();
+        // The sender lives as long as `self`.
+        let _ = backlog.wait_for(|backlog| *backlog <= MAX_BACKLOG).await;
+    }
+
+    /// Waits until everything is written, or the peer is gone or has read nothing for too long.
+    /// Nothing is written after that.
+    pub(crate) async fn finish(&self) {
+        let mut backlog = self.0.backlog.subscribe();
+        let written = backlog.wait_for(|backlog| *backlog == 0);
+        let _ = tokio::time::timeout(LAST_WORDS, written).await;
+        self.0.closed.cancel();
+    }
+
+    /// Waits until the peer is gone.
+    pub(crate) async fn closed(&self) {
+        self.0.closed.cancelled().await;
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
+        // A panic while a message is appended leaves it half written: the peer would notice.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
+    let mut batch = Vec::new();
+    loop {
+        std::mem::swap(&mut *shared.waiting(), &mut batch);
+        if batch.is_empty() {
+            tokio::select! {
+                () = shared.is_filled.notified() => continue,
+                () = shared.closed.cancelled() => return,
+            }
+        }
+        let written = async {
+            stream.write_all(&batch).await?;
+            stream.flush().await
+        };
+        if let Err(error) = written.await {
+            tracing::debug!("the client reads no more: {error}");
+            shared.closed.cancel();
+            shared.backlog.send_replace(0);
+            return;
+        }
+        shared.backlog.send_modify(|backlog| *backlog = backlog.saturating_sub(batch.len()));
+        batch.clear();
+        // What one long answer needed is not kept.
+        batch.shrink_to(KEPT);
+    }
+}
+
+/// The room that is kept for the next messages.
+const KEPT: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_is_noticed_and_waited_for() {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let output = Output::new(near);
+        let text = "x".repeat(MAX_BACKLOG);
+        assert!(output.push(&text));
+        let mut room = Box::pin(output.room());
+        tokio::select! {
+            biased;
+            () = &mut room => panic!("nothing was read yet"),
+            () = tokio::task::yield_now() => {}
+        }
+        let mut read = vec![0; MAX_BACKLOG];
+        far.read_exact(&mut read).await.expect("readable");
+        room.await;
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_gone_is_noticed_and_not_waited_for() {
+        let (near, far) = tokio::io::duplex(16);
+        let output = Output::new(near);
+        assert!(output.push(&"x".repeat(100)));
+        drop(far);
+        output.closed().await;
+        assert!(!output.push(&"y"));
+        output.finish().await;
+    }
+}

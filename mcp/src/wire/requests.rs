@@ -1,0 +1,90 @@
+//! The requests of a client that are in flight, by their ids.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{ErrorData, RequestId};
+
+/// The cancelled requests that are remembered. The answer of one may still be on its way inside the
+/// program, and must not become that of another with the same id.
+const CANCELLED_REMEMBERED: usize = 1024;
+
+/// The ids of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Requests(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    in_flight: HashSet<RequestId>,
+    cancelled: VecDeque<RequestId>,
+}
+
+/// The reply to the beginning of a request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Admission {
+    /// Its id was free.
+    Begun,
+    /// Its id is taken. The error is sent without an id: with one, the client would take it for
+    /// the answer of the request that has it.
+    Refused(ErrorData),
+}
+
+impl Requests {
+    /// Notes the beginning of a request.
+    pub(super) fn begin(&self, id: RequestId) -> Admission {
+        let mut state = self.state();
+        let reason = if state.cancelled.contains(&id) {
+            "was that of a request that was cancelled"
+        } else if state.in_flight.contains(&id) {
+            "is that of a request in flight"
+        } else {
+            state.in_flight.insert(id);
+            return Admission::Begun;
+        };
+        let message = format!("the id {id} {reason}; use each id once");
+        Admission::Refused(ErrorData::invalid_request(message, None))
+    }
+
+    /// Notes that a request is answered.
+    pub(super) fn end(&self, id: &RequestId) {
+        self.state().in_flight.remove(id);
+    }
+
+    /// Notes that the client no longer wants the answer of a request.
+    pub(super) fn cancel(&self, id: RequestId) {
+        let mut state = self.state();
+        if state.in_flight.remove(&id) {
+            if state.cancelled.len() == CANCELLED_REMEMBERED {
+                state.cancelled.pop_front();
+            }
+            state.cancelled.push_back(id);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_free_again_after_an_answer_and_not_after_a_cancellation() {
+        let requests = Requests::default();
+        let id = || RequestId::Number(1);
+        let refused = |admission| matches!(admission, Admission::Refused(_));
+        assert_eq!(requests.begin(id()), Admission::Begun);
+        assert!(refused(requests.begin(id())));
+        requests.end(&id());
+        assert_eq!(requests.begin(id()), Admission::Begun);
+        requests.cancel(id());
+        assert!(refused(requests.begin(id())));
+        // One that has ended cannot be cancelled.
+        assert_eq!(requests.begin(RequestId::Number(2)), Admission::Begun);
+        requests.end(&RequestId::Number(2));
+        requests.cancel(RequestId::Number(2));
+        assert_eq!(requests.begin(RequestId::Number(2)), Admission::Begun);
+    }
+}

@@ -1,0 +1,90 @@
+//! Assets as resources.
+
+use ikigai_tests::host::Host;
+use serde_json::{Value, json};
+
+use crate::{legacy, modern};
+
+fn uris(listed: &Value) -> Vec<&str> {
+    let all = listed["resources"].as_array().expect("a list").iter();
+    all.map(|resource| resource["uri"].as_str().expect("a URI")).collect()
+}
+
+#[test]
+fn assets_are_listed_and_read() {
+    let host = Host::new();
+    let mut client = modern(&host);
+    assert_eq!(uris(&client.result("resources/list", json!({}))), [""; 0]);
+    host.run_with(["asset", "put", "blocks/note.md"], "a text\n".as_bytes()).expect_code(0);
+    let listed = client.result("resources/list", json!({}));
+    assert_eq!(uris(&listed), ["ikigai:///blocks/note.md"]);
+    assert_eq!(listed["resources"][0]["size"], 7, "{listed}");
+    let read = client.result("resources/read", json!({ "uri": "ikigai:///blocks/note.md" }));
+    assert_eq!(read["contents"][0]["text"], "a text\n", "{read}");
+    let templates = client.result("resources/templates/list", json!({}));
+    assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "ikigai:///{+path}");
+    // Each revision has its own code for a resource that there is not.
+    for uri in ["ikigai:///none", "file:///etc/passwd", "ikigai:///../x", "nonsense"] {
+        let missing = client.request("resources/read", json!({ "uri": uri }));
+        assert_eq!(missing["error"]["code"], -32602, "{uri}: {missing}");
+        let missing = legacy(&host).request("resources/read", json!({ "uri": uri }));
+        assert_eq!(missing["error"]["code"], -32002, "{uri}: {missing}");
+    }
+}
+
+#[test]
+fn a_change_of_an_asset_is_told_to_those_who_subscribed() {
+    let host = Host::new();
+    let uri = "ikigai:///note.md";
+    let write = |path: &str, text: &str| {
+        host.run_with(["asset", "put", path], text.as_bytes()).expect_code(0);
+    };
+    write("note.md", "one");
+    let mut older = legacy(&host);
+    older.result("resources/subscribe", json!({ "uri": uri }));
+    older.result("resources/list", json!({}));
+    let mut newer = modern(&host);
+    let wanted = json!({ "resourcesListChanged": true, "resourceSubscriptions": [uri] });
+    newer.ask("subscriptions/listen", json!({ "notifications": wanted }));
+    newer.notification("notifications/subscriptions/acknowledged");
+    // The server has looked once when it answers, or it would not know of a change.
+    for (client, number) in [(&mut older, 0), (&mut newer, 1)] {
+        let mut version = 0;
+        // Written again until it is noticed: the first look may come after the first change.
+        let told = loop {
+            version += 1;
+            write("note.md", &format!("{number} {version}"));
+            client.ask("resources/read", json!({ "uri": uri }));
+            let next = client.wait_for(|message| {
+                message["method"] == "notifications/resources/updated"
+                    || message.get("result").is_some()
+            });
+            if next.get("method").is_some() {
+                break next;
+            }
+        };
+        assert_eq!(told["params"]["uri"], uri, "{told}");
+    }
+    write("another.md", "x");
+    newer.notification("notifications/resources/list_changed");
+    older.notification("notifications/resources/list_changed");
+}
+
+#[test]
+fn assets_that_policy_keeps_from_clients_are_not_read() {
+    let host = Host::new();
+    host.run_with(["asset", "put", "note.md"], b"secret").expect_code(0);
+    host.write("home/.config/ikigai/policy.toml", "[tools.mcp_assets]\nassets = \"none\"\n", 0o600);
+    let mut client = modern(&host);
+    for (method, params) in
+        [("resources/list", json!({})), ("resources/read", json!({ "uri": "ikigai:///note.md" }))]
+    {
+        let refused = client.request(method, params);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let message = refused["error"]["message"].as_str().expect("a text");
+        assert!(message.contains("mcp_assets"), "{message}");
+    }
+    client.wait().0.expect_code(0);
+    let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
+    assert_eq!(audit.lines().filter(|line| line.contains("mcp_assets")).count(), 2, "{audit}");
+}
