@@ -147,7 +147,7 @@ impl Client {
 
     /// Returns the next message that nobody has waited for.
     #[track_caller]
-    pub fn next(&mut self) -> Value {
+    pub fn any(&mut self) -> Value {
         self.wait_for(|_| true)
     }
 

@@ -26,14 +26,14 @@ fn a_line_that_is_no_message_is_answered_and_the_next_is_served() {
         (&long, -32600),
     ] {
         client.send_line(line);
-        let answer = client.next();
+        let answer = client.any();
         let line = &line[..line.len().min(60)];
         assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
         assert_eq!(answer.get("id"), None, "{line}: {answer}");
         assert_eq!(client.call("quick", &json!({}))["content"][0]["text"], "1", "after {line}");
     }
     client.send_line(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
-    assert_eq!(client.next()["error"]["code"], -32700);
+    assert_eq!(client.any()["error"]["code"], -32700);
     let unknown = client.request("tools/destroy", json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     client.wait().0.expect_code(0);
@@ -61,7 +61,7 @@ fn an_id_in_flight_is_not_taken_twice() {
     let mut client = modern(&host);
     let id = client.ask_call("slow", &json!({}));
     client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }));
-    let refused = client.next();
+    let refused = client.any();
     assert_eq!((&refused["error"]["code"], refused.get("id")), (&json!(-32600), None), "{refused}");
     std::fs::write(&go, "").expect("written");
     assert_eq!(client.answer(id)["result"]["content"][0]["text"], "1");
