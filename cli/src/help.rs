@@ -17,6 +17,7 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
         ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],
+        ["mcp", "install"] => &[DIRECTORIES],
         ["asset", "check"] => &[DIRECTORIES, ASSETS],
         ["asset", _] => &[ASSETS],
         ["doctor"] => &[DIRECTORIES, POLICY, ASSETS],

@@ -2,11 +2,13 @@
 //!
 //! Owns the translation between the host and `ikigai-mcp`: the catalog of tools (`tools`), the
 //! answer of a call (`answer`), assets as resources (`assets`), and the changes of all these
-//! (`changes`). Every call is one [`Host::call_for`].
+//! (`changes`). Every call is one [`Host::call_for`]. `install` puts the server into the
+//! configuration of a client.
 
 mod answer;
 mod assets;
 mod changes;
+pub(crate) mod install;
 mod tools;
 
 use std::sync::Arc;

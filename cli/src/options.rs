@@ -368,6 +368,11 @@ impl Options {
         Ok(paths::workspace(&self.directory()?)?)
     }
 
+    /// Returns the workspace as a canonical path, if somebody named one.
+    pub(crate) fn named_workspace(&self) -> Result<Option<PathBuf>, CliError> {
+        self.workspace.as_deref().map(|dir| Ok(paths::workspace(dir)?)).transpose()
+    }
+
     /// Returns the workspace as it was named.
     fn directory(&self) -> Result<PathBuf, CliError> {
         match &self.workspace {

@@ -3,6 +3,8 @@
 
 #[path = "mcp/garbage.rs"]
 mod garbage;
+#[path = "mcp/install.rs"]
+mod install;
 #[path = "mcp/lists.rs"]
 mod lists;
 #[path = "mcp/load.rs"]

@@ -1,0 +1,338 @@
+//! This program in the configuration of a client.
+//!
+//! Owns the places and the formats of the clients' files, and the edit, which keeps everything else
+//! in them: other servers, the order, comments, and the members of an entry that are not this
+//! program's to set.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::ValueEnum;
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use serde_json::{Map, Value, json};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
+
+/// The name of the entry.
+const NAME: &str = "ikigai";
+
+/// The member of Codex's file that has the servers.
+const CODEX_SERVERS: &str = "mcp_servers";
+
+/// A client with a file for its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// Claude Code: ~/.claude.json, or .mcp.json of the project
+    ClaudeCode,
+    /// Codex: ~/.codex/config.toml, or .codex/config.toml of the project
+    Codex,
+    /// Visual Studio Code: mcp.json of the user's profile, or .vscode/mcp.json
+    #[value(name = "vscode")]
+    VsCode,
+    /// Cursor: ~/.cursor/mcp.json, or .cursor/mcp.json of the project
+    Cursor,
+    /// Claude Desktop: its claude_desktop_config.json
+    ClaudeDesktop,
+}
+
+/// The range of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// All projects of this user
+    User,
+    /// The project in the workspace
+    Project,
+}
+
+/// The command that a client starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The program, by an absolute path: a client need not have the `PATH` of a shell.
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+}
+
+impl Client {
+    /// Returns the workspace for a server that the client starts in the directory of a project;
+    /// nothing where it starts servers elsewhere and has no word for the directory.
+    pub(crate) fn workspace(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode | Self::Codex => Some("."),
+            Self::VsCode | Self::Cursor => Some("${workspaceFolder}"),
+            Self::ClaudeDesktop => None,
+        }
+    }
+
+    /// Returns the file that has the servers of this scope.
+    pub(crate) fn file(self, scope: Scope, project: &Path) -> anyhow::Result<PathBuf> {
+        if scope == Scope::Project {
+            return Ok(project.join(match self {
+                Self::ClaudeCode => ".mcp.json",
+                Self::Codex => ".codex/config.toml",
+                Self::VsCode => ".vscode/mcp.json",
+                Self::Cursor => ".cursor/mcp.json",
+                Self::ClaudeDesktop => bail!("Claude Desktop has no servers of a project"),
+            }));
+        }
+        let home = set("HOME").context("HOME is not set")?;
+        let applications = if cfg!(target_os = "macos") {
+            home.join("Library/Application Support")
+        } else {
+            set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
+        };
+        Ok(match self {
+            Self::ClaudeCode => set("CLAUDE_CONFIG_DIR").unwrap_or(home).join(".claude.json"),
+            Self::Codex => {
+                set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+            }
+            Self::VsCode => applications.join("Code/User/mcp.json"),
+            Self::Cursor => home.join(".cursor/mcp.json"),
+            Self::ClaudeDesktop => applications.join("Claude/claude_desktop_config.json"),
+        })
+    }
+
+    /// Returns the text of the file with the entry, which may have been there.
+    ///
+    /// # Errors
+    ///
+    /// The text is not what the client writes, and nothing is to be changed.
+    pub(crate) fn edited(self, text: &str, entry: &Entry) -> anyhow::Result<String> {
+        match self {
+            Self::Codex => edited_toml(text, entry),
+            _ => edited_json(text, self.servers(), &self.members(entry)),
+        }
+    }
+
+    /// Returns the member of a JSON file that has the servers.
+    fn servers(self) -> &'static str {
+        if self == Self::VsCode { "servers" } else { "mcpServers" }
+    }
+
+    fn members(self, Entry { command, args }: &Entry) -> Map<String, Value> {
+        let kind = (self == Self::VsCode).then(|| ("type".to_owned(), json!("stdio")));
+        let rest = [("command".to_owned(), json!(command)), ("args".to_owned(), json!(args))];
+        kind.into_iter().chain(rest).collect()
+    }
+}
+
+/// Returns the path of this program that stays the same when it is updated: as `PATH` has it, if
+/// that is this program, and else its own.
+pub(crate) fn program() -> io::Result<PathBuf> {
+    let own = env::current_exe()?;
+    let name = own.file_name().unwrap_or_default().to_owned();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .map(|dir| dir.join(&name))
+        .filter(|program| program.is_absolute())
+        .find(|program| fs::canonicalize(program).is_ok_and(|program| program == own));
+    Ok(found.unwrap_or(own))
+}
+
+/// Reads a client's file. One that does not exist yet is empty.
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).with_context(|| format!("`{}` cannot be read", path.display())),
+    }
+}
+
+/// Replaces a client's file, if it still has the text `before`. Its mode stays, and a link is
+/// followed: it may lead into a collection of such files.
+pub(crate) fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<()> {
+    let cannot = || format!("`{}` cannot be written", path.display());
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = target.parent().context("the file has no directory")?;
+    fs::create_dir_all(dir).with_context(cannot)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(cannot)?;
+    file.write_all(after.as_bytes()).with_context(cannot)?;
+    if let Ok(metadata) = fs::metadata(&target) {
+        file.as_file().set_permissions(metadata.permissions()).with_context(cannot)?;
+    }
+    file.as_file().sync_all().with_context(cannot)?;
+    ensure!(read(path)? == before, "`{}` has changed meanwhile; try again", path.display());
+    file.persist(&target).with_context(cannot)?;
+    Ok(())
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::Result<String> {
+    let parse = |text: &str| CstRootNode::parse(text, &ParseOptions::default());
+    let root = parse(text).context("it is not JSON")?;
+    let before = root.to_serde_value();
+    let object = root.object_value_or_create().context("it is not a JSON object")?;
+    let servers_object = object
+        .object_value_or_create(servers)
+        .with_context(|| format!("its member `{servers}` is not an object"))?;
+    let entry = servers_object
+        .object_value_or_create(NAME)
+        .with_context(|| format!("its member `{servers}.{NAME}` is not an object"))?;
+    entry.ensure_multiline();
+    for (name, value) in own {
+        replace(&entry, name, value);
+    }
+    let mut after = root.to_string();
+    if !after.ends_with('\n') {
+        after.push('\n');
+    }
+    let written = parse(&after).ok().and_then(|root| root.to_serde_value());
+    let rest = |value: Option<Value>| without(value.unwrap_or_default(), servers, own);
+    ensure!(rest(written) == rest(before), "it cannot be changed without a loss");
+    Ok(after)
+}
+
+fn replace(object: &CstObject, name: &str, value: &Value) {
+    let input = match value {
+        Value::Array(values) => CstInputValue::Array(values.iter().map(text_input).collect()),
+        other => text_input(other),
+    };
+    match object.get(name) {
+        Some(property) => property.set_value(input),
+        None => drop(object.append(name, input)),
+    }
+}
+
+fn text_input(value: &Value) -> CstInputValue {
+    CstInputValue::String(value.as_str().unwrap_or_default().to_owned())
+}
+
+/// Returns the value of a file without the members that an edit sets, and without what is empty
+/// then.
+fn without(mut value: Value, servers: &str, own: &Map<String, Value>) -> Value {
+    if value.is_null() {
+        value = json!({});
+    }
+    if let Some(entry) = value[servers][NAME].as_object_mut() {
+        entry.retain(|name, _| !own.contains_key(name));
+    }
+    for (of, name) in [(Some(servers), NAME), (None, servers)] {
+        let parent = match of {
+            Some(of) => value.get_mut(of),
+            None => Some(&mut value),
+        };
+        if let Some(parent) = parent.and_then(Value::as_object_mut) {
+            let is_empty = |it: &Value| it.is_null() || it.as_object().is_some_and(Map::is_empty);
+            if parent.get(name).is_some_and(is_empty) {
+                parent.shift_remove(name);
+            }
+        }
+    }
+    value
+}
+
+fn edited_toml(text: &str, Entry { command, args }: &Entry) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse().context("it is not TOML")?;
+    let servers = document.entry(CODEX_SERVERS).or_insert_with(|| {
+        let mut servers = Table::new();
+        servers.set_implicit(true);
+        Item::Table(servers)
+    });
+    let is_inline = servers.is_inline_table();
+    let servers = servers
+        .as_table_like_mut()
+        .with_context(|| format!("its member `{CODEX_SERVERS}` is not a table"))?;
+    let entry = servers.entry(NAME).or_insert_with(|| {
+        if is_inline { Item::Value(InlineTable::new().into()) } else { Item::Table(Table::new()) }
+    });
+    let entry = entry
+        .as_table_like_mut()
+        .with_context(|| format!("its member `{CODEX_SERVERS}.{NAME}` is not a table"))?;
+    let args: Array = args.iter().map(String::as_str).collect();
+    for (name, value) in
+        [("command", command.as_str().into()), ("args", toml_edit::Value::from(args))]
+    {
+        match entry.get_mut(name).and_then(Item::as_value_mut) {
+            Some(old) => {
+                // A comment behind the value belongs to it.
+                let decor = old.decor().clone();
+                *old = value;
+                *old.decor_mut() = decor;
+            }
+            None => drop(entry.insert(name, Item::Value(value))),
+        }
+    }
+    Ok(document.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let args = ["--workspace", ".", "mcp", "serve"].map(str::to_owned).to_vec();
+        Entry { command: "/usr/bin/ikigai".to_owned(), args }
+    }
+
+    fn parsed(text: &str) -> Value {
+        let root = CstRootNode::parse(text, &ParseOptions::default()).expect("JSON");
+        root.to_serde_value().expect("a value")
+    }
+
+    #[test]
+    fn an_entry_is_added_to_what_is_there_and_nothing_else_changes() {
+        let text = "// mine\n{\n  \"theme\": \"dark\", // stays\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" },\n  },\n}\n";
+        let edited = Client::Cursor.edited(text, &entry()).expect("edited");
+        for kept in
+            ["// mine\n", "\"theme\": \"dark\", // stays", "\"other\": { \"command\": \"x\" }"]
+        {
+            assert!(edited.contains(kept), "{edited}");
+        }
+        let servers = &parsed(&edited)["mcpServers"];
+        assert_eq!(servers["ikigai"]["command"], "/usr/bin/ikigai", "{edited}");
+        assert_eq!(servers["ikigai"]["args"], json!(entry().args), "{edited}");
+        // Once more, it is as it was.
+        assert_eq!(Client::Cursor.edited(&edited, &entry()).expect("edited"), edited);
+    }
+
+    #[test]
+    fn an_entry_that_is_there_keeps_the_members_of_its_user() {
+        let text =
+            r#"{"servers":{"ikigai":{"env":{"A":"b"},"command":"old","args":[]}},"inputs":[]}"#;
+        let edited = Client::VsCode.edited(text, &entry()).expect("edited");
+        let value = parsed(&edited);
+        assert_eq!(value["servers"]["ikigai"]["env"], json!({ "A": "b" }), "{edited}");
+        assert_eq!(value["servers"]["ikigai"]["command"], "/usr/bin/ikigai");
+        assert_eq!(value["servers"]["ikigai"]["type"], "stdio");
+        let text = "# mine\nmodel = \"m\"\n\n[mcp_servers.ikigai]\nenv = { A = \"b\" }\ncommand = \"old\" # why\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+        let edited = Client::Codex.edited(text, &entry()).expect("edited");
+        for kept in
+            ["# mine\nmodel = \"m\"\n", "env = { A = \"b\" }", "# why", "[mcp_servers.other]"]
+        {
+            assert!(edited.contains(kept), "{edited}");
+        }
+        assert!(edited.contains("command = \"/usr/bin/ikigai\""), "{edited}");
+        assert_eq!(Client::Codex.edited(&edited, &entry()).expect("edited"), edited);
+    }
+
+    #[test]
+    fn an_empty_file_and_none_become_one_with_the_entry() {
+        for client in Client::value_variants() {
+            for text in ["", "\n"] {
+                let edited = client.edited(text, &entry()).expect("edited");
+                assert!(edited.contains("/usr/bin/ikigai"), "{client:?}: {edited}");
+            }
+        }
+        let edited =
+            Client::Codex.edited("mcp_servers = { other = { command = \"x\" } }\n", &entry());
+        let edited = edited.expect("edited");
+        assert!(edited.parse::<DocumentMut>().is_ok() && edited.contains("ikigai"), "{edited}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_clients_is_refused() {
+        for text in
+            ["{", "[]", "7", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{"ikigai":7}}"#, "not JSON"]
+        {
+            assert!(Client::ClaudeCode.edited(text, &entry()).is_err(), "{text}");
+        }
+        for text in ["= 1", "mcp_servers = 7", "[mcp_servers]\nikigai = 7"] {
+            assert!(Client::Codex.edited(text, &entry()).is_err(), "{text}");
+        }
+    }
+}

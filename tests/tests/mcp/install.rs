@@ -1,0 +1,134 @@
+//! `ikigai mcp install`: the entry in the file of a client, and the server that it starts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use ikigai_tests::host::Host;
+use ikigai_tests::mcp::{Client, LEGACY};
+use serde_json::{Value, json};
+
+/// Reads the entry of a JSON file.
+fn entry(file: &Path, servers: &str) -> Value {
+    let text = fs::read_to_string(file).expect("a file");
+    let value: Value =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    value[servers]["ikigai"].clone()
+}
+
+/// Starts the server of an entry as its client does, in the directory of a project, and calls a
+/// tool.
+fn serves(host: &Host, entry: &Value) {
+    let args: Vec<String> = entry["args"]
+        .as_array()
+        .expect("arguments")
+        .iter()
+        .map(|arg| arg.as_str().expect("a text"))
+        .map(|arg| arg.replace("${workspaceFolder}", &host.workspace().display().to_string()))
+        .collect();
+    // The environment of the test, with the program of the entry.
+    let own = host.command();
+    let mut command = Command::new(entry["command"].as_str().expect("a program"));
+    command.env_clear().current_dir(host.workspace()).args(args);
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (mut client, _) = Client::legacy(&mut command, LEGACY[2]);
+    let result = client.call("grep", &json!({ "pattern": "needle" }));
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("note.txt"), "{result}");
+    client.wait().0.expect_code(0);
+}
+
+#[test]
+fn a_client_finds_an_entry_that_starts_the_server() {
+    let host = Host::new();
+    host.write("workspace/note.txt", "a needle\n", 0o644);
+    for (client, file, servers) in [
+        ("claude-code", "home/.claude.json", "mcpServers"),
+        ("vscode", "home/.config/Code/User/mcp.json", "servers"),
+        ("cursor", "home/.cursor/mcp.json", "mcpServers"),
+    ] {
+        let file = host.scratch().join(file);
+        let ran = host.run(["mcp", "install", client]).expect_code(0);
+        assert!(ran.stdout().contains(&file.display().to_string()), "{ran}");
+        serves(&host, &entry(&file, servers));
+        let before = fs::read(&file).expect("a file");
+        let ran = host.run(["mcp", "install", client]).expect_code(0);
+        assert!(ran.stdout().contains("already"), "{ran}");
+        assert_eq!(fs::read(&file).expect("a file"), before);
+    }
+    host.run(["mcp", "install", "codex", "--", "--tools", "grep"]).expect_code(0);
+    let text = fs::read_to_string(host.home().join(".codex/config.toml")).expect("a file");
+    assert!(text.starts_with("[mcp_servers.ikigai]\ncommand = \"/"), "{text}");
+    assert!(text.contains(r#""mcp", "serve", "--tools", "grep"]"#), "{text}");
+    // Claude Desktop starts servers nowhere in particular.
+    let ran = host.run(["mcp", "install", "claude-desktop"]).expect_code(2);
+    assert!(ran.stderr().contains("--workspace"), "{ran}");
+    let workspace = host.workspace().display().to_string();
+    host.run(["--workspace", &workspace, "mcp", "install", "claude-desktop"]).expect_code(0);
+    let file = host.home().join(".config/Claude/claude_desktop_config.json");
+    let found = entry(&file, "mcpServers");
+    assert_eq!(found["args"][1], workspace, "{found}");
+    serves(&host, &found);
+}
+
+#[test]
+fn an_entry_of_a_project_is_in_the_project() {
+    let host = Host::new();
+    host.write("workspace/note.txt", "a needle\n", 0o644);
+    for (client, file, servers) in [
+        ("claude-code", ".mcp.json", "mcpServers"),
+        ("vscode", ".vscode/mcp.json", "servers"),
+        ("cursor", ".cursor/mcp.json", "mcpServers"),
+    ] {
+        host.run(["mcp", "install", client, "--scope", "project"]).expect_code(0);
+        serves(&host, &entry(&host.workspace().join(file), servers));
+    }
+}
+
+#[test]
+fn a_file_keeps_its_mode_its_link_and_its_other_servers() {
+    let host = Host::new();
+    let real = host.write(
+        "home/dotfiles/claude.json",
+        r#"{"token":"x","mcpServers":{"a":{"command":"b"}}}"#,
+        0o600,
+    );
+    std::os::unix::fs::symlink(&real, host.home().join(".claude.json")).expect("a link");
+    host.run(["mcp", "install", "claude-code"]).expect_code(0);
+    assert!(host.home().join(".claude.json").is_symlink());
+    let metadata = fs::metadata(&real).expect("a file");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    let value: Value = serde_json::from_slice(&fs::read(&real).expect("a file")).expect("JSON");
+    assert_eq!((&value["token"], &value["mcpServers"]["a"]["command"]), (&json!("x"), &json!("b")));
+    assert!(value["mcpServers"]["ikigai"]["command"].is_string(), "{value}");
+}
+
+#[test]
+fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
+    let host = Host::new();
+    for (client, file) in
+        [("cursor", "home/.cursor/mcp.json"), ("codex", "home/.codex/config.toml")]
+    {
+        let file = host.write(file, "{ nonsense", 0o644);
+        let ran = host.run(["mcp", "install", client]).expect_code(1);
+        assert!(ran.stderr().contains(&file.display().to_string()), "{ran}");
+        assert_eq!(fs::read(&file).expect("a file"), b"{ nonsense");
+    }
+    for flags in [&["--nonsense"][..], &["--tools"], &["--max-result", "1"]] {
+        let args = [&["mcp", "install", "claude-code", "--"], flags].concat();
+        let ran = host.run(args).expect_code(2);
+        assert!(ran.stderr().contains(flags[0]), "{ran}");
+    }
+    assert!(!host.home().join(".claude.json").exists());
+}
+
+#[test]
+fn the_entry_can_be_printed_instead() {
+    let host = Host::new();
+    let ran = host.run(["mcp", "install", "vscode", "--print"]).expect_code(0);
+    assert_eq!(ran.json()["servers"]["ikigai"]["args"][1], "${workspaceFolder}", "{ran}");
+    let ran = host.run(["mcp", "install", "codex", "--print"]).expect_code(0);
+    assert!(ran.stdout().starts_with("[mcp_servers.ikigai]\n"), "{ran}");
+    assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0);
+}
