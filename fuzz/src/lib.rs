@@ -8,6 +8,7 @@ mod arguments;
 mod envelope;
 mod ere;
 mod host_socket;
+mod mcp_line;
 mod pieces;
 mod policy;
 mod schema;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ere", run: ere::run },
     Target { name: "google", run: stream::google },
     Target { name: "host_socket", run: host_socket::run },
+    Target { name: "mcp_line", run: mcp_line::run },
     Target { name: "openai", run: stream::openai },
     Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },

@@ -17,4 +17,7 @@ pub use offer::{
     Answer, Call, Catalog, Change, Hints, Offer, Resource, ResourceError, ResourceText, Template,
     ToolEntry, Unanswered,
 };
+#[doc(hidden)]
+pub use wire::fuzzing;
+
 pub use serve::{ServeError, Server, serve_stdio, serve_streams};

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use message::RawArguments;
+pub use message::fuzzing;
 pub(crate) use standard_streams::standard_streams;
 
 use lines::{Line, Lines};

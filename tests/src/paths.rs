@@ -58,6 +58,13 @@ pub fn other_hosts() -> PathBuf {
     named("IKIGAI_TEST_OTHER_HOSTS", "other-hosts")
 }
 
+/// Returns the Python environment that has the client of MCP: `IKIGAI_TEST_MCP_CLIENTS`, or
+/// `TARGET/mcp-clients`. It is missing where there is no Python.
+#[must_use]
+pub fn mcp_clients() -> PathBuf {
+    named("IKIGAI_TEST_MCP_CLIENTS", "mcp-clients")
+}
+
 /// Returns the root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {

@@ -9,6 +9,8 @@ mod install;
 mod lists;
 #[path = "mcp/load.rs"]
 mod load;
+#[path = "mcp/python.rs"]
+mod python;
 #[path = "mcp/resources.rs"]
 mod resources;
 

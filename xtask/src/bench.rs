@@ -2,11 +2,12 @@
 //! turn in one run.
 //!
 //! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
-//! runs, measures inside one process; [`processes`] measures whole processes; [`table`] makes rows
+//! runs, measures inside one process; [`processes`] and [`mcp`] measure whole processes; [`table`] makes rows
 //! of the samples.
 
 mod corpus;
 mod machine;
+mod mcp;
 mod processes;
 mod samples;
 mod table;
@@ -25,6 +26,7 @@ use self::samples::Figures;
 use crate::build;
 use crate::place::{self, PROGRAM};
 use crate::project::{HOST, NATIVE_TOOLS, Project, SUPERVISOR};
+use crate::python;
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
@@ -44,6 +46,10 @@ pub(crate) struct Options {
 
 /// The package of the guest that does one thing at a time.
 const GUEST: &str = "ikigai-bench-guest";
+/// The package of [`ECHO`].
+const MCP: &str = "ikigai-mcp";
+/// The server that is nothing but the library of MCP.
+const ECHO: &str = "rmcp-echo";
 /// The package of [`BENCHMARK`].
 const BENCH: &str = "ikigai-bench";
 
@@ -73,6 +79,8 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
     let mut figures = inside(&layout, options.quick)?;
     step("Measuring whole processes");
     processes::measure(&layout, options.quick, &mut figures)?;
+    step("Measuring servers of MCP");
+    mcp::measure(&layout, options.quick, &mut figures)?;
     let rows = table::rows(&figures);
     let machine = machine::describe();
     if options.json {
@@ -89,6 +97,7 @@ pub(crate) struct Layout {
     small: Shape,
     large: Shape,
     examples: PathBuf,
+    mcp_clients: PathBuf,
 }
 
 impl Layout {
@@ -104,6 +113,7 @@ impl Layout {
             small,
             large,
             examples: project.built_examples(),
+            mcp_clients: project.python(python::MCP_CLIENTS),
         }
     }
 
@@ -137,6 +147,11 @@ impl Layout {
         let built = fs::read_dir(self.examples.join("python-component")).ok()?;
         let mut paths = built.flatten().map(|entry| entry.path());
         paths.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
+    }
+
+    /// Returns the Python with the package `mcp`, where the tests have installed it.
+    pub(crate) fn mcp_python(&self) -> PathBuf {
+        self.mcp_clients.join("bin").join("python")
     }
 
     fn fill(&self) -> anyhow::Result<()> {
@@ -188,6 +203,7 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     let supervisor = build::supervisor(project, RELEASE);
     stage::place_tools(&[supervisor], &layout.at("prefix/libexec"))?;
     place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
+    place::file(&project.built(RELEASE).join("examples").join(ECHO), &layout.at(ECHO), PROGRAM)?;
     place::file(&project.built(RELEASE).join(GUEST), &layout.at("guest"), PROGRAM)?;
     place::file(&wasm, &layout.at("guest.wasm"), PROGRAM)?;
     place::directory(&layout.at("user-tools"))?;
@@ -203,7 +219,8 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 /// benchmark's own dependencies would have the host compiled a second time.
 fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
-    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, GUEST, BENCH] {
+    command.args(["--example", ECHO]);
+    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, GUEST, BENCH, MCP] {
         command.args(["--package", package]);
     }
     command.arg("--message-format=json-render-diagnostics");

@@ -25,6 +25,8 @@ const ENVIRONMENTS: &[Environment] = &[
     Environment { name: LLMOCK, module: "llmock", require: "IKIGAI_REQUIRE_LLMOCK" },
     // Another host, which runs our components.
     Environment { name: OTHER_HOSTS, module: "wasmtime", require: "IKIGAI_REQUIRE_OTHER_HOSTS" },
+    // The official client of MCP, and a plain server for the benchmark.
+    Environment { name: MCP_CLIENTS, module: "mcp", require: "IKIGAI_REQUIRE_MCP_CLIENTS" },
 ];
 
 /// The environment with llmock.
@@ -32,6 +34,9 @@ pub(crate) const LLMOCK: &str = "llmock";
 
 /// The environment with another host of components.
 pub(crate) const OTHER_HOSTS: &str = "other-hosts";
+
+/// The environment with a client of MCP.
+pub(crate) const MCP_CLIENTS: &str = "mcp-clients";
 
 /// A copy of the list of versions, written when all of them are installed.
 const STAMP: &str = ".installed";

@@ -69,4 +69,5 @@ fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comman
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
         .env("IKIGAI_TEST_LLMOCK", project.python(python::LLMOCK))
         .env("IKIGAI_TEST_OTHER_HOSTS", project.python(python::OTHER_HOSTS))
+        .env("IKIGAI_TEST_MCP_CLIENTS", project.python(python::MCP_CLIENTS))
 }

@@ -22,6 +22,9 @@ const MAX_MESSAGE: usize = 256 << 10;
 /// The longest id in bytes, as JSON.
 const MAX_ID: usize = 256;
 
+/// The longest message of an error in characters.
+const MAX_REASON: usize = 300;
+
 /// The method whose arguments travel apart.
 const CALL: &str = "tools/call";
 
@@ -89,7 +92,7 @@ impl Received {
         };
         match Self::of(line, &members, id.clone()) {
             Ok(received) => received,
-            Err(error) => Self::Refused { error, id },
+            Err(error) => Self::Refused { error: bounded(error), id },
         }
     }
 
@@ -129,7 +132,7 @@ impl Received {
     }
 
     fn refused(error: ErrorData) -> Self {
-        Self::Refused { error, id: None }
+        Self::Refused { error: bounded(error), id: None }
     }
 }
 
@@ -229,8 +232,49 @@ fn cancelled(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     }
 }
 
+/// Returns the error with a short message: that of a parser may quote the whole line.
+fn bounded(mut error: ErrorData) -> ErrorData {
+    if let Some((end, _)) = error.message.char_indices().nth(MAX_REASON) {
+        error.message = format!("{}…", &error.message[..end]).into();
+    }
+    error
+}
+
 fn invalid(message: impl Into<Cow<'static, str>>) -> ErrorData {
     ErrorData::invalid_request(message, None)
+}
+
+/// The reading of lines for the fuzz target.
+#[doc(hidden)]
+pub mod fuzzing {
+    use super::*;
+
+    /// A line as it was read.
+    #[derive(Debug, PartialEq, Eq)]
+    pub enum Line {
+        /// A request, with the arguments that were cut out of it.
+        Request { id: String, arguments: Option<Bytes> },
+        /// A notification or an answer.
+        Other,
+        /// A line that is refused with this error in JSON.
+        Refused(String),
+    }
+
+    /// Reads one line.
+    #[must_use]
+    pub fn line(line: &Bytes) -> Line {
+        match Received::parse(line) {
+            Received::Request { message, id } => {
+                let JsonRpcMessage::Request(request) = message else { return Line::Other };
+                let raw = request.request.extensions().get::<RawArguments>();
+                Line::Request { id: id.to_string(), arguments: raw.map(|raw| raw.0.clone()) }
+            }
+            Received::Other { .. } => Line::Other,
+            Received::Refused { error, .. } => {
+                Line::Refused(serde_json::to_string(&error).unwrap_or_default())
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -367,6 +411,11 @@ mod tests {
             assert_eq!((found, of), (code, id), "{line}: {message}");
             assert!(message.contains(expected), "{line}: {message}");
         }
+        let quoted = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"{}"}}"#,
+            "x".repeat(1 << 20)
+        );
+        assert!(refusal(&quoted).2.chars().count() <= MAX_REASON + 1);
         let (code, id, _) = match Received::parse(&Bytes::from_static(b"{\"a\":\"\xff\"}")) {
             Received::Refused { error, id } => (error.code, id, ()),
             other => panic!("{other:?}"),

@@ -55,7 +55,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tests", ANY),
     (
         "ikigai-fuzz",
-        &["ikigai-host", "ikigai-protocol", "ikigai-provider", "ikigai-supervisor", "ikigai-tools"],
+        &[
+            "ikigai-host",
+            "ikigai-mcp",
+            "ikigai-protocol",
+            "ikigai-provider",
+            "ikigai-supervisor",
+            "ikigai-tools",
+        ],
     ),
     // Compiled before anything else, and builds the rest.
     ("xtask", &[]),

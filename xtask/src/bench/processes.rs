@@ -160,7 +160,7 @@ fn first_answer(
 }
 
 /// Returns the installed host, without anything of this user's.
-fn host(layout: &Layout) -> Command {
+pub(super) fn host(layout: &Layout) -> Command {
     let mut command = Command::new(layout.host());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("IKIGAI_") {

@@ -1,0 +1,44 @@
+//! A server that is nothing but the protocol's library: what `cargo xtask bench` compares ours with.
+//!
+//! Its one tool answers with its arguments, or with their number if they are large.
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{RequestContext, RoleServer, serve_server};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::{ServerHandler, transport};
+
+struct Echo;
+
+impl ServerHandler for Echo {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let text = match serde_json::to_string(&arguments) {
+            Ok(text) if text.len() < 1000 => text,
+            _ => arguments.len().to_string(),
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // One thread is the fastest here, as in our own server.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Those of tokio itself hand each read to a thread, which takes five times as long.
+        let (input, output) = transport::stdio_pipes();
+        let server = serve_server(Echo, AsyncRwTransport::new_server(input, output)).await?;
+        server.waiting().await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,257 @@
+//! The figures of servers of MCP over stdin and stdout: ours, the protocol's library by itself, and
+//! a plain one in Python.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::Layout;
+use super::processes::host;
+use super::samples::{Figures, Samples, in_turn};
+use crate::place;
+use crate::run::note;
+
+/// The calls in flight of a busy client.
+const IN_FLIGHT: u64 = 16;
+
+/// Bytes of the arguments of a large call.
+const LARGE: usize = 16 << 20;
+
+/// The file that our server reads in each call, as the calls within one process do that it is
+/// compared with.
+const SMALL_FILE: &str = "d000/f0000.rs";
+
+/// A tool that takes any arguments, in a process of its own.
+const SWALLOW: &str = r#"#!/bin/sh
+[ "$1" = --schema ] &&
+    exec echo '{"name":"swallow","description":"Takes anything","parameters":{"type":"object","properties":{}}}'
+cat > /dev/null; echo 1
+"#;
+
+/// The plain server, whose one tool answers with its argument.
+const PLAIN: &str = r#"
+from mcp.server import MCPServer
+server = MCPServer("plain")
+@server.tool()
+def echo(x: int) -> str:
+    return str(x)
+server.run("stdio")
+"#;
+
+/// Adds the figures of servers of MCP.
+pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+    let (rounds, calls) = if quick { (5, 200) } else { (20, 1000) };
+    let mut servers = vec![
+        Server::start(
+            "ikigai",
+            &mut ours(layout),
+            "file_read",
+            json!({ "file_path": SMALL_FILE }),
+        )?,
+        Server::start(
+            "rmcp",
+            &mut Command::new(layout.at("rmcp-echo")),
+            "echo",
+            json!({ "x": 1 }),
+        )?,
+    ];
+    let python = layout.mcp_python();
+    if python.exists() {
+        let mut plain = Command::new(python);
+        plain.args(["-I", "-c", PLAIN]);
+        servers.push(Server::start("python", &mut plain, "echo", json!({ "x": 1 }))?);
+    } else {
+        note("the Python package `mcp` is not installed; `cargo xtask test` installs it");
+    }
+    for (figure, in_flight) in [("mcp_busy", IN_FLIGHT), ("mcp_one", 1)] {
+        figures.insert(figure.into(), each(&mut servers, rounds, calls, in_flight)?);
+    }
+    drop(servers);
+    if let Some(calls) = figures.get("call_read").and_then(|samples| samples.get("host")).cloned() {
+        figures.entry("mcp_one".into()).or_default().insert("host".into(), calls);
+    }
+    figures.insert("mcp_start".into(), start(layout, rounds)?);
+    figures.insert("mcp_large".into(), large(layout)?);
+    Ok(())
+}
+
+/// Measures one call of each server in turn. The first round is not kept.
+fn each(
+    servers: &mut [Server],
+    rounds: usize,
+    calls: u64,
+    in_flight: u64,
+) -> anyhow::Result<Samples> {
+    let mut samples = Samples::new();
+    for round in 0..=rounds {
+        for server in &mut *servers {
+            let started = Instant::now();
+            server.calls(calls, in_flight)?;
+            let micros = started.elapsed().as_secs_f64() * 1e6 / calls as f64;
+            if round > 0 {
+                samples.entry(server.name.to_owned()).or_default().push(micros);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// Measures the time from the start of our server to its first list of tools.
+fn start(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
+    in_turn(
+        rounds,
+        &mut [("ikigai", &mut || {
+            let mut server = Server::start("ikigai", &mut ours(layout), "", json!({}))?;
+            let listed = server.ask("tools/list", &json!({}))?;
+            ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
+            Ok(())
+        })],
+    )
+}
+
+/// Measures the memory that a large call adds to each server, for each byte of its arguments.
+fn large(layout: &Layout) -> anyhow::Result<Samples> {
+    let mut samples = Samples::new();
+    let values = || format!(r#"[{}0]"#, "[1],".repeat(LARGE / 4));
+    // The library refuses lines over 16 MiB.
+    let quarter = || format!(r#"[{}0]"#, "[1],".repeat(LARGE / 16));
+    let text = || format!(r#""{}""#, "x".repeat(LARGE / 4));
+    let rmcp = layout.at("rmcp-echo");
+    let tools = layout.at("mcp-tools");
+    place::directory(&tools)?;
+    let swallow = tools.join("swallow");
+    fs::write(&swallow, SWALLOW)?;
+    fs::set_permissions(&swallow, fs::Permissions::from_mode(0o755))?;
+    let mut ours = ours(layout);
+    ours.env("IKIGAI_USER_TOOLS", tools);
+    let theirs = || Server::start("rmcp", &mut Command::new(&rmcp), "echo", json!({}));
+    for (name, server, arguments) in [
+        ("ikigai", Server::start("ikigai", &mut ours, "swallow", json!({}))?, values()),
+        ("rmcp values", theirs()?, quarter()),
+        ("rmcp text", theirs()?, text()),
+    ] {
+        let mut server = server;
+        server.calls(10, 1)?;
+        let before = server.peak_memory()?;
+        server.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":"large","method":"tools/call","params":{{"name":"{}","arguments":{{"x":{arguments}}}}}}}"#,
+            server.tool
+        ))?;
+        let answer = server.receive()?;
+        ensure!(answer["id"] == "large", "{answer}");
+        let grown = server.peak_memory()?.saturating_sub(before);
+        samples.insert(name.to_owned(), vec![grown as f64 / arguments.len() as f64]);
+    }
+    Ok(samples)
+}
+
+/// Returns the command of our server, over the tools of the installation.
+fn ours(layout: &Layout) -> Command {
+    let mut command = host(layout);
+    command.current_dir(layout.at("small")).args(["mcp", "serve"]);
+    command
+}
+
+/// A running server and the ends of its pipes.
+struct Server {
+    name: &'static str,
+    tool: &'static str,
+    arguments: Value,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    next_id: u64,
+}
+
+impl Server {
+    /// Starts a server, and shakes hands.
+    fn start(
+        name: &'static str,
+        command: &mut Command,
+        tool: &'static str,
+        arguments: Value,
+    ) -> anyhow::Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start the server `{name}`"))?;
+        let stdin = child.stdin.take().context("no stdin")?;
+        let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
+        let mut server = Self { name, tool, arguments, child, stdin, stdout, next_id: 0 };
+        let client = json!({ "name": "bench", "version": "1" });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let answer = server.ask("initialize", &params)?;
+        ensure!(answer["result"].is_object(), "`{name}`: {answer}");
+        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)?;
+        Ok(server)
+    }
+
+    fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        self.stdin.write_all(line.as_bytes())?;
+        Ok(self.stdin.write_all(b"\n")?)
+    }
+
+    /// Returns the next answer; notifications are passed over.
+    fn receive(&mut self) -> anyhow::Result<Value> {
+        loop {
+            let mut line = String::new();
+            ensure!(self.stdout.read_line(&mut line)? > 0, "`{}` has ended", self.name);
+            let message: Value = serde_json::from_str(&line)?;
+            if message.get("id").is_some() {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
+        self.next_id += 1;
+        let id = self.next_id;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.send(&request.to_string())?;
+        self.receive()
+    }
+
+    /// Makes `count` calls, of which so many are in flight.
+    fn calls(&mut self, count: u64, in_flight: u64) -> anyhow::Result<()> {
+        let (mut asked, mut answered) = (0, 0);
+        while answered < count {
+            while asked < count && asked - answered < in_flight {
+                self.next_id += 1;
+                asked += 1;
+                let line = format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"{}","arguments":{}}}}}"#,
+                    self.next_id, self.tool, self.arguments
+                );
+                self.send(&line)?;
+            }
+            let answer = self.receive()?;
+            answered += 1;
+            ensure!(answer["result"]["content"].is_array(), "`{}`: {answer}", self.name);
+        }
+        Ok(())
+    }
+
+    /// Returns the most memory that the server has had resident, in bytes.
+    fn peak_memory(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has been measured; its end does not matter.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
