@@ -175,7 +175,10 @@ fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
     };
     assert_eq!(finding("description")["verdict"], "warn");
     let text = finding("description")["text"].as_str().expect("a text").to_owned();
-    assert!(text.contains("9000 characters") && text.contains("1024"), "{text}");
+    assert!(
+        text.contains("9000 characters") && text.contains("1024") && text.contains("2048"),
+        "{text}"
+    );
     assert_eq!(finding("openai")["text"], "sent as it is");
     let text = finding("openai-chat")["text"].as_str().expect("a text").to_owned();
     assert!(text.starts_with("`description`: cut: 9000 characters"), "{text}");

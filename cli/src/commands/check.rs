@@ -1,5 +1,6 @@
 //! `ikigai tool check`: findings on a file that should be a tool, for its author.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -123,17 +124,25 @@ fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool:
     findings.extend(Provider::ALL.map(|provider| offered(config, provider, &tool.schema)));
 }
 
+/// The characters of a description that Claude Code shows its model of a tool of an MCP server.
+const MCP_DESCRIPTION: usize = 2_048;
+
 /// Returns a finding if a description is doubtful.
 fn description(text: &str) -> Option<Finding> {
     let characters = text.chars().count();
     let doubt = if text.trim().is_empty() {
         "the description is empty: a model cannot know when to use the tool".to_owned()
     } else if characters > SAFE_DESCRIPTION {
-        format!(
+        let mut doubt = format!(
             "the description has {characters} characters, which are sent with each request; some \
              servers with the interface of OpenAI accept {SAFE_DESCRIPTION} (`max_description` in \
              config.toml cuts it for them)"
-        )
+        );
+        if characters > MCP_DESCRIPTION {
+            // Writing to a string cannot fail.
+            let _ = write!(doubt, "; Claude Code cuts it after {MCP_DESCRIPTION}");
+        }
+        doubt
     } else {
         return None;
     };

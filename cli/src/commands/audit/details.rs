@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::commands::list::plain_table;
-use ikigai_host::audit::{Arguments, Granted, Program, Record};
+use ikigai_host::audit::{Arguments, Granted, Program, Record, Via};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
@@ -90,7 +90,10 @@ impl fmt::Display for Details<'_> {
         };
         row("tool", heading(record));
         row("time", format!("{}, took {}", local(record.time, self.zone), times(record)));
-        row("call", format!("{} (`tool {}`)", plain(&record.id), record.via.as_str()));
+        row("call", format!("{} (`{}`)", plain(&record.id), command(record.via)));
+        if let Some(client) = &record.client {
+            row("client", format!("{}, as it calls itself", plain(client)));
+        }
         row("outcome", outcome(record));
         if let Some(program) = &record.program {
             row("program", self::program(program));
@@ -219,6 +222,14 @@ fn took(microseconds: u64) -> String {
         0..1_000 => format!("{microseconds} µs"),
         1_000..1_000_000 => format!("{:.1} ms", seconds * 1e3),
         _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// Returns the command of the program that asked.
+fn command(via: Via) -> String {
+    match via {
+        Via::Mcp => "mcp serve".to_owned(),
+        Via::Call | Via::Run | Via::Check => format!("tool {}", via.as_str()),
     }
 }
 
