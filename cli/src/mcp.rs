@@ -137,6 +137,10 @@ impl Offer for HostOffer {
         self.changes.subscribe()
     }
 
+    fn is_uri(&self, uri: &str) -> bool {
+        assets::is_uri(uri)
+    }
+
     fn watch(&self, uri: &str, begin: bool) {
         self.watched.set(uri, begin);
     }

@@ -51,7 +51,10 @@ pub trait Offer: Send + Sync + 'static {
     /// lists as changed.
     fn changes(&self) -> broadcast::Receiver<Change>;
 
-    /// Returns the URIs whose changes somebody asked for from now on, or no longer does.
+    /// Returns whether a resource could have this URI, whether or not there is one now.
+    fn is_uri(&self, uri: &str) -> bool;
+
+    /// Notes that somebody wants to know of changes of a resource from now on, or no longer does.
     fn watch(&self, uri: &str, begin: bool);
 }
 

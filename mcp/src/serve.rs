@@ -218,6 +218,9 @@ impl<O: Offer> ServerHandler for Handler<O> {
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.known(|offer| offer.has_resources(), "resources/subscribe")?;
+        if !self.offer.is_uri(&request.uri) {
+            return Err(lists::no_resource(&request.uri));
+        }
         self.notices.subscribe(&request.uri)
     }
 

@@ -70,6 +70,10 @@ impl Offer for Gate {
         broadcast::Sender::new(1).subscribe()
     }
 
+    fn is_uri(&self, _: &str) -> bool {
+        false
+    }
+
     fn watch(&self, _: &str, _: bool) {}
 }
 

@@ -108,10 +108,18 @@ fn resource(metadata: Metadata) -> Resource {
     Resource { uri: path.to_uri(), name: path.as_str().to_owned(), size: Some(size) }
 }
 
+/// Returns whether an asset could have this URI.
+pub(super) fn is_uri(uri: &str) -> bool {
+    path(uri).is_ok()
+}
+
+/// Returns the path of an asset by its one URI: clients compare URIs as texts.
 fn path(uri: &str) -> Result<AssetPath, ResourceError> {
-    let shown: String = uri.escape_debug().take(200).collect();
-    let missing = |_| ResourceError::NotFound(format!("there is no resource `{shown}`"));
-    AssetPath::parse(uri).map_err(missing)
+    let path = AssetPath::parse(uri).ok().filter(|path| path.to_uri() == uri);
+    path.ok_or_else(|| {
+        let shown: String = uri.escape_debug().take(200).collect();
+        ResourceError::NotFound(format!("there is no resource `{shown}`"))
+    })
 }
 
 fn failed(error: &Error) -> ResourceError {

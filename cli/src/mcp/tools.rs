@@ -1,6 +1,7 @@
 //! The tools of a host as a catalog.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ikigai_host::Host;
 use ikigai_host::policy::{AssetAccess, Backend, Decision, Sandbox};
@@ -13,6 +14,10 @@ use serde_json::{Map, Value};
 /// server. They are left out of the list; the host checks them nevertheless.
 const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
+/// The longest time that a list waits for the first compilation of components. Clients give a server
+/// some ten seconds or more, and many never ask again.
+const COMPILING: Duration = Duration::from_secs(5);
+
 /// The catalog that was listed last.
 #[derive(Default)]
 pub(super) struct Tools(Mutex<Arc<Catalog>>);
@@ -24,10 +29,15 @@ impl Tools {
         host: &Host,
         is_offered: impl Fn(&str) -> bool,
     ) -> Arc<Catalog> {
-        let first = self.first_snapshot(host).await;
-        // While components are compiled, a list of the others is better than none.
-        let is_complete = *host.registry().state().borrow() == ScanState::Complete;
-        let snapshot = if is_complete { host.refresh().await } else { first };
+        let mut state = host.registry().state();
+        let is_complete =
+            |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
+        let complete = async { state.wait_for(is_complete).await.is_ok() };
+        let snapshot = match tokio::time::timeout(COMPILING, complete).await {
+            Ok(_) => host.refresh().await,
+            // A list of the others is better than none; the client is told when they are there.
+            Err(_) => host.registry().snapshot(),
+        };
         let offered = snapshot.tools().filter(|tool| is_offered(tool.name()));
         let catalog = Catalog::new(offered.map(|tool| entry(host, tool)).collect());
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use ikigai_tests::host::Host;
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, schema};
 use ikigai_tests::mcp::Client;
 use serde_json::{Value, json};
 
@@ -61,6 +62,14 @@ fn a_tool_that_is_installed_is_announced_and_listed() {
         client.notification("notifications/tools/list_changed");
         client.wait().0.expect_code(0);
     }
+}
+
+#[test]
+fn the_first_list_has_the_components_that_are_compiled_for_it() {
+    let host = Host::without_system_tools();
+    let component = printing(schema("fresh"), Ending::Well);
+    host.write("user-tools/fresh.wasm", component, 0o644);
+    assert_eq!(tool(&mut modern(&host), "fresh")["name"], "fresh");
 }
 
 #[test]
