@@ -1,6 +1,10 @@
 //! The log of this process: lines on stderr, filtered by `IKIGAI_LOG`.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use ikigai_terminal::sanitize;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -15,7 +19,11 @@ pub(crate) fn log_to_stderr(verbose: bool) {
     let filter = match &asked {
         Some((Ok(targets), _)) => targets.clone(),
         Some((Err(_), _)) | None => {
-            Targets::new().with_default(LevelFilter::WARN).with_target("ikigai", default)
+            Targets::new()
+                .with_default(LevelFilter::WARN)
+                .with_target("ikigai", default)
+                // It warns of each error that a client is answered with.
+                .with_target("rmcp", LevelFilter::OFF)
         }
     };
     let has_colours = std::io::stderr().is_terminal();
@@ -33,6 +41,43 @@ pub(crate) fn log_to_stderr(verbose: bool) {
     }
 }
 
+/// The lines that wait for a reader of stderr. Further ones are dropped.
+const WAITING: usize = 1024;
+
+/// The time that the last lines have.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The thread that writes the log, where one does.
+static BACKGROUND: Mutex<Option<Background>> = Mutex::new(None);
+
+struct Background {
+    lines: SyncSender<Vec<u8>>,
+    ended: Receiver<()>,
+}
+
+/// Has a thread write the log from now on. A program that serves others must not wait for one that
+/// does not read its stderr.
+pub(crate) fn log_in_background() {
+    let (lines, waiting) = sync_channel::<Vec<u8>>(WAITING);
+    let (end, ended) = channel();
+    thread::spawn(move || {
+        for line in waiting {
+            // Where nobody reads the log, nothing can say so.
+            let _ = std::io::stderr().lock().write_all(&line);
+        }
+        drop(end);
+    });
+    *BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(Background { lines, ended });
+}
+
+/// Waits until the lines so far are written, but not for a reader that does not read.
+pub(crate) fn finish_log() {
+    let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Background { lines, ended }) = background else { return };
+    drop(lines);
+    let _ = ended.recv_timeout(LAST_LINES);
+}
+
 /// A writer of lines of the log to stderr, without control characters. On a terminal the lines
 /// have colours, and the subscriber escapes other control characters.
 struct LogWriter {
@@ -42,11 +87,13 @@ struct LogWriter {
 impl std::io::Write for LogWriter {
     /// Writes a whole line, as the subscriber hands it over.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let mut stderr = std::io::stderr().lock();
-        if self.has_colours {
-            stderr.write_all(line)?;
+        let text = String::from_utf8_lossy(line);
+        let shown = if self.has_colours { text } else { sanitize(&text).into_owned().into() };
+        let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Background { lines, .. }) = &*background {
+            let _ = lines.try_send(shown.into_owned().into_bytes());
         } else {
-            stderr.write_all(sanitize(&String::from_utf8_lossy(line)).as_bytes())?;
+            std::io::stderr().lock().write_all(shown.as_bytes())?;
         }
         Ok(line.len())
     }

@@ -36,6 +36,9 @@ pub(crate) struct Settings {
     pub(crate) max_result: usize,
 }
 
+/// The reason for a call that was cancelled while its tool was compiled.
+const CANCELLED: &str = "the call was cancelled before its tool was compiled";
+
 /// The changes that a slow client may be behind.
 const CHANGES_KEPT: usize = 256;
 
@@ -99,9 +102,14 @@ impl Offer for HostOffer {
 
     async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
         let Call { name, arguments, cancel, client } = call;
-        let snapshot = self.snapshot_with(&name).await;
-        let tool = snapshot.get(&name).filter(|_| self.is_offered(&name));
         let requester = Requester { via: Via::Mcp, client };
+        // A component may have to be compiled first, for many seconds.
+        let found = cancel.run_until_cancelled(self.snapshot_with(&name)).await;
+        let Some(snapshot) = found else {
+            self.host.refuse_unbegun(&requester, &name, CANCELLED);
+            return Ok(Answer { text: CANCELLED.to_owned(), is_error: true, ..Answer::default() });
+        };
+        let tool = snapshot.get(&name).filter(|_| self.is_offered(&name));
         let Some(tool) = tool else {
             self.host.refuse_missing(&requester, &snapshot, &name);
             return Err(self.missing(&name, &snapshot));
@@ -125,8 +133,9 @@ impl Offer for HostOffer {
     }
 
     async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
-        self.watched.note_list();
-        assets::list(&self.host, self.assets.as_ref()).await
+        let found = assets::list(&self.host, self.assets.as_ref()).await?;
+        self.watched.note_list(&found);
+        Ok(found.into_iter().map(assets::resource).collect())
     }
 
     async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
@@ -137,11 +146,17 @@ impl Offer for HostOffer {
         self.changes.subscribe()
     }
 
-    fn is_uri(&self, uri: &str) -> bool {
-        assets::is_uri(uri)
+    fn refused(&self, name: &str, client: Option<String>, reason: &str) {
+        self.host.refuse_unbegun(&Requester { via: Via::Mcp, client }, name, reason);
     }
 
-    fn watch(&self, uri: &str, begin: bool) {
-        self.watched.set(uri, begin);
+    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+        let found = assets::watch(&self.host, self.assets.as_ref(), uri).await?;
+        self.watched.begin(uri, &found);
+        Ok(())
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.watched.end(uri);
     }
 }

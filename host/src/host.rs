@@ -227,16 +227,7 @@ impl Host {
     {
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments);
-        let request = Request {
-            name: Some(name),
-            origin: ToolOrigin::System,
-            // The host confines it as it does a component.
-            backend: Backend::Wasm,
-            fell_back: false,
-            path: Path::new(name),
-            contents: &[],
-        };
-        let envelope = match self.authority().decide(&request) {
+        let envelope = match self.authority().decide(&own_request(name)) {
             Ok(decision) => {
                 let grant = Grant { assets: decision.grant.assets, ..Grant::default() };
                 let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
@@ -304,6 +295,21 @@ impl Host {
         entry.arguments(arguments);
         entry.program(program(tool.into()));
         entry.end(Some((EnvelopeCode::InvalidParams, reason)));
+    }
+
+    /// Records a call that the front end did not begin.
+    #[doc(hidden)]
+    pub fn refuse_unbegun(&self, requester: &Requester, name: &str, reason: &str) {
+        self.audit.begin(requester, name).end(Some((EnvelopeCode::ToolCrashed, reason)));
+    }
+
+    /// Returns the access to assets of a tool that is part of the host, without recording the
+    /// question.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn own_access(&self, name: &str) -> AssetAccess {
+        let decision = self.authority().decide(&own_request(name));
+        decision.map_or(AssetAccess::None, |decision| decision.grant.assets)
     }
 
     /// Returns the answer to a call of a tool that does not exist, or does not exist yet.
@@ -449,6 +455,19 @@ pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> 
         fell_back: subject.fell_back,
         path: &subject.build.path,
         contents,
+    }
+}
+
+/// Returns the request to the policy for a tool that is part of the host.
+fn own_request(name: &str) -> Request<'_> {
+    Request {
+        name: Some(name),
+        origin: ToolOrigin::System,
+        // The host confines it as it does a component.
+        backend: Backend::Wasm,
+        fell_back: false,
+        path: Path::new(name),
+        contents: &[],
     }
 }
 

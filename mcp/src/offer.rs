@@ -27,6 +27,10 @@ pub trait Offer: Send + Sync + 'static {
     /// Nothing ran, and the request itself is wrong. A tool that fails is an [`Answer`].
     fn call(&self, call: Call) -> impl Future<Output = Result<Answer, Unanswered>> + Send;
 
+    /// Notes a call that the server itself refused, because it had no room for it or because it was
+    /// cancelled while it waited.
+    fn refused(&self, name: &str, client: Option<String>, reason: &str);
+
     /// Returns whether there are resources at all.
     fn has_resources(&self) -> bool;
 
@@ -51,11 +55,16 @@ pub trait Offer: Send + Sync + 'static {
     /// lists as changed.
     fn changes(&self) -> broadcast::Receiver<Change>;
 
-    /// Returns whether a resource could have this URI, whether or not there is one now.
-    fn is_uri(&self, uri: &str) -> bool;
+    /// Notes that somebody wants to know of changes of a resource from now on. Each watch is ended
+    /// by one [`unwatch`](Self::unwatch).
+    ///
+    /// # Errors
+    ///
+    /// No resource can have this URI, or the client may not read it.
+    fn watch(&self, uri: &str) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Notes that somebody wants to know of changes of a resource from now on, or no longer does.
-    fn watch(&self, uri: &str, begin: bool);
+    /// Notes that somebody no longer wants to know.
+    fn unwatch(&self, uri: &str);
 }
 
 /// A change that clients are notified of.

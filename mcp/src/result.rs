@@ -20,16 +20,6 @@ pub(crate) fn of(answer: Result<Answer, Unanswered>) -> Result<CallToolResult, E
     Ok(result)
 }
 
-/// Returns the result of a call for which there is no room.
-pub(crate) fn busy() -> CallToolResult {
-    error("too many calls are in flight; wait for some to end, and try again")
-}
-
-/// Returns the result of a call that ended before it began.
-pub(crate) fn cancelled() -> CallToolResult {
-    error("the call was cancelled before it began")
-}
-
 /// Returns an entry of a list of resources.
 pub(crate) fn resource(resource: &Resource) -> model::Resource {
     let Resource { uri, name, size } = resource;
@@ -40,6 +30,7 @@ pub(crate) fn resource(resource: &Resource) -> model::Resource {
     }
 }
 
-fn error(text: &str) -> CallToolResult {
+/// Returns the result of a call that did not run.
+pub(crate) fn error(text: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }

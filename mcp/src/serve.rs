@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::offer::Offer;
-use crate::wire::{RawArguments, Wire, standard_streams};
+use crate::wire::{RawArguments, Streams, Wire, standard_streams};
 use calls::Calls;
 use notices::Notices;
 
@@ -68,8 +68,16 @@ pub async fn serve_stdio<O: Offer>(
     server: Server,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let (input, output) = standard_streams().map_err(ServeError::Streams)?;
-    serve_streams(offer, server, input, output, cancel).await
+    let Streams { input, output, closed } = standard_streams().map_err(ServeError::Streams)?;
+    let stop = cancel.child_token();
+    let served = serve_streams(offer, server, input, output, stop.clone());
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        served = &mut served => return served,
+        // Nobody is left to read an answer.
+        () = closed => stop.cancel(),
+    }
+    served.await
 }
 
 /// Serves a client over two streams, as [`serve_stdio`] does.
@@ -91,6 +99,7 @@ pub async fn serve_streams<O: Offer>(
     let stop = cancel.child_token();
     let ends = tokio::spawn({
         let (calls, stop, output) = (Arc::clone(&calls), stop.clone(), output.clone());
+        let has_ended = has_ended.clone();
         async move {
             tokio::select! {
                 // Nobody is left to read an answer.
@@ -98,11 +107,12 @@ pub async fn serve_streams<O: Offer>(
                 () = stop.cancelled() => {}
                 () = has_ended.cancelled() => tokio::time::sleep(GRACE).await,
             }
+            has_ended.cancel();
             calls.close();
             stop.cancel();
         }
     });
-    let notices = Notices::new(Arc::clone(&offer), stop.clone());
+    let notices = Notices::new(Arc::clone(&offer), has_ended);
     let handler = Handler { offer, server, calls: Arc::clone(&calls), notices };
     let served = match serve_server_with_ct(handler, wire, stop.clone()).await {
         Ok(running) => match running.waiting().await {
@@ -208,8 +218,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.notices.listen(&context).await;
-        Ok(())
+        self.notices.listen(&context).await
     }
 
     async fn subscribe(
@@ -218,10 +227,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.known(|offer| offer.has_resources(), "resources/subscribe")?;
-        if !self.offer.is_uri(&request.uri) {
-            return Err(lists::no_resource(&request.uri));
-        }
-        self.notices.subscribe(&request.uri)
+        self.notices.subscribe(&request.uri).await
     }
 
     async fn unsubscribe(
@@ -235,7 +241,10 @@ impl<O: Offer> ServerHandler for Handler<O> {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.notices.tell_unasked(context.peer);
+        // One of the newest revision listens to what it wants to know.
+        if context.peer.peer_info().is_some() {
+            self.notices.tell_unasked(context.peer);
+        }
     }
 
     async fn on_custom_request(

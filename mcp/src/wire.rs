@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use message::RawArguments;
 pub use message::fuzzing;
-pub(crate) use standard_streams::standard_streams;
+pub(crate) use standard_streams::{Streams, standard_streams};
 
 use lines::{Line, Lines};
 use message::Received;
@@ -71,7 +71,9 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
     async fn next(&mut self) -> io::Result<Option<RxJsonRpcMessage<RoleServer>>> {
         loop {
             // A client that does not read its answers is not asked for more questions.
-            self.output.room().await;
+            if !self.output.room().await {
+                return Ok(None);
+            }
             let line = match self.lines.next().await? {
                 None => return Ok(None),
                 Some(Line::TooLong) => {
@@ -82,12 +84,17 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
                 Some(Line::Text(line)) => line,
             };
             match Received::parse(&line) {
-                Received::Refused { error, id } => self.refuse(error, id),
+                Received::Refused { error, id } => {
+                    // The client would take it for the answer of the request that has the id.
+                    let id = id.filter(|id| !self.requests.is_taken(id));
+                    self.refuse(error, id);
+                }
                 Received::Request { message, id } => match self.requests.begin(id) {
                     Admission::Begun => {
                         self.is_open |= message::opens(&message);
                         return Ok(Some(message));
                     }
+                    Admission::Busy(id, error) => self.refuse(error, Some(id)),
                     Admission::Refused(error) => self.refuse(error, None),
                 },
                 Received::Other { message, cancels } => {

@@ -50,6 +50,8 @@ impl Offer for Gate {
         Ok(Answer { text: self.answer.clone(), ..Answer::default() })
     }
 
+    fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
     fn has_resources(&self) -> bool {
         false
     }
@@ -70,11 +72,11 @@ impl Offer for Gate {
         broadcast::Sender::new(1).subscribe()
     }
 
-    fn is_uri(&self, _: &str) -> bool {
-        false
+    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+        Err(ResourceError::NotFound(uri.to_owned()))
     }
 
-    fn watch(&self, _: &str, _: bool) {}
+    fn unwatch(&self, _: &str) {}
 }
 
 /// A server and the ends of its streams.

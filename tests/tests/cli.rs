@@ -49,6 +49,8 @@ fn help_says_what_there_is() {
         ("tool check", "-h"),
         ("asset list", "--help"),
         ("audit", "-h"),
+        ("mcp serve", "-h"),
+        ("mcp install", "--help"),
         ("doctor", "-h"),
         ("config show", "--help"),
     ] {

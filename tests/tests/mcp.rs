@@ -15,6 +15,7 @@ mod python;
 mod resources;
 
 use std::fs;
+use std::io::Write as _;
 
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, schema};
@@ -249,6 +250,22 @@ fn the_end_of_a_client_is_the_end_of_its_calls() {
     client.close();
     assert_eq!(text(&client.answer(id)["result"]), "1");
     client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+    fs::remove_file(&began).expect("it began");
+    // Nobody reads stdout any more, while stdin stays open.
+    let mut running = ikigai_tests::host::Running::start(&mut server(&host));
+    let (mut stdin, stdout) = running.take_pipes();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": "endless", "arguments": {}, "_meta": meta });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    writeln!(stdin, "{call}").expect("it reads");
+    running.wait_for(&began);
+    drop(stdout);
+    running.wait().expect_code(0);
+    drop(stdin);
     host.assert_nothing_left();
     fs::remove_file(&began).expect("it began");
     // A signal ends them at once.

@@ -9,6 +9,7 @@ use ikigai_mcp::Server;
 use super::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
+use crate::logging::{finish_log, log_in_background};
 use crate::mcp::install::{self, Client, Entry, Scope};
 use crate::mcp::{HostOffer, Settings};
 use crate::options::Options;
@@ -95,7 +96,10 @@ pub(super) fn install(
     let own = ["--workspace".to_owned(), workspace, "mcp".to_owned(), "serve".to_owned()];
     let program = install::program().map_err(CliError::failed)?;
     let entry = Entry {
-        command: program.display().to_string(),
+        command: program.to_str().map(ToOwned::to_owned).ok_or_else(|| {
+            let text = format!("the path of this program is not UTF-8: `{}`", program.display());
+            CliError::failed(anyhow::Error::msg(text))
+        })?,
         args: own.into_iter().chain(flags).collect(),
     };
     if print {
@@ -115,7 +119,8 @@ pub(super) fn install(
         print_raw(format!("`{place}` already has this entry\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    install::write(&file, &before, &after).map_err(CliError::failed)?;
+    let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
+    install::write(&file, project.as_deref(), &before, &after).map_err(CliError::failed)?;
     print_raw(
         format!("added `ikigai` to `{place}`; start the client anew to see it\n").as_bytes(),
     )?;
@@ -126,6 +131,7 @@ pub(super) async fn serve(
     options: &Options,
     arguments: ServeArguments,
 ) -> Result<ExitCode, CliError> {
+    log_in_background();
     let (host, assets) = options.living_host(progress::reporter())?;
     let cancel = cancelled_by_signals()?;
     let workspace = options.workspace()?;
@@ -142,7 +148,9 @@ pub(super) async fn serve(
     let settings = Settings { tools: arguments.tools, max_result: arguments.max_result };
     let offer = Arc::new(HostOffer::new(host, assets, settings));
     offer.watch_changes();
-    ikigai_mcp::serve_stdio(offer, server, cancel.clone()).await.map_err(CliError::failed)?;
+    let served = ikigai_mcp::serve_stdio(offer, server, cancel.clone()).await;
+    finish_log();
+    served.map_err(CliError::failed)?;
     let was_interrupted = cancel.is_cancelled();
     Ok(if was_interrupted { ExitCode::from(error::INTERRUPTED) } else { ExitCode::SUCCESS })
 }

@@ -27,18 +27,24 @@ pub(super) const TEMPLATE: Template = Template {
 pub(super) async fn list(
     host: &Host,
     assets: Option<&SessionAssets>,
-) -> Result<Vec<Resource>, ResourceError> {
+) -> Result<Vec<Metadata>, ResourceError> {
     let question = json!({ "list": "" });
-    decided(
-        host,
-        &question,
-        async |assets: &SessionAssets| {
-            let found = found(assets).await?;
-            Ok(found.into_iter().map(resource).collect())
-        },
-        assets,
-    )
-    .await
+    decided(host, &question, found, assets).await
+}
+
+/// Returns all assets, for a client that wants to know of the changes of one.
+pub(super) async fn watch(
+    host: &Host,
+    assets: Option<&SessionAssets>,
+    uri: &str,
+) -> Result<Vec<Metadata>, ResourceError> {
+    path(uri)?;
+    decided(host, &json!({ "watch": uri }), found, assets).await
+}
+
+/// Returns whether clients may read assets now.
+pub(super) fn are_granted(host: &Host) -> bool {
+    host.own_access(CLIENTS) >= AssetAccess::Read
 }
 
 /// Returns the text of an asset.
@@ -103,14 +109,10 @@ async fn decided<T>(
     })
 }
 
-fn resource(metadata: Metadata) -> Resource {
+/// Returns an asset as an entry of a list.
+pub(super) fn resource(metadata: Metadata) -> Resource {
     let Metadata { path, size, .. } = metadata;
     Resource { uri: path.to_uri(), name: path.as_str().to_owned(), size: Some(size) }
-}
-
-/// Returns whether an asset could have this URI.
-pub(super) fn is_uri(uri: &str) -> bool {
-    path(uri).is_ok()
 }
 
 /// Returns the path of an asset by its one URI: clients compare URIs as texts.

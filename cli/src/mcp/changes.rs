@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ikigai_assets::Metadata;
 use ikigai_host::Host;
 use ikigai_mcp::{Change, Offer as _};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -21,37 +21,70 @@ const QUIET: Duration = Duration::from_millis(200);
 /// The time between two looks at the assets that somebody watches.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The resources that clients watch.
+/// The assets that clients watch.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct Watched(Mutex<Look>);
+
+/// The last look at the assets, and who wants to know of the next.
+#[derive(Debug, Default)]
+struct Look {
     /// The number of clients for each URI.
-    uris: Mutex<HashMap<String, usize>>,
-    has_listed: AtomicBool,
+    uris: HashMap<String, usize>,
+    has_listed: bool,
+    /// The versions at the last look, by URI; nothing where nobody wants to know.
+    versions: Option<BTreeMap<String, u64>>,
 }
 
 impl Watched {
-    /// Begins or ends the watch of one client on a resource.
-    pub(super) fn set(&self, uri: &str, begin: bool) {
-        let mut uris = self.uris();
-        let count = uris.entry(uri.to_owned()).or_default();
-        *count = if begin { *count + 1 } else { count.saturating_sub(1) };
-        if *count == 0 {
-            uris.remove(uri);
+    /// Begins the watch of one client on an asset, which compares with what is there now.
+    pub(super) fn begin(&self, uri: &str, now: &[Metadata]) {
+        let mut look = self.look();
+        *look.uris.entry(uri.to_owned()).or_default() += 1;
+        look.versions.get_or_insert_with(|| versions(now));
+    }
+
+    /// Ends such a watch.
+    pub(super) fn end(&self, uri: &str) {
+        let mut look = self.look();
+        if let Some(count) = look.uris.get_mut(uri) {
+            *count -= 1;
+            if *count == 0 {
+                look.uris.remove(uri);
+            }
         }
     }
 
-    /// Notes that a client has a list of the resources, which may change.
-    pub(super) fn note_list(&self) {
-        self.has_listed.store(true, Ordering::Relaxed);
+    /// Notes that a client has this list of the assets, which may change.
+    pub(super) fn note_list(&self, now: &[Metadata]) {
+        let mut look = self.look();
+        look.has_listed = true;
+        look.versions.get_or_insert_with(|| versions(now));
     }
 
     fn is_wanted(&self) -> bool {
-        self.has_listed.load(Ordering::Relaxed) || !self.uris().is_empty()
+        let look = self.look();
+        look.has_listed || !look.uris.is_empty()
     }
 
-    fn uris(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.uris.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the changes since the last look.
+    fn changes(&self, now: &[Metadata]) -> Vec<Change> {
+        let mut look = self.look();
+        let now = versions(now);
+        let changes = match &look.versions {
+            Some(last) => differences(last, &now, &look.uris),
+            None => Vec::new(),
+        };
+        look.versions = Some(now);
+        changes
     }
+
+    fn look(&self) -> MutexGuard<'_, Look> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn versions(assets: &[Metadata]) -> BTreeMap<String, u64> {
+    assets.iter().map(|it| (it.path.to_uri(), it.version)).collect()
 }
 
 /// Scans the tools, and again whenever their directories or the policy change. Tells clients where
@@ -66,18 +99,21 @@ pub(super) async fn of_tools(offer: Arc<HostOffer>) {
         }
     };
     offer.host.refresh().await;
-    let mut revision = offer.catalog().await.revision();
-    while events.recv().await.is_some() {
+    loop {
+        // Also once after the first scan: a list may have been given before it was complete.
+        let last = offer.tools.revision();
+        let now = offer.catalog().await.revision();
+        if last.is_some_and(|last| last != now) {
+            // Without a client nobody is told.
+            let _ = offer.changes.send(Change::Tools);
+        }
+        if events.recv().await.is_none() {
+            return;
+        }
         while tokio::time::timeout(QUIET, events.recv()).await.is_ok_and(|event| event.is_some()) {}
         // Before the look, so that a change in a directory that is new is seen in any case.
         if let Some(watch) = &mut watch {
             watch.extend();
-        }
-        let now = offer.catalog().await.revision();
-        if now != revision {
-            revision = now;
-            // Without a client nobody is told.
-            let _ = offer.changes.send(Change::Tools);
         }
     }
 }
@@ -133,22 +169,16 @@ pub(super) async fn of_assets(offer: Arc<HostOffer>) {
     let Some(assets) = &offer.assets else { return };
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last: Option<BTreeMap<String, u64>> = None;
     loop {
         ticks.tick().await;
-        if !offer.watched.is_wanted() {
-            last = None;
+        if !offer.watched.is_wanted() || !assets::are_granted(&offer.host) {
             continue;
         }
         let Ok(found) = assets::found(assets).await else { continue };
-        let now: BTreeMap<String, u64> =
-            found.into_iter().map(|it| (it.path.to_uri(), it.version)).collect();
-        if let Some(last) = &last {
-            for change in differences(last, &now, &offer.watched.uris()) {
-                let _ = offer.changes.send(change);
-            }
+        for change in offer.watched.changes(&found) {
+            // Without a client nobody is told.
+            let _ = offer.changes.send(change);
         }
-        last = Some(now);
     }
 }
 

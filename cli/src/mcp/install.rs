@@ -7,6 +7,7 @@
 use std::env;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -141,13 +142,34 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Replaces a client's file, if it still has the text `before`. Its mode stays, and a link is
-/// followed: it may lead into a collection of such files.
-pub(crate) fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<()> {
+/// followed: it may lead into a collection of such files. A file of a project is not written
+/// outside of it, since somebody else may have made the link.
+pub(crate) fn write(
+    path: &Path,
+    project: Option<&Path>,
+    before: &str,
+    after: &str,
+) -> anyhow::Result<()> {
     let cannot = || format!("`{}` cannot be written", path.display());
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let dir = target.parent().context("the file has no directory")?;
+    let dir = path.parent().context("the file has no directory")?;
     fs::create_dir_all(dir).with_context(cannot)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(cannot)?;
+    let dir = fs::canonicalize(dir).with_context(cannot)?;
+    let name = path.file_name().context("the file has no name")?;
+    let target = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => fs::canonicalize(path)
+            .with_context(|| format!("{}: the link leads nowhere", cannot()))?,
+        _ => dir.join(name),
+    };
+    if let Some(project) = project {
+        ensure!(target.starts_with(project), "{}: it leads out of the project", cannot());
+    }
+    let dir = target.parent().context("the file has no directory")?;
+    // Others who work on a project read its file; one of the user may get secrets.
+    let mode = if project.is_some() { 0o666 } else { 0o600 };
+    let mut file = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(mode))
+        .tempfile_in(dir)
+        .with_context(cannot)?;
     file.write_all(after.as_bytes()).with_context(cannot)?;
     if let Ok(metadata) = fs::metadata(&target) {
         file.as_file().set_permissions(metadata.permissions()).with_context(cannot)?;
@@ -164,9 +186,19 @@ fn set(name: &str) -> Option<PathBuf> {
 
 fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::Result<String> {
     let parse = |text: &str| CstRootNode::parse(text, &ParseOptions::default());
+    // Editors on Windows write one.
+    let (mark, text) = match text.strip_prefix('\u{feff}') {
+        Some(text) => ("\u{feff}", text),
+        None => ("", text),
+    };
     let root = parse(text).context("it is not JSON")?;
     let before = root.to_serde_value();
     let object = root.object_value_or_create().context("it is not a JSON object")?;
+    if let Some(property) = object.get(servers)
+        && property.value().is_some_and(|value| value.as_null_keyword().is_some())
+    {
+        property.set_value(CstInputValue::Object(Vec::new()));
+    }
     let servers_object = object
         .object_value_or_create(servers)
         .with_context(|| format!("its member `{servers}` is not an object"))?;
@@ -182,9 +214,13 @@ fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::R
         after.push('\n');
     }
     let written = parse(&after).ok().and_then(|root| root.to_serde_value());
+    // A member that is there twice is read otherwise than it is edited.
+    let entry = written.as_ref().map(|written| &written[servers][NAME]);
+    let is_there = own.iter().all(|(name, value)| entry.is_some_and(|it| it[name] == *value));
     let rest = |value: Option<Value>| without(value.unwrap_or_default(), servers, own);
-    ensure!(rest(written) == rest(before), "it cannot be changed without a loss");
-    Ok(after)
+    let is_kept = rest(written) == rest(before);
+    ensure!(is_there && is_kept, "it cannot be changed without a loss");
+    Ok(format!("{mark}{after}"))
 }
 
 fn replace(object: &CstObject, name: &str, value: &Value) {
@@ -291,6 +327,13 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_and_a_null_are_no_obstacle() {
+        let edited = Client::VsCode.edited("\u{feff}{\"servers\":null}", &entry()).expect("edited");
+        let text = edited.strip_prefix('\u{feff}').expect("a mark");
+        assert_eq!(parsed(text)["servers"]["ikigai"]["command"], "/usr/bin/ikigai", "{edited}");
+    }
+
+    #[test]
     fn an_entry_that_is_there_keeps_the_members_of_its_user() {
         let text =
             r#"{"servers":{"ikigai":{"env":{"A":"b"},"command":"old","args":[]}},"inputs":[]}"#;
@@ -326,9 +369,16 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_the_clients_is_refused() {
-        for text in
-            ["{", "[]", "7", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{"ikigai":7}}"#, "not JSON"]
-        {
+        let doubled = r#"{"mcpServers":{},"mcpServers":{"a":{"command":"b"}}}"#;
+        for text in [
+            doubled,
+            "{",
+            "[]",
+            "7",
+            r#"{"mcpServers":[]}"#,
+            r#"{"mcpServers":{"ikigai":7}}"#,
+            "not JSON",
+        ] {
             assert!(Client::ClaudeCode.edited(text, &entry()).is_err(), "{text}");
         }
         for text in ["= 1", "mcp_servers = 7", "[mcp_servers]\nikigai = 7"] {

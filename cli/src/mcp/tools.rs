@@ -20,7 +20,7 @@ const COMPILING: Duration = Duration::from_secs(5);
 
 /// The catalog that was listed last.
 #[derive(Default)]
-pub(super) struct Tools(Mutex<Arc<Catalog>>);
+pub(super) struct Tools(Mutex<Option<Arc<Catalog>>>);
 
 impl Tools {
     /// Returns the catalog of the tools that are offered, as they are now.
@@ -41,10 +41,16 @@ impl Tools {
         let offered = snapshot.tools().filter(|tool| is_offered(tool.name()));
         let catalog = Catalog::new(offered.map(|tool| entry(host, tool)).collect());
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.revision() != catalog.revision() {
-            *last = Arc::new(catalog);
+        match &*last {
+            Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
+            _ => Arc::clone(last.insert(Arc::new(catalog))),
         }
-        Arc::clone(&last)
+    }
+
+    /// Returns the revision of the catalog that was listed last, if there is one.
+    pub(super) fn revision(&self) -> Option<u64> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(|catalog| catalog.revision())
     }
 
     /// Returns the snapshot, when there is one.
@@ -73,8 +79,8 @@ fn entry(host: &Host, tool: &Tool) -> ToolEntry {
         output: output(tool).cloned().map(Arc::new),
         hints: match host.decide(tool.into()) {
             Ok(decision) => hints(&decision, tool.build.backend()),
-            // It does nothing, since it is not run.
-            Err(_) => Hints { read_only: true, open_world: false },
+            // It may be granted anything after this list was given.
+            Err(_) => Hints { read_only: false, open_world: true },
         },
     }
 }

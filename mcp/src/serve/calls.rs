@@ -28,6 +28,12 @@ const FIRST_PROGRESS: Duration = Duration::from_secs(1);
 /// The time between two such notices.
 const PROGRESS: Duration = Duration::from_secs(5);
 
+/// The reason for which a call without room does not run.
+const BUSY: &str = "too many calls are in flight; wait for some to end, and try again";
+
+/// The reason for which a call does not run that was cancelled while it waited.
+const CANCELLED: &str = "the call was cancelled before it began";
+
 /// The calls of one connection.
 pub(super) struct Calls {
     permits: Semaphore,
@@ -86,27 +92,38 @@ impl Calls {
         arguments: Bytes,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
+        let client = context.client_info().map(|it| format!("{} {}", it.name, it.version));
+        let token = context.meta.get_progress_token();
+        // The rest of the context is not kept while the call waits: it may be large.
+        let RequestContext { ct: cancel, peer, .. } = context;
         let Some(_share) = self.share(arguments.len()) else {
-            return Ok(result::busy());
+            offer.refused(&name, client, BUSY);
+            return Ok(result::error(BUSY));
         };
         let _live = self.live.acquire().await;
-        let cancel = context.ct.clone();
         let permit = tokio::select! {
-            permit = self.permits.acquire() => permit,
-            () = cancel.cancelled() => return Ok(result::cancelled()),
-            () = self.closed.cancelled() => return Ok(result::cancelled()),
+            // No call begins after the end of its connection.
+            biased;
+            () = self.closed.cancelled() => None,
+            () = cancel.cancelled() => None,
+            permit = self.permits.acquire() => Some(permit),
         };
-        let client = context.client_info().map(|it| format!("{} {}", it.name, it.version));
+        let Some(permit) = permit else {
+            offer.refused(&name, client, CANCELLED);
+            return Ok(result::error(CANCELLED));
+        };
         let call = offer.call(Call { name, arguments, cancel: cancel.clone(), client });
         let mut call = std::pin::pin!(call);
-        let token = context.meta.get_progress_token();
+        let told = cancel.run_until_cancelled(report(token, peer));
         let answer = tokio::select! {
+            biased;
             answer = &mut call => answer,
-            never = report(token, context.peer) => match never {},
             () = self.closed.cancelled() => {
                 cancel.cancel();
                 call.await
             }
+            // The client no longer wants to hear of it.
+            _ = told => call.await,
         };
         drop(permit);
         result::of(answer)

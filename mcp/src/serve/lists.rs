@@ -99,12 +99,6 @@ pub(super) fn resource_error(error: ResourceError) -> ErrorData {
     }
 }
 
-/// Returns the error of a request about a URI that no resource can have.
-pub(super) fn no_resource(uri: &str) -> ErrorData {
-    let shown: String = uri.escape_debug().take(200).collect();
-    ErrorData::resource_not_found(format!("there is no resource `{shown}`"), None)
-}
-
 /// Returns the error of a request that the library does not know.
 pub(super) fn unknown(request: &CustomRequest) -> ErrorData {
     let method = &*request.method;

@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
+use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
+use super::lists;
 use crate::offer::{Change, Offer};
 
 /// The resources that one connection may subscribe to.
 const SUBSCRIPTIONS: usize = 1000;
+
+/// The listeners of one connection.
+const LISTENERS: usize = 16;
 
 /// The notifications of one connection.
 pub(super) struct Notices<O: Offer> {
@@ -20,24 +25,28 @@ pub(super) struct Notices<O: Offer> {
     /// The resources that a client of an older revision subscribed to.
     subscribed: Arc<Mutex<HashSet<String>>>,
     tells_unasked: AtomicBool,
-    stop: CancellationToken,
+    listeners: Semaphore,
+    has_ended: CancellationToken,
 }
 
 impl<O: Offer> Notices<O> {
-    /// Returns notifications that end when `stop` is cancelled.
-    pub(super) fn new(offer: Arc<O>, stop: CancellationToken) -> Self {
-        Self { offer, subscribed: Arc::default(), tells_unasked: AtomicBool::new(false), stop }
+    /// Returns notifications that end when `has_ended` is cancelled.
+    pub(super) fn new(offer: Arc<O>, has_ended: CancellationToken) -> Self {
+        let (subscribed, listeners) = (Arc::default(), Semaphore::new(LISTENERS));
+        Self { offer, subscribed, tells_unasked: AtomicBool::new(false), listeners, has_ended }
     }
 
     /// Subscribes a client of an older revision to a resource.
-    pub(super) fn subscribe(&self, uri: &str) -> Result<(), ErrorData> {
+    pub(super) async fn subscribe(&self, uri: &str) -> Result<(), ErrorData> {
+        self.offer.watch(uri).await.map_err(lists::resource_error)?;
         let mut subscribed = lock(&self.subscribed);
-        if subscribed.len() >= SUBSCRIPTIONS && !subscribed.contains(uri) {
+        let has_room = subscribed.len() < SUBSCRIPTIONS || subscribed.contains(uri);
+        if !has_room || !subscribed.insert(uri.to_owned()) {
+            self.offer.unwatch(uri);
+        }
+        if !has_room {
             let message = format!("no more than {SUBSCRIPTIONS} resources can be subscribed to");
             return Err(ErrorData::invalid_params(message, None));
-        }
-        if subscribed.insert(uri.to_owned()) {
-            self.offer.watch(uri, true);
         }
         Ok(())
     }
@@ -45,7 +54,7 @@ impl<O: Offer> Notices<O> {
     /// Ends such a subscription.
     pub(super) fn unsubscribe(&self, uri: &str) {
         if lock(&self.subscribed).remove(uri) {
-            self.offer.watch(uri, false);
+            self.offer.unwatch(uri);
         }
     }
 
@@ -55,60 +64,85 @@ impl<O: Offer> Notices<O> {
             return;
         }
         let (mut changes, subscribed) = (self.offer.changes(), Arc::clone(&self.subscribed));
-        let has_resources = self.offer.has_resources();
-        let stop = self.stop.clone();
+        let (has_resources, stop) = (self.offer.has_resources(), self.has_ended.clone());
         tokio::spawn(stop.run_until_cancelled_owned(async move {
             loop {
-                let sent = match changes.recv().await {
+                let told = match changes.recv().await {
                     Err(RecvError::Closed) => return,
-                    Ok(Change::Tools) => peer.notify_tool_list_changed().await,
-                    Ok(Change::Resources) if has_resources => {
-                        peer.notify_resource_list_changed().await
-                    }
-                    Ok(Change::Resource(uri)) if lock(&subscribed).contains(&*uri) => {
-                        let uri = ResourceUpdatedNotificationParam::new(uri.to_string());
-                        peer.notify_resource_updated(uri).await
-                    }
-                    Ok(Change::Resources | Change::Resource(_)) => continue,
-                    Err(RecvError::Lagged(_)) => peer.notify_tool_list_changed().await,
+                    Ok(change) => vec![change],
+                    Err(RecvError::Lagged(_)) => everything(lock(&subscribed).iter()),
                 };
-                if sent.is_err() {
-                    return;
+                for change in told {
+                    let sent = match change {
+                        Change::Tools => peer.notify_tool_list_changed().await,
+                        Change::Resources if has_resources => {
+                            peer.notify_resource_list_changed().await
+                        }
+                        Change::Resource(uri) if lock(&subscribed).contains(&*uri) => {
+                            let uri = ResourceUpdatedNotificationParam::new(uri.to_string());
+                            peer.notify_resource_updated(uri).await
+                        }
+                        Change::Resources | Change::Resource(_) => continue,
+                    };
+                    if sent.is_err() {
+                        return;
+                    }
                 }
             }
         }));
     }
 
     /// Tells a client of the changes that it listens for, until it no longer does.
-    pub(super) async fn listen(&self, context: &SubscriptionContext) {
+    pub(super) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        let Ok(_listener) = self.listeners.try_acquire() else {
+            let message = format!("no more than {LISTENERS} listeners can be there at once");
+            return Err(ErrorData::invalid_params(message, None));
+        };
         let mut changes = self.offer.changes();
-        let watched = context.accepted().resource_subscriptions.clone().unwrap_or_default();
-        let _watched = Watched::new(&*self.offer, watched);
+        let mut watched = Watched { offer: &*self.offer, uris: Vec::new() };
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            // One that cannot be read is never told of.
+            if self.offer.watch(uri).await.is_ok() {
+                watched.uris.push(uri.clone());
+            }
+        }
         loop {
             let change = tokio::select! {
-                () = context.cancelled() => return,
+                () = context.cancelled() => return Ok(()),
+                () = self.has_ended.cancelled() => return Ok(()),
                 change = changes.recv() => change,
             };
-            // A change that the client does not listen for is refused by the sink.
-            let sink = context.sink();
-            let _ = match change {
-                Err(RecvError::Closed) => return,
-                Ok(Change::Tools) => sink.notify_tool_list_changed().await,
-                Ok(Change::Resources) => sink.notify_resource_list_changed().await,
-                Ok(Change::Resource(uri)) => sink.notify_resource_updated(uri.to_string()).await,
-                Err(RecvError::Lagged(_)) => {
-                    let _ = sink.notify_tool_list_changed().await;
-                    sink.notify_resource_list_changed().await
-                }
+            let told = match change {
+                Err(RecvError::Closed) => return Ok(()),
+                Ok(change) => vec![change],
+                Err(RecvError::Lagged(_)) => everything(watched.uris.iter()),
             };
+            let sink = context.sink();
+            for change in told {
+                // One that the client does not listen for is refused by the sink.
+                let _ = match change {
+                    Change::Tools => sink.notify_tool_list_changed().await,
+                    Change::Resources => sink.notify_resource_list_changed().await,
+                    Change::Resource(uri) if watched.uris.iter().any(|it| **it == *uri) => {
+                        sink.notify_resource_updated(uri.to_string()).await
+                    }
+                    Change::Resource(_) => Ok(()),
+                };
+            }
         }
     }
+}
+
+/// Returns all changes that a client may have missed.
+fn everything<'a>(uris: impl Iterator<Item = &'a String>) -> Vec<Change> {
+    let texts = uris.map(|uri| Change::Resource(uri.as_str().into()));
+    [Change::Tools, Change::Resources].into_iter().chain(texts).collect()
 }
 
 impl<O: Offer> Drop for Notices<O> {
     fn drop(&mut self) {
         for uri in lock(&self.subscribed).drain() {
-            self.offer.watch(&uri, false);
+            self.offer.unwatch(&uri);
         }
     }
 }
@@ -129,19 +163,10 @@ struct Watched<'a, O: Offer> {
     uris: Vec<String>,
 }
 
-impl<'a, O: Offer> Watched<'a, O> {
-    fn new(offer: &'a O, uris: Vec<String>) -> Self {
-        for uri in &uris {
-            offer.watch(uri, true);
-        }
-        Self { offer, uris }
-    }
-}
-
 impl<O: Offer> Drop for Watched<'_, O> {
     fn drop(&mut self) {
         for uri in &self.uris {
-            self.offer.watch(uri, false);
+            self.offer.unwatch(uri);
         }
     }
 }

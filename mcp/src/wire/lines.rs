@@ -67,6 +67,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         };
         let line = self.buffer.split_to(length).freeze();
         self.buffer.advance(1);
+        if line.len() > READ_AT_ONCE {
+            // What follows must not keep the memory of a long line.
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
         self.searched = 0;
         let is_too_long = std::mem::take(&mut self.is_skipping) || line.len() > MAX_LINE;
         Some(if is_too_long { Line::TooLong } else { Line::Text(line) })

@@ -17,7 +17,10 @@ use super::lines::MAX_LINE;
 
 /// The longest message in bytes without the arguments of a call. The library copies it into trees
 /// that may take a hundred times as much.
-const MAX_MESSAGE: usize = 256 << 10;
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// The arguments up to which they are copied out of their line, in bytes.
+const COPIED: usize = 64 << 10;
 
 /// The longest id in bytes, as JSON.
 const MAX_ID: usize = 256;
@@ -92,7 +95,11 @@ impl Received {
         };
         match Self::of(line, &members, id.clone()) {
             Ok(received) => received,
-            Err(error) => Self::Refused { error: bounded(error), id },
+            // What has no method is an answer, and is not answered by its id.
+            Err(error) => {
+                let id = id.filter(|_| members.method.is_some());
+                Self::Refused { error: bounded(error), id }
+            }
         }
     }
 
@@ -111,7 +118,17 @@ impl Received {
         };
         let (text, raw) = match arguments {
             None => (whole(), None),
-            Some(raw) => (without(line, raw), Some(RawArguments(line.slice_ref(raw.as_bytes())))),
+            Some(raw) => {
+                // A part of a line keeps the memory of all that was read with it.
+                let is_large = raw.len() > COPIED;
+                let raw_bytes = raw.as_bytes();
+                let arguments = if is_large {
+                    line.slice_ref(raw_bytes)
+                } else {
+                    Bytes::copy_from_slice(raw_bytes)
+                };
+                (without(line, raw), Some(RawArguments(arguments)))
+            }
         };
         if text.len() > MAX_MESSAGE {
             let what = "only the arguments of `tools/call` may be longer";
@@ -343,7 +360,7 @@ mod tests {
             ("{\"jsonrpc\":\"2.0\"", ErrorCode::PARSE_ERROR, None, "not JSON"),
             ("7", ErrorCode::INVALID_REQUEST, None, "is a JSON object"),
             ("[]", ErrorCode::INVALID_REQUEST, None, "batches"),
-            (r#"{"id":1}"#, ErrorCode::INVALID_REQUEST, one.clone(), "`jsonrpc`"),
+            (r#"{"id":1}"#, ErrorCode::INVALID_REQUEST, None, "`jsonrpc`"),
             (
                 r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
                 ErrorCode::INVALID_REQUEST,

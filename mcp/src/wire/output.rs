@@ -1,5 +1,6 @@
 //! The messages to a peer: one writer, and a bounded backlog.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,12 @@ use tokio_util::sync::CancellationToken;
 /// The bytes of messages that a peer has not read, from which on nothing more is read from it.
 const MAX_BACKLOG: usize = 64 << 20;
 
-/// The time that a peer has to read the last messages when a connection ends.
+/// The time in which a peer must have read something when a connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The time in which a peer must have read something when its backlog is full. After that it counts
+/// as gone.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// The messages on their way to a peer. Those that wait are written together.
 #[derive(Clone)]
@@ -58,19 +63,31 @@ impl Output {
         true
     }
 
-    /// Waits until the peer has read enough.
-    pub(super) async fn room(&self) {
+    /// Waits until the peer has read enough. Returns false if it is gone.
+    pub(super) async fn room(&self) -> bool {
+        let has_room = self.falls_to(MAX_BACKLOG, UNREAD).await;
+        if !has_room {
+            self.0.closed.cancel();
+        }
+        has_room
+    }
+
+    /// Waits until so many bytes are left, and returns false if for some time none was written.
+    async fn falls_to(&self, most: usize, timeout: Duration) -> bool {
         let mut backlog = self.0.backlog.subscribe();
-        // The sender lives as long as `self`.
-        let _ = backlog.wait_for(|backlog| *backlog <= MAX_BACKLOG).await;
+        while *backlog.borrow_and_update() > most {
+            // The sender lives as long as `self`.
+            if tokio::time::timeout(timeout, backlog.changed()).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Waits until everything is written, or the peer is gone or has read nothing for too long.
     /// Nothing is written after that.
     pub(crate) async fn finish(&self) {
-        let mut backlog = self.0.backlog.subscribe();
-        let written = backlog.wait_for(|backlog| *backlog == 0);
-        let _ = tokio::time::timeout(LAST_WORDS, written).await;
+        self.falls_to(0, LAST_WORDS).await;
         self.0.closed.cancel();
     }
 
@@ -97,21 +114,33 @@ async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
                 () = shared.closed.cancelled() => return,
             }
         }
-        let written = async {
-            stream.write_all(&batch).await?;
-            stream.flush().await
-        };
-        if let Err(error) = written.await {
+        if let Err(error) = write_all(&shared, &mut stream, &batch).await {
             tracing::debug!("the client reads no more: {error}");
             shared.closed.cancel();
             shared.backlog.send_replace(0);
             return;
         }
-        shared.backlog.send_modify(|backlog| *backlog = backlog.saturating_sub(batch.len()));
         batch.clear();
         // What one long answer needed is not kept.
         batch.shrink_to(KEPT);
     }
+}
+
+/// Writes a batch, and counts each piece that the peer has taken.
+async fn write_all(
+    shared: &Shared,
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut batch: &[u8],
+) -> io::Result<()> {
+    while !batch.is_empty() {
+        let written = stream.write(batch).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        batch = &batch[written..];
+        shared.backlog.send_modify(|backlog| *backlog = backlog.saturating_sub(written));
+    }
+    stream.flush().await
 }
 
 /// The room that is kept for the next messages.
@@ -132,12 +161,12 @@ mod tests {
         let mut room = Box::pin(output.room());
         tokio::select! {
             biased;
-            () = &mut room => panic!("nothing was read yet"),
+            _ = &mut room => panic!("nothing was read yet"),
             () = tokio::task::yield_now() => {}
         }
         let mut read = vec![0; MAX_BACKLOG];
         far.read_exact(&mut read).await.expect("readable");
-        room.await;
+        assert!(room.await);
     }
 
     #[tokio::test]

@@ -9,6 +9,9 @@ use rmcp::model::{ErrorData, RequestId};
 /// program, and must not become that of another with the same id.
 const CANCELLED_REMEMBERED: usize = 1024;
 
+/// The requests of a connection in flight: more than the calls that run and wait.
+const IN_FLIGHT: usize = 2048;
+
 /// The ids of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Requests(Mutex<State>);
@@ -24,6 +27,8 @@ struct State {
 pub(super) enum Admission {
     /// Its id was free.
     Begun,
+    /// There are too many in flight.
+    Busy(RequestId, ErrorData),
     /// Its id is taken. The error is sent without an id: with one, the client would take it for
     /// the answer of the request that has it.
     Refused(ErrorData),
@@ -37,12 +42,21 @@ impl Requests {
             "was that of a request that was cancelled"
         } else if state.in_flight.contains(&id) {
             "is that of a request in flight"
+        } else if state.in_flight.len() >= IN_FLIGHT {
+            let error = ErrorData::internal_error("too many requests are in flight", None);
+            return Admission::Busy(id, error);
         } else {
             state.in_flight.insert(id);
             return Admission::Begun;
         };
         let message = format!("the id {id} {reason}; use each id once");
         Admission::Refused(ErrorData::invalid_request(message, None))
+    }
+
+    /// Returns whether an answer with this id would be taken for that of another request.
+    pub(super) fn is_taken(&self, id: &RequestId) -> bool {
+        let state = self.state();
+        state.in_flight.contains(id) || state.cancelled.contains(id)
     }
 
     /// Notes that a request is answered.

@@ -7,25 +7,29 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::pin::Pin;
 
 use rustix::fs::{FileType, fstat};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// A stream of bytes to read.
-pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
-/// A stream of bytes to write.
-pub(crate) type Sink = Box<dyn AsyncWrite + Send + Unpin>;
+/// Stdin and stdout.
+pub(crate) struct Streams {
+    pub(crate) input: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) output: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Resolves when nobody can read the output any more, where that shows before a write.
+    pub(crate) closed: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 /// Returns stdin and stdout.
 ///
 /// # Errors
 ///
 /// One of them is closed.
-pub(crate) fn standard_streams() -> io::Result<(Input, Sink)> {
+pub(crate) fn standard_streams() -> io::Result<Streams> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    let input: Input = match kind(stdin.as_fd())? {
+    let input: Box<dyn AsyncRead + Send + Unpin> = match kind(stdin.as_fd())? {
         // Opened anew, so that only this description does not block.
         FileType::Fifo => match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
             Ok(pipe) => Box::new(pipe),
@@ -35,15 +39,34 @@ pub(crate) fn standard_streams() -> io::Result<(Input, Sink)> {
         FileType::Socket => Box::new(socket(stdin.as_fd())?),
         _ => Box::new(tokio::io::stdin()),
     };
-    let sink: Sink = match kind(stdout.as_fd())? {
-        FileType::Fifo => match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
-            Ok(pipe) => Box::new(pipe),
-            Err(_) => Box::new(tokio::io::stdout()),
+    let sender = || pipe::OpenOptions::new().open_sender("/proc/self/fd/1");
+    Ok(match kind(stdout.as_fd())? {
+        FileType::Fifo => match (sender(), sender()) {
+            (Ok(pipe), Ok(watched)) => Streams {
+                input,
+                output: Box::new(pipe),
+                closed: Box::pin(async move {
+                    // A pipe without a reader is in the state of an error.
+                    if watched.ready(Interest::ERROR).await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }),
+            },
+            _ => Streams::without_notice(input, tokio::io::stdout()),
         },
-        FileType::Socket => Box::new(socket(stdout.as_fd())?),
-        _ => Box::new(tokio::io::stdout()),
-    };
-    Ok((input, sink))
+        FileType::Socket => Streams::without_notice(input, socket(stdout.as_fd())?),
+        _ => Streams::without_notice(input, tokio::io::stdout()),
+    })
+}
+
+impl Streams {
+    /// Returns streams whose end is noticed when something is written.
+    fn without_notice(
+        input: Box<dyn AsyncRead + Send + Unpin>,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        Self { input, output: Box::new(output), closed: Box::pin(std::future::pending()) }
+    }
 }
 
 fn kind(stream: BorrowedFd<'_>) -> io::Result<FileType> {

@@ -68,6 +68,34 @@ fn an_id_in_flight_is_not_taken_twice() {
 }
 
 #[test]
+fn a_malformed_line_does_not_answer_for_another_request() {
+    let host = Host::without_system_tools();
+    let go = host.scratch().join("go");
+    host.script("slow", &format!("while ! [ -e '{}' ]; do sleep 0.01; done; echo 1", go.display()));
+    let mut client = modern(&host);
+    let id = client.ask_call("slow", &json!({}));
+    client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": 7 }));
+    assert_eq!(client.any().get("id"), None);
+    // An answer that is malformed is no question.
+    client.send(&json!({ "jsonrpc": "1.0", "id": "x", "result": {} }));
+    assert_eq!(client.any().get("id"), None);
+    std::fs::write(&go, "").expect("written");
+    assert_eq!(client.answer(id)["result"]["content"][0]["text"], "1");
+}
+
+#[test]
+fn a_client_that_does_not_read_stderr_is_answered() {
+    let host = Host::without_system_tools();
+    let mut client = modern(&host);
+    // Each is a fault of the client; the client of this test reads stderr at the end only.
+    let method = format!("nope/{}", "x".repeat(1000));
+    for _ in 0..2000 {
+        assert_eq!(client.request(&method, json!({}))["error"]["code"], -32601);
+    }
+    client.wait().0.expect_code(0);
+}
+
+#[test]
 fn what_comes_before_the_first_request_does_not_end_the_server() {
     let host = Host::without_system_tools();
     let mut client = Client::start(&mut server(&host));

@@ -105,6 +105,23 @@ fn a_file_keeps_its_mode_its_link_and_its_other_servers() {
 }
 
 #[test]
+fn a_link_of_a_project_that_leads_out_of_it_is_not_followed() {
+    let host = Host::new();
+    let outside = host.write("home/settings.json", "{}", 0o600);
+    std::os::unix::fs::symlink(&outside, host.workspace().join(".mcp.json")).expect("a link");
+    std::os::unix::fs::symlink(host.home(), host.workspace().join(".cursor")).expect("a link");
+    for client in ["claude-code", "cursor"] {
+        let ran = host.run(["mcp", "install", client, "--scope", "project"]).expect_code(1);
+        assert!(ran.stderr().contains("out of the project"), "{ran}");
+    }
+    assert_eq!(fs::read(&outside).expect("a file"), b"{}");
+    assert!(!host.home().join("mcp.json").exists());
+    std::os::unix::fs::symlink("nowhere", host.home().join(".claude.json")).expect("a link");
+    let ran = host.run(["mcp", "install", "claude-code"]).expect_code(1);
+    assert!(ran.stderr().contains("leads nowhere"), "{ran}");
+}
+
+#[test]
 fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
     let host = Host::new();
     for (client, file) in

@@ -33,6 +33,10 @@ fn annotations_are_those_of_the_grant() {
     ] {
         assert_eq!(hints(&tool(&mut client, name)), expected, "{name}");
     }
+    // A tool that is denied may be granted anything after it was listed.
+    let mut command = host.command();
+    command.args(["--profile", "strict", "mcp", "serve"]);
+    assert_eq!(hints(&tool(&mut Client::start(&mut command), "own")), (false, true));
     // The grant changes, and the client is told.
     client.wait().0.expect_code(0);
     let mut client = legacy(&host);
