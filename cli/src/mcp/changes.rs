@@ -40,7 +40,16 @@ impl Watched {
     pub(super) fn begin(&self, uri: &str, now: &[Metadata]) {
         let mut look = self.look();
         *look.uris.entry(uri.to_owned()).or_default() += 1;
-        look.versions.get_or_insert_with(|| versions(now));
+        look.versions.get_or_insert_with(|| {
+            let mut seen = versions(now);
+            // One that changed just now may have changed after the client began to listen.
+            let is_it = |asset: &&Metadata| asset.path.to_uri() == uri;
+            let changed = now.iter().find(is_it).map(|asset| asset.updated_at.elapsed());
+            if changed.is_some_and(|ago| ago.is_ok_and(|ago| ago < LOOK)) {
+                seen.insert(uri.to_owned(), 0);
+            }
+            seen
+        });
     }
 
     /// Ends such a watch.

@@ -106,6 +106,10 @@ impl<O: Offer> Notices<O> {
                 watched.uris.push(uri.clone());
             }
         }
+        if context.accepted().resources_list_changed == Some(true) {
+            // What it is a change of. A list that cannot be read has none.
+            let _ = self.offer.resources().await;
+        }
         loop {
             let change = tokio::select! {
                 () = context.cancelled() => return Ok(()),

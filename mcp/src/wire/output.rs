@@ -156,7 +156,8 @@ mod tests {
     async fn a_peer_that_does_not_read_is_noticed_and_waited_for() {
         let (near, mut far) = tokio::io::duplex(1024);
         let output = Output::new(near);
-        let text = "x".repeat(MAX_BACKLOG);
+        let length = MAX_BACKLOG + (8 << 10);
+        let text = "x".repeat(length);
         assert!(output.push(&text));
         let mut room = Box::pin(output.room());
         tokio::select! {
@@ -164,7 +165,7 @@ mod tests {
             _ = &mut room => panic!("nothing was read yet"),
             () = tokio::task::yield_now() => {}
         }
-        let mut read = vec![0; MAX_BACKLOG];
+        let mut read = vec![0; length];
         far.read_exact(&mut read).await.expect("readable");
         assert!(room.await);
     }

@@ -52,10 +52,12 @@ fn a_change_of_an_asset_is_told_to_those_who_subscribed() {
     let wanted = json!({ "resourcesListChanged": true, "resourceSubscriptions": [uri] });
     newer.ask("subscriptions/listen", json!({ "notifications": wanted }));
     newer.notification("notifications/subscriptions/acknowledged");
-    write("note.md", "two");
-    for client in [&mut older, &mut newer] {
-        let told = client.notification("notifications/resources/updated");
-        assert_eq!(told["params"]["uri"], uri, "{told}");
+    for text in ["two", "three"] {
+        write("note.md", text);
+        for client in [&mut older, &mut newer] {
+            let told = client.notification("notifications/resources/updated");
+            assert_eq!(told["params"]["uri"], uri, "{told}");
+        }
     }
     write("another.md", "x");
     newer.notification("notifications/resources/list_changed");
