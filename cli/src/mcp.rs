@@ -46,46 +46,32 @@ const CHANGES_KEPT: usize = 256;
 pub(crate) struct HostOffer {
     host: Arc<Host>,
     assets: Option<SessionAssets>,
-    settings: Settings,
-    tools: Tools,
+    max_result: usize,
+    tools: Arc<Tools>,
     changes: broadcast::Sender<Change>,
-    watched: Watched,
+    watched: Arc<Watched>,
 }
 
 impl HostOffer {
     pub(crate) fn new(host: Arc<Host>, assets: Option<SessionAssets>, settings: Settings) -> Self {
         let changes = broadcast::Sender::new(CHANGES_KEPT);
-        Self {
-            host,
-            assets,
-            settings,
-            tools: Tools::default(),
-            changes,
-            watched: Watched::default(),
-        }
+        let Settings { tools, max_result } = settings;
+        let tools = Arc::new(Tools::new(Arc::clone(&host), tools));
+        Self { host, assets, max_result, tools, changes, watched: Arc::default() }
     }
 
     /// Begins the first scan, and from now on notices changes of the tools and of the assets that
     /// somebody watches.
-    pub(crate) fn watch_changes(self: &Arc<Self>) {
-        tokio::spawn(changes::of_tools(Arc::clone(self)));
-        if self.assets.is_some() {
-            tokio::spawn(changes::of_assets(Arc::clone(self)));
+    pub(crate) fn watch_changes(&self) {
+        tokio::spawn(changes::of_tools(Arc::clone(&self.tools), self.changes.clone()));
+        if let Some(assets) = self.assets.clone() {
+            let (host, watched) = (Arc::clone(&self.host), Arc::clone(&self.watched));
+            tokio::spawn(changes::of_assets(host, assets, watched, self.changes.clone()));
         }
     }
 
-    /// Returns the snapshot with the tool, which may have been installed just now.
-    async fn snapshot_with(&self, name: &str) -> Arc<Snapshot> {
-        let snapshot = self.tools.first_snapshot(&self.host).await;
-        if snapshot.get(name).is_some() { snapshot } else { self.host.refresh().await }
-    }
-
-    fn is_offered(&self, name: &str) -> bool {
-        self.settings.tools.is_empty() || self.settings.tools.iter().any(|it| it == name)
-    }
-
     fn missing(&self, name: &str, snapshot: &Snapshot) -> Unanswered {
-        let offered = snapshot.tools().map(Tool::name).filter(|name| self.is_offered(name));
+        let offered = snapshot.tools().map(Tool::name).filter(|name| self.tools.is_offered(name));
         let known = match nearest(name, offered) {
             Some(nearest) => format!("; did you mean `{nearest}`?"),
             None => String::new(),
@@ -97,19 +83,19 @@ impl HostOffer {
 
 impl Offer for HostOffer {
     async fn catalog(&self) -> Arc<Catalog> {
-        self.tools.catalog(&self.host, |name| self.is_offered(name)).await
+        self.tools.catalog().await
     }
 
     async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
         let Call { name, arguments, cancel, client } = call;
         let requester = Requester { via: Via::Mcp, client };
         // A component may have to be compiled first, for many seconds.
-        let found = cancel.run_until_cancelled(self.snapshot_with(&name)).await;
+        let found = cancel.run_until_cancelled(self.tools.snapshot_with(&name)).await;
         let Some(snapshot) = found else {
             self.host.refuse_unbegun(&requester, &name, CANCELLED);
             return Ok(Answer { text: CANCELLED.to_owned(), is_error: true, ..Answer::default() });
         };
-        let tool = snapshot.get(&name).filter(|_| self.is_offered(&name));
+        let tool = snapshot.get(&name).filter(|_| self.tools.is_offered(&name));
         let Some(tool) = tool else {
             self.host.refuse_missing(&requester, &snapshot, &name);
             return Err(self.missing(&name, &snapshot));
@@ -121,7 +107,7 @@ impl Offer for HostOffer {
             return Ok(Answer { text, is_error: true, ..Answer::default() });
         }
         let envelope = self.host.call_for(&requester, &snapshot, &name, arguments, cancel).await;
-        answer::of(envelope, tool, self.settings.max_result, self.assets.as_ref()).await
+        answer::of(envelope, tool, self.max_result, self.assets.as_ref()).await
     }
 
     fn has_resources(&self) -> bool {

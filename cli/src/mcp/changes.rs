@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ikigai_agent::SessionAssets;
 use ikigai_assets::Metadata;
 use ikigai_host::Host;
-use ikigai_mcp::{Change, Offer as _};
+use ikigai_mcp::Change;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::MissedTickBehavior;
 
-use super::HostOffer;
 use super::assets;
+use super::tools::Tools;
 
 /// The quiet after which a directory counts as changed: an installation writes several files.
 const QUIET: Duration = Duration::from_millis(200);
@@ -98,23 +99,23 @@ fn versions(assets: &[Metadata]) -> BTreeMap<String, u64> {
 
 /// Scans the tools, and again whenever their directories or the policy change. Tells clients where
 /// the catalog is another one then.
-pub(super) async fn of_tools(offer: Arc<HostOffer>) {
+pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Change>) {
     let (sender, mut events) = mpsc::unbounded_channel();
-    let mut watch = match DirectoryWatch::new(&offer.host, sender) {
+    let mut watch = match DirectoryWatch::new(&tools.host, sender) {
         Ok(watch) => Some(watch),
         Err(error) => {
             tracing::warn!("changes of tools are not noticed until a client lists them: {error}");
             None
         }
     };
-    offer.host.refresh().await;
+    tools.host.refresh().await;
     loop {
         // Also once after the first scan: a list may have been given before it was complete.
-        let last = offer.tools.revision();
-        let now = offer.catalog().await.revision();
+        let last = tools.revision();
+        let now = tools.catalog().await.revision();
         if last.is_some_and(|last| last != now) {
             // Without a client nobody is told.
-            let _ = offer.changes.send(Change::Tools);
+            let _ = changes.send(Change::Tools);
         }
         if events.recv().await.is_none() {
             return;
@@ -174,19 +175,23 @@ impl DirectoryWatch {
 }
 
 /// Looks at the assets now and then while somebody watches them.
-pub(super) async fn of_assets(offer: Arc<HostOffer>) {
-    let Some(assets) = &offer.assets else { return };
+pub(super) async fn of_assets(
+    host: Arc<Host>,
+    assets: SessionAssets,
+    watched: Arc<Watched>,
+    changes: broadcast::Sender<Change>,
+) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !offer.watched.is_wanted() || !assets::are_granted(&offer.host) {
+        if !watched.is_wanted() || !assets::are_granted(&host) {
             continue;
         }
-        let Ok(found) = assets::found(assets).await else { continue };
-        for change in offer.watched.changes(&found) {
+        let Ok(found) = assets::found(&assets).await else { continue };
+        for change in watched.changes(&found) {
             // Without a client nobody is told.
-            let _ = offer.changes.send(change);
+            let _ = changes.send(change);
         }
     }
 }

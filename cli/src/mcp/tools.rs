@@ -18,17 +18,28 @@ const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 /// some ten seconds or more, and many never ask again.
 const COMPILING: Duration = Duration::from_secs(5);
 
-/// The catalog that was listed last.
-#[derive(Default)]
-pub(super) struct Tools(Mutex<Option<Arc<Catalog>>>);
+/// The tools of a host that are offered.
+pub(super) struct Tools {
+    pub(super) host: Arc<Host>,
+    /// The names of those that are offered; all if there is none.
+    names: Vec<String>,
+    /// The catalog that was listed last.
+    last: Mutex<Option<Arc<Catalog>>>,
+}
 
 impl Tools {
+    pub(super) fn new(host: Arc<Host>, names: Vec<String>) -> Self {
+        Self { host, names, last: Mutex::default() }
+    }
+
+    /// Returns whether a tool of this name is offered, if there is one.
+    pub(super) fn is_offered(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|it| it == name)
+    }
+
     /// Returns the catalog of the tools that are offered, as they are now.
-    pub(super) async fn catalog(
-        &self,
-        host: &Host,
-        is_offered: impl Fn(&str) -> bool,
-    ) -> Arc<Catalog> {
+    pub(super) async fn catalog(&self) -> Arc<Catalog> {
+        let host = &self.host;
         let mut state = host.registry().state();
         let is_complete =
             |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
@@ -38,9 +49,9 @@ impl Tools {
             // A list of the others is better than none; the client is told when they are there.
             Err(_) => host.registry().snapshot(),
         };
-        let offered = snapshot.tools().filter(|tool| is_offered(tool.name()));
+        let offered = snapshot.tools().filter(|tool| self.is_offered(tool.name()));
         let catalog = Catalog::new(offered.map(|tool| entry(host, tool)).collect());
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
             _ => Arc::clone(last.insert(Arc::new(catalog))),
@@ -49,12 +60,19 @@ impl Tools {
 
     /// Returns the revision of the catalog that was listed last, if there is one.
     pub(super) fn revision(&self) -> Option<u64> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().map(|catalog| catalog.revision())
     }
 
+    /// Returns the snapshot with the tool of this name, which may have been installed just now.
+    pub(super) async fn snapshot_with(&self, name: &str) -> Arc<Snapshot> {
+        let snapshot = self.first_snapshot().await;
+        if snapshot.get(name).is_some() { snapshot } else { self.host.refresh().await }
+    }
+
     /// Returns the snapshot, when there is one.
-    pub(super) async fn first_snapshot(&self, host: &Host) -> Arc<Snapshot> {
+    async fn first_snapshot(&self) -> Arc<Snapshot> {
+        let host = &self.host;
         let mut state = host.registry().state();
         // The registry lives as long as the host.
         let _ = state
