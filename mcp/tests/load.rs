@@ -196,6 +196,18 @@ async fn a_client_that_does_not_read_is_not_read_from_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_call_that_ends_after_the_last_question_is_answered() {
+    let gate = Gate::new(0, "done".to_owned());
+    let Served { mut input, mut output, ended } = serve(&gate);
+    input.write_all(call(1).as_bytes()).await.expect("it reads");
+    drop(input);
+    quiet(&gate).await;
+    gate.permits.add_permits(1);
+    assert_eq!(next(&mut output).await["result"]["content"][0]["text"], "done");
+    ended.await.expect("ended");
+}
+
+#[tokio::test]
 async fn a_client_that_is_gone_ends_its_calls() {
     let gate = Gate::new(0, String::new());
     let Served { mut input, output, ended } = serve(&gate);
