@@ -186,7 +186,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.known(|offer| offer.has_resources(), "resources/list")?;
+        self.has_resources("resources/list")?;
         let resources = self.offer.resources().await.map_err(lists::resource_error)?;
         lists::resources(resources, cursor(request).as_deref(), is_modern(&context))
     }
@@ -196,7 +196,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.known(|offer| offer.has_resources(), "resources/templates/list")?;
+        self.has_resources("resources/templates/list")?;
         Ok(lists::templates(self.offer.template()))
     }
 
@@ -205,7 +205,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.known(|offer| offer.has_resources(), "resources/read")?;
+        self.has_resources("resources/read")?;
         let read = self.offer.read(&request.uri).await.map_err(lists::resource_error)?;
         Ok(lists::text(&request.uri, read, is_modern(&context)).into())
     }
@@ -226,7 +226,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         request: model::SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.known(|offer| offer.has_resources(), "resources/subscribe")?;
+        self.has_resources("resources/subscribe")?;
         self.notices.subscribe(&request.uri).await
     }
 
@@ -235,7 +235,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         request: model::UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.known(|offer| offer.has_resources(), "resources/unsubscribe")?;
+        self.has_resources("resources/unsubscribe")?;
         self.notices.unsubscribe(&request.uri);
         Ok(())
     }
@@ -257,9 +257,9 @@ impl<O: Offer> ServerHandler for Handler<O> {
 }
 
 impl<O: Offer> Handler<O> {
-    /// Refuses a method of a part of the protocol that this server does not have.
-    fn known(&self, has: impl FnOnce(&O) -> bool, method: &'static str) -> Result<(), ErrorData> {
-        if has(&self.offer) {
+    /// Refuses a method about resources where there are none.
+    fn has_resources(&self, method: &'static str) -> Result<(), ErrorData> {
+        if self.offer.has_resources() {
             return Ok(());
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))

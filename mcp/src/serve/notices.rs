@@ -107,7 +107,7 @@ impl<O: Offer> Notices<O> {
             }
         }
         if context.accepted().resources_list_changed == Some(true) {
-            // What it is a change of. A list that cannot be read has none.
+            // Changes are told in comparison with this list. One that cannot be read has none.
             let _ = self.offer.resources().await;
         }
         loop {
