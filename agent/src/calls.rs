@@ -98,6 +98,7 @@ async fn run_one(
         host.call(snapshot, &call.name, arguments, cancel.clone()).await
     };
     let duration = begun.elapsed();
+    let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;
     let called = Called::of(call, shown, &envelope, duration);
     // A call that succeeded was not ended by the interruption that came after it.

@@ -1,7 +1,7 @@
 //! The schema of `slash_command`, the one tool that is the host's own.
 
 use ikigai_host::policy;
-use ikigai_protocol::ToolSchema;
+use ikigai_protocol::{ResultKind, ToolSchema};
 use serde_json::json;
 
 /// The name of the host's own tool. No other tool can have it
@@ -29,5 +29,6 @@ pub(super) fn schema() -> ToolSchema {
             "additionalProperties": false,
         }),
         returns: None,
+        result: ResultKind::Json,
     }
 }

@@ -133,6 +133,8 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Head,
         grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
+        principal: None,
+        front_end: None,
         assets: None,
         workspace: workspace.into(),
         // A slow disk must not end a call.

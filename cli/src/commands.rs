@@ -195,10 +195,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
-        Command::Mcp(mcp::Command::Serve(arguments)) => block_on(mcp::serve(options, arguments)),
-        Command::Mcp(mcp::Command::Install(arguments)) => {
-            mcp::install(options, arguments, Cli::command)
-        }
+        Command::Mcp(command) => block_on(mcp::run(options, command, Cli::command)),
         Command::Policy(command) => block_on(policy::run(options, command)),
         Command::Config(command) => block_on(config::run(options, command, cli.model)),
         Command::Completions { shell } => {

@@ -113,6 +113,15 @@ fn remembered() -> Vec<CompletionCandidate> {
     tools.map(candidate).collect()
 }
 
+/// Returns a completer that offers the names of servers of MCP.
+pub(crate) fn servers() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let dir = options().and_then(|options| options.paths().user_tools);
+        let names = dir.map(|dir| registry::defined_servers(&dir)).unwrap_or_default();
+        names.into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
 /// Returns a completer that offers the names of tools and paths of files for the first word, and
 /// paths for the following ones.
 pub(crate) fn tools_and_files() -> ArgValueCompleter {

@@ -5,10 +5,11 @@ use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
 use strum::VariantArray as _;
 
+use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{
-    AssetAccess, Backend, Decision, Denial, LimitKey, Provenance, Sandbox, ToolOrigin,
+    Approve, AssetAccess, Backend, Decision, Denial, LimitKey, Provenance, Sandbox, ToolOrigin,
 };
 use ikigai_host::registry::Tool;
 
@@ -50,8 +51,9 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
         (Backend::Wasm, _) => return "sandboxed",
+        (Backend::Mcp, _) if is_remote(tool) => return "elsewhere",
         (Backend::Native, Sandbox::Off) => return "unconfined",
-        (Backend::Native, sandbox) => sandbox,
+        (Backend::Native | Backend::Mcp, sandbox) => sandbox,
     };
     let machine = host.registry().supervisor().machine().await;
     if machine.isolation.unmet().next().is_none() {
@@ -63,6 +65,12 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
         _ if tool.origin == ToolOrigin::System => "self-confined",
         _ => "partial",
     }
+}
+
+/// Returns whether a tool is that of a server over HTTP, which no sandbox of this machine confines.
+fn is_remote(tool: &Tool) -> bool {
+    let server = tool.build.of_a_server();
+    server.is_some_and(|(server, _)| matches!(server.target, Target::Remote { .. }))
 }
 
 /// Returns the directories with this access, one a line.
@@ -108,11 +116,22 @@ pub(crate) fn assets(decision: &Decision) -> &'static str {
     }
 }
 
+/// Returns the calls to which somebody has to agree, if there are any, with the rule that says so.
+pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> {
+    let by = decision.approve_decided_by();
+    let which = match decision.approve {
+        Approve::Never => return None,
+        Approve::Changes if !decision.needs_consent(backend) => "none, since it changes nothing",
+        Approve::Changes | Approve::Always => "all",
+    };
+    Some(format!("{which} (approve = \"{}\", by {by})", decision.approve))
+}
+
 /// Returns the limits on time and memory, a line each.
 pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
-        Backend::Native => limits.native_memory,
+        Backend::Native | Backend::Mcp => limits.native_memory,
     };
     format!("{}\n{}", humantime::format_duration(limits.wall_clock), ByteSize(memory))
 }
@@ -121,13 +140,13 @@ pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
 pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
-        Backend::Native => limits.native_memory,
+        Backend::Native | Backend::Mcp => limits.native_memory,
     };
     let time = humantime::format_duration(limits.wall_clock);
     let (memory, output) = (ByteSize(memory), ByteSize(limits.output));
     let own = match backend {
         Backend::Wasm => format!("{} fuel, {} handles", limits.fuel, limits.handles),
-        Backend::Native => format!("{} processes", limits.processes),
+        Backend::Native | Backend::Mcp => format!("{} processes", limits.processes),
     };
     format!("{time}, {memory} memory, {output} output, {own}")
 }
@@ -178,9 +197,11 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     });
     json!({
         "profile": decision.profile.as_str(),
+        "approve": decision.approve.as_str(),
+        "needs_consent": decision.needs_consent(backend),
         "grant": {
             "unconfined": decision.is_unconfined(backend),
-            "sandbox": (backend == Backend::Native).then(|| grant.sandbox.as_str()),
+            "sandbox": (backend != Backend::Wasm).then(|| grant.sandbox.as_str()),
             "dirs": dirs.collect::<Vec<_>>(),
             "net": net.split_whitespace().collect::<Vec<_>>(),
             "assets": grant.assets.as_str(),

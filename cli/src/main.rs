@@ -17,6 +17,7 @@ mod output;
 mod progress;
 mod remedy;
 mod repl;
+mod servers;
 
 use std::process::ExitCode;
 

@@ -1,14 +1,18 @@
 //! The tools and the assets of a host, as the offer of an MCP server.
 //!
 //! Owns the translation between the host and `ikigai-mcp`: the catalog of tools (`tools`), the
-//! answer of a call (`answer`), assets as resources (`assets`), and the changes of all these
-//! (`changes`). Every call is one [`Host::call_for`]. `install` puts the server into the
-//! configuration of a client.
+//! answer of a call (`answer`), its client (`client`), assets as resources (`assets`),
+//! and the changes of all these (`changes`). Every call is one [`Host::call_for`]. `install` puts the
+//! server into the configuration of a client, `token` keeps the secret of a server over HTTP.
 
 mod answer;
+pub(crate) mod approved;
 mod assets;
 mod changes;
+mod client;
+pub(crate) mod description;
 pub(crate) mod install;
+pub(crate) mod token;
 mod tools;
 
 use std::sync::Arc;
@@ -19,12 +23,13 @@ use ikigai_host::audit::{Requester, Via};
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_mcp::{
-    Answer, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Template,
-    Unanswered,
+    Answer, Call, Catalog, Change, Offer, Principal, Resource, ResourceError, ResourceText, Scope,
+    Template, Unanswered,
 };
 use tokio::sync::broadcast;
 
 use changes::Watched;
+use client::Client;
 use tools::Tools;
 
 /// The settings of a server.
@@ -34,7 +39,12 @@ pub(crate) struct Settings {
     pub(crate) tools: Vec<String>,
     /// The most characters of a result that a client gets.
     pub(crate) max_result: usize,
+    /// True if clients come over a network.
+    pub(crate) is_remote: bool,
 }
+
+/// The principal that stands for all of them, where no single client asks.
+const ALL_PRINCIPALS: &str = "*";
 
 /// The reason for a call that was cancelled while its tool was compiled.
 const CANCELLED: &str = "the call was cancelled before its tool was compiled";
@@ -42,9 +52,13 @@ const CANCELLED: &str = "the call was cancelled before its tool was compiled";
 /// The changes that a slow client may be behind.
 const CHANGES_KEPT: usize = 256;
 
-/// A host as an offer.
+/// A host as an offer to one principal.
+#[derive(Clone)]
 pub(crate) struct HostOffer {
     host: Arc<Host>,
+    requester: Requester,
+    /// True if the principal may ask for assets at all.
+    offers_assets: bool,
     assets: Option<SessionAssets>,
     max_result: usize,
     tools: Arc<Tools>,
@@ -55,9 +69,24 @@ pub(crate) struct HostOffer {
 impl HostOffer {
     pub(crate) fn new(host: Arc<Host>, assets: Option<SessionAssets>, settings: Settings) -> Self {
         let changes = broadcast::Sender::new(CHANGES_KEPT);
-        let Settings { tools, max_result } = settings;
+        let Settings { tools, max_result, is_remote } = settings;
         let tools = Arc::new(Tools::new(Arc::clone(&host), tools));
-        Self { host, assets, max_result, tools, changes, watched: Arc::default() }
+        let principal = is_remote.then(|| ALL_PRINCIPALS.to_owned());
+        let requester = Requester { via: Via::Mcp, client: None, principal };
+        let (offers_assets, watched) = (true, Arc::default());
+        Self { host, requester, offers_assets, assets, max_result, tools, changes, watched }
+    }
+
+    /// Returns the offer to one principal.
+    pub(crate) fn to(&self, principal: &Principal) -> Self {
+        let mut offer = self.clone();
+        offer.requester.principal = Some(principal.name().to_owned());
+        offer.offers_assets = principal.may(Scope::Documents);
+        offer
+    }
+
+    fn requester(&self, client: Option<String>) -> Requester {
+        Requester { client, ..self.requester.clone() }
     }
 
     /// Begins the first scan, and from now on notices changes of the tools and of the assets that
@@ -66,7 +95,8 @@ impl HostOffer {
         tokio::spawn(changes::of_tools(Arc::clone(&self.tools), self.changes.clone()));
         if let Some(assets) = self.assets.clone() {
             let (host, watched) = (Arc::clone(&self.host), Arc::clone(&self.watched));
-            tokio::spawn(changes::of_assets(host, assets, watched, self.changes.clone()));
+            let (requester, changes) = (self.requester.clone(), self.changes.clone());
+            tokio::spawn(changes::of_assets(host, requester, assets, watched, changes));
         }
     }
 
@@ -87,13 +117,13 @@ impl Offer for HostOffer {
     }
 
     async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
-        let Call { name, arguments, cancel, client } = call;
-        let requester = Requester { via: Via::Mcp, client };
+        let Call { name, arguments, cancel, client, asker } = call;
+        let requester = self.requester(client);
         // A component may have to be compiled first, for many seconds.
         let found = cancel.run_until_cancelled(self.tools.snapshot_with(&name)).await;
         let Some(snapshot) = found else {
             self.host.refuse_unbegun(&requester, &name, CANCELLED);
-            return Ok(Answer { text: CANCELLED.to_owned(), is_error: true, ..Answer::default() });
+            return Ok(Answer::failed(CANCELLED));
         };
         let tool = snapshot.get(&name).filter(|_| self.tools.is_offered(&name));
         let Some(tool) = tool else {
@@ -104,14 +134,17 @@ impl Offer for HostOffer {
         if !mismatches.is_empty() {
             let text = answer::of_mismatches(&name, &mismatches);
             self.host.refuse_arguments(&requester, tool, arguments, &text);
-            return Ok(Answer { text, is_error: true, ..Answer::default() });
+            return Ok(Answer::failed(text));
         }
-        let envelope = self.host.call_for(&requester, &snapshot, &name, arguments, cancel).await;
+        let client = Arc::new(Client(asker));
+        let called =
+            self.host.call_for(&requester, &snapshot, &name, arguments, cancel, Some(client));
+        let envelope = called.await;
         answer::of(envelope, tool, self.max_result, self.assets.as_ref()).await
     }
 
     fn has_resources(&self) -> bool {
-        self.assets.is_some()
+        self.offers_assets && self.assets.is_some()
     }
 
     fn template(&self) -> Template {
@@ -119,13 +152,13 @@ impl Offer for HostOffer {
     }
 
     async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
-        let found = assets::list(&self.host, self.assets.as_ref()).await?;
+        let found = assets::list(&self.host, &self.requester, self.assets.as_ref()).await?;
         self.watched.note_list(&found);
         Ok(found.into_iter().map(assets::resource).collect())
     }
 
     async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
-        assets::read(&self.host, self.assets.as_ref(), uri).await
+        assets::read(&self.host, &self.requester, self.assets.as_ref(), uri).await
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {
@@ -133,11 +166,11 @@ impl Offer for HostOffer {
     }
 
     fn refused(&self, name: &str, client: Option<String>, reason: &str) {
-        self.host.refuse_unbegun(&Requester { via: Via::Mcp, client }, name, reason);
+        self.host.refuse_unbegun(&self.requester(client), name, reason);
     }
 
     async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
-        let found = assets::watch(&self.host, self.assets.as_ref(), uri).await?;
+        let found = assets::watch(&self.host, &self.requester, self.assets.as_ref(), uri).await?;
         self.watched.begin(uri, &found);
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::choice;
 use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::progress;
+use crate::servers::Servers;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets};
 use ikigai_host::exec::assets::AssetStore;
@@ -23,7 +24,9 @@ use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, Limits};
 use ikigai_host::paths::{self, Paths};
-use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
+use ikigai_host::policy::{
+    Approve, BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE,
+};
 use ikigai_host::registry::ProgressFn;
 
 // The headings of the shared flags in `--help`. `help.rs` has the headings of each command.
@@ -169,7 +172,7 @@ impl Options {
     /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
     /// the exit frees it anyway.
     pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
-        Ok(self.host_and_store(progress::reporter(), 0)?.0)
+        Ok(self.host_and_store(progress::reporter(), 0, self.overrides())?.0)
     }
 
     /// Returns the host, which reports compilations to `progress` and keeps `reserve` supervisors
@@ -178,13 +181,15 @@ impl Options {
         &self,
         progress: ProgressFn,
         reserve: usize,
+        overrides: Overrides,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
         let mut host = Host::builder(self.directory()?)
             .paths(self.paths())
-            .overrides(self.overrides())
+            .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
             .supervisors_in_reserve(reserve)
+            .servers(Arc::new(Servers))
             .progress(move |event| progress(event));
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);
@@ -253,6 +258,7 @@ impl Options {
         Overrides {
             profile: self.profile.map(|profile| overriding(self, "profile", "--profile", profile)),
             backend: Some(overriding(self, "backend", "--backend", self.backend)),
+            approve: None,
             limits: limits.collect(),
         }
     }
@@ -335,18 +341,21 @@ impl Options {
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        let (host, assets) = self.living_host(progress)?;
+        let (host, assets) = self.living_host(progress, None)?;
         let session = Session::new(Arc::clone(&host), assets, model);
         Ok((host, session))
     }
 
     /// Returns a host that lives on, which keeps supervisors ready, and its assets if there is a
-    /// place for a store.
+    /// place for a store. Somebody has to agree to the calls that `approve` names, besides those
+    /// that the policy names.
     pub(crate) fn living_host(
         &self,
         progress: ProgressFn,
+        approve: Option<Override<Approve>>,
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
-        let (host, store) = self.host_and_store(progress, RESERVE)?;
+        let overrides = Overrides { approve, ..self.overrides() };
+        let (host, store) = self.host_and_store(progress, RESERVE, overrides)?;
         let (agent, budget) = (self.agent()?, self.budget);
         Ok((host, store.map(|store| SessionAssets { store, budget, agent })))
     }

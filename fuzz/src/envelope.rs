@@ -1,5 +1,6 @@
 //! The output of a tool, on its way into an envelope.
 
+use ikigai_host::ResultKind;
 use ikigai_host::exec::envelope::{Envelope, Layout, check_arguments};
 use ikigai_host::exec::output::Captured;
 use ikigai_host::exec::scrub::Secrets;
@@ -12,10 +13,14 @@ use serde_json::value::RawValue;
 /// accepted as arguments is a JSON object.
 pub(crate) fn run(data: &[u8]) {
     let captured = || Captured { bytes: data.to_vec(), total: data.len() as u64 };
-    for exit in [Exit::Code(0), Exit::Code(3)] {
+    for (exit, kind) in [
+        (Exit::Code(0), ResultKind::Json),
+        (Exit::Code(0), ResultKind::Content),
+        (Exit::Code(3), ResultKind::Json),
+    ] {
         let outcome =
             Outcome { exit, stdout: captured(), stderr: captured(), ..Outcome::not_started("") };
-        let envelope = Envelope::of("tool", &Limits::default(), outcome, &Secrets::default());
+        let envelope = Envelope::of("tool", kind, &Limits::default(), outcome, &Secrets::default());
         let compact = envelope.to_json(Layout::Compact).expect("JSON");
         let indented = envelope.to_json(Layout::Indented).expect("JSON");
         let parse = |text: &str| -> Box<RawValue> {
@@ -26,6 +31,7 @@ pub(crate) fn run(data: &[u8]) {
             let own = std::str::from_utf8(data).expect("JSON is UTF-8").trim();
             assert_eq!(success.result.get(), own, "the tool's JSON was rewritten");
         }
+        let _ = envelope.readable();
     }
     if check_arguments(data).is_ok() {
         match serde_json::from_slice::<Value>(data) {

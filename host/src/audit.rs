@@ -41,8 +41,9 @@ use uuid::Uuid;
 
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
-pub use record::{Arguments, Granted, OK, Program, Record, Requester, Via};
+pub use record::{Arguments, Asked, Granted, OK, Program, Record, Requester, Via};
 
+use crate::consent::{Answer, Respondent};
 use crate::digest::Digest;
 use crate::exec::Outcome;
 use crate::exec::envelope;
@@ -84,12 +85,13 @@ impl Audit {
     /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
     pub(crate) fn begin(&self, requester: &Requester, tool: &str) -> Entry<'_> {
         let now = Timestamp::now();
-        let client = requester.client.as_deref();
+        let kept = |name: &String| beginning(name, NAME_KEPT).to_owned();
         let record = Record {
             time: now,
             id: Uuid::now_v7().to_string(),
             via: requester.via,
-            client: client.map(|client| beginning(client, NAME_KEPT).to_owned()),
+            client: requester.client.as_ref().map(kept),
+            principal: requester.principal.as_ref().map(kept),
             tool: beginning(tool, NAME_KEPT).to_owned(),
             workspace: self.workspace.clone(),
             ..Record::default()
@@ -176,6 +178,29 @@ impl Entry<'_> {
         &self.secrets
     }
 
+    /// Sets the answer to the question whether it may run, and the one who gave it.
+    pub(crate) fn asked(
+        &mut self,
+        answer: &Answer,
+        respondent: Option<Respondent>,
+        waited: Duration,
+    ) {
+        self.consent(answer.as_str(), respondent, waited);
+    }
+
+    /// Notes that the call was cancelled before the question was answered.
+    pub(crate) fn unanswered(&mut self, respondent: Respondent, waited: Duration) {
+        self.consent("cancelled", Some(respondent), waited);
+    }
+
+    fn consent(&mut self, answer: &str, respondent: Option<Respondent>, waited: Duration) {
+        self.record.consent = Some(Asked {
+            answer: answer.to_owned(),
+            by: respondent.map(|it| it.as_str().to_owned()),
+            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        });
+    }
+
     /// Sets the outcome.
     pub(crate) fn ran(&mut self, outcome: &Outcome) {
         let record = &mut self.record;
@@ -233,7 +258,7 @@ fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
         net: grant.net.any.then(|| "*".to_owned()).into_iter().chain(peers).collect(),
         env: if grant.inherits_env { vec!["*".to_owned()] } else { names.collect() },
         assets: (grant.assets != AssetAccess::None).then(|| grant.assets.as_str().to_owned()),
-        sandbox: (backend == Backend::Native).then(|| grant.sandbox.as_str().to_owned()),
+        sandbox: (backend != Backend::Wasm).then(|| grant.sandbox.as_str().to_owned()),
         sources,
     }
 }

@@ -1,4 +1,5 @@
-//! Execution of programs: one trait, with an executor for native programs and one for components.
+//! Execution of programs: one trait, with an executor for native programs, one for components, and
+//! one for the tools of servers.
 //!
 //! Owns a [`Call`], its [`Outcome`], and the [`Envelope`](crate::Envelope) that a model or a
 //! person gets of it. Knows nothing of tool directories, names or policy: a call arrives with its
@@ -6,8 +7,11 @@
 
 #[doc(hidden)]
 pub mod assets;
+pub mod content;
 #[doc(hidden)]
 pub mod envelope;
+#[doc(hidden)]
+pub mod mcp;
 pub mod native;
 pub mod output;
 #[doc(hidden)]
@@ -25,12 +29,13 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use self::assets::AssetHandle;
+use crate::front_end::FrontEnd;
 use crate::limits::{Limit, Limits};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
 
-/// A program that can be called: a component or an executable.
+/// A program that can be called: a component, an executable, or a tool of a server.
 pub trait Executor: Send + Sync {
     /// Runs the program once, to its end or to a limit.
     ///
@@ -52,6 +57,11 @@ pub struct Call {
     pub stderr: Sink,
     /// The files, peers and variables that the program may use.
     pub grant: Arc<Grant>,
+    /// The principal for whom the program runs, where a front end has checked that. Servers are
+    /// not shared between principals.
+    pub principal: Option<Arc<str>>,
+    /// The front end that may be asked meanwhile.
+    pub front_end: Option<Arc<dyn FrontEnd>>,
     /// The assets of the host. The grant says what the program may do with them.
     pub assets: Option<AssetHandle>,
     /// The directory that relative paths start from; absolute and canonical.
@@ -84,6 +94,13 @@ pub enum Exit {
     /// The host killed a native tool, for the limit in [`Outcome::limit`] or because the call
     /// was cancelled.
     Ended,
+    /// The server that has the tool ended during the call, or its connection did.
+    Lost {
+        /// The exit code that stands for the end.
+        code: i32,
+        /// The reason, for a person.
+        reason: String,
+    },
     /// It never ran, for this reason.
     NotStarted(String),
     /// It was not allowed to run; the text names the rule, and what would allow it.

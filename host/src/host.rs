@@ -1,16 +1,19 @@
 //! The one path of a call: the tool is looked up, the policy decides, the program runs, and its
 //! outcome becomes an envelope. Every front end goes through here.
 
+mod approval;
 mod builder;
+mod own;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ikigai_protocol::EnvelopeCode;
+use ikigai_protocol::{EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Requester, Via};
@@ -21,10 +24,9 @@ use crate::exec::native::Machine;
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
+use crate::front_end::FrontEnd;
 use crate::limits::{Limits, STDERR_KEPT};
-use crate::policy::{
-    AssetAccess, Authority, Backend, Decision, Denial, Grant, Request, ToolOrigin,
-};
+use crate::policy::{Authority, Backend, Decision, Denial, Request, ToolOrigin};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
@@ -52,6 +54,9 @@ pub struct Host {
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     compile_timeout: Option<Duration>,
 }
+
+/// The reason for which a call is not agreed to without anybody to ask.
+const NOBODY: &str = "nobody can be asked here";
 
 /// The reason for a timeout before the program has begun.
 const COMPILING: &str = "its component was still being compiled";
@@ -102,6 +107,13 @@ pub struct Streams {
     pub stdout: Sink,
     /// The destination of its stderr.
     pub stderr: Sink,
+}
+
+/// The side from which a call came.
+#[derive(Default)]
+struct Asker {
+    principal: Option<Arc<str>>,
+    front_end: Option<Arc<dyn FrontEnd>>,
 }
 
 impl Host {
@@ -168,11 +180,12 @@ impl Host {
         arguments: Bytes,
         cancel: CancellationToken,
     ) -> Envelope {
-        self.call_for(&Requester::default(), snapshot, name, arguments, cancel).await
+        self.call_for(&Requester::default(), snapshot, name, arguments, cancel, None).await
     }
 
     /// Calls a tool as [`call`](Self::call) does, for a front end that names who asked in the audit
-    /// log.
+    /// log, and that can ask somebody: for consent where the policy requires it, without which such a
+    /// call is refused, and to fill the forms of servers.
     pub async fn call_for(
         &self,
         requester: &Requester,
@@ -180,10 +193,12 @@ impl Host {
         name: &str,
         arguments: Bytes,
         cancel: CancellationToken,
+        front_end: Option<Arc<dyn FrontEnd>>,
     ) -> Envelope {
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
-        let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel).await;
+        let asker = Asker { principal: requester.principal.as_deref().map(Arc::from), front_end };
+        let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel, asker).await;
         entry.end(envelope.failure());
         envelope
     }
@@ -195,6 +210,7 @@ impl Host {
         name: &str,
         arguments: Bytes,
         cancel: CancellationToken,
+        asker: Asker,
     ) -> Envelope {
         let Some(tool) = snapshot.get(name) else { return self.answer_missing(snapshot, name) };
         let subject = Subject::from(tool);
@@ -207,37 +223,9 @@ impl Host {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
-        let (outcome, limits) = self.attempt(entry, subject, Vec::new(), streams, cancel).await;
-        Envelope::of(name, &limits, outcome, entry.secrets())
-    }
-
-    /// Answers a call of a tool that is part of the host and runs no program: one of
-    /// [`RESERVED_NAMES`](ikigai_protocol::RESERVED_NAMES). The policy decides on its access to
-    /// assets, and the call is recorded like any other.
-    #[doc(hidden)]
-    pub async fn call_own<A>(
-        &self,
-        requester: &Requester,
-        name: &str,
-        arguments: Bytes,
-        answer: impl FnOnce(AssetAccess) -> A,
-    ) -> Envelope
-    where
-        A: Future<Output = Envelope>,
-    {
-        let mut entry = self.audit.begin(requester, name);
-        entry.arguments(arguments);
-        let envelope = match self.authority().decide(&own_request(name)) {
-            Ok(decision) => {
-                let grant = Grant { assets: decision.grant.assets, ..Grant::default() };
-                let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
-                entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
-                answer(grant.assets).await
-            }
-            Err(denial) => Envelope::refused(EnvelopeCode::PermissionDenied, denial.to_string()),
-        };
-        entry.end(envelope.failure());
-        envelope
+        let attempt = self.attempt(entry, subject, Vec::new(), streams, cancel, asker);
+        let (outcome, limits) = attempt.await;
+        Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets())
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool.
@@ -259,7 +247,8 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let (mut outcome, limits) = self.attempt(&mut entry, subject, args, streams, cancel).await;
+        let (mut outcome, limits) =
+            self.attempt(&mut entry, subject, args, streams, cancel, Asker::default()).await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -303,22 +292,14 @@ impl Host {
         self.audit.begin(requester, name).end(Some((EnvelopeCode::ToolCrashed, reason)));
     }
 
-    /// Returns the access to assets of a tool that is part of the host, without recording the
-    /// question.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn own_access(&self, name: &str) -> AssetAccess {
-        let decision = self.authority().decide(&own_request(name));
-        decision.map_or(AssetAccess::None, |decision| decision.grant.assets)
-    }
-
     /// Returns the answer to a call of a tool that does not exist, or does not exist yet.
     fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
         let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {
             return Envelope::not_found(name);
         };
         let limits = Limits { wall_clock: timeout, ..Limits::default() };
-        Envelope::of(name, &limits, Outcome::late(COMPILING), &Secrets::default())
+        let outcome = Outcome::late(COMPILING);
+        Envelope::of(name, ResultKind::default(), &limits, outcome, &Secrets::default())
     }
 
     /// Decides and runs a call. Returns its outcome with the limits that were in force.
@@ -329,18 +310,29 @@ impl Host {
         args: Vec<OsString>,
         streams: Streams,
         cancel: CancellationToken,
+        Asker { principal, front_end }: Asker,
     ) -> (Outcome, Limits) {
         let decision = match self.decide_now(subject).await {
             Ok(Ok(decision)) => decision,
             Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
             Err(reason) => return (Outcome::not_started(reason), Limits::default()),
         };
-        if let Err(reason) = self.authority().record_writable(&decision.grant) {
-            return (Outcome::not_started(reason), decision.limits);
-        }
-        let (backend, limits) = (subject.build.backend(), decision.limits);
+        let backend = subject.build.backend();
         let secrets = Secrets::of(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
+        let asked = (front_end.as_deref(), &cancel);
+        let asking = self.with_consent(entry, subject, decision, &streams.stdin, asked);
+        let decision = match asking.await {
+            Ok(decision) => decision,
+            Err(outcome) => {
+                entry.ran(&outcome);
+                return (*outcome, Limits::default());
+            }
+        };
+        let limits = decision.limits;
+        if let Err(reason) = self.authority().record_writable(&decision.grant) {
+            return (Outcome::not_started(reason), limits);
+        }
         // A component may have to be compiled first, for many seconds.
         let deadline = self.compile_timeout.map(|timeout| Instant::now() + timeout);
         let program = before_deadline(deadline, subject.build.program());
@@ -359,6 +351,8 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::new(decision.grant),
+                    principal,
+                    front_end,
                     assets: self.handle(),
                     workspace: Arc::clone(&self.workspace),
                     limits,
@@ -400,15 +394,16 @@ impl Host {
     /// the file cannot be read.
     async fn decide_now(&self, subject: Subject<'_>) -> Result<Result<Decision, Denial>, String> {
         let found = subject.build.digest;
-        if !self.authority().looks_at_content(subject.name) {
+        let backend = subject.build.backend();
+        if !self.authority().looks_at_content(backend, subject.name) {
             return Ok(self.authority().decide(&request(subject, &[found])));
         }
-        let present = self.registry.present_digest(subject.build).await?;
+        let present = self.registry.present_contents(subject.build).await?;
         // A native tool is started from its file. A component was compiled from the contents
-        // that were found, so that both must be granted.
-        let contents = match subject.build.backend() {
-            Backend::Native => vec![present],
-            Backend::Wasm => vec![found, present],
+        // that were found, so that both must be granted. So was a definition of a server read.
+        let contents = match backend {
+            Backend::Native => present,
+            Backend::Wasm | Backend::Mcp => iter::once(found).chain(present).collect(),
         };
         Ok(self.authority().decide(&request(subject, &contents)))
     }
@@ -448,26 +443,15 @@ impl Host {
 /// Returns the request to the policy for a subject.
 #[must_use]
 pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> {
+    let of_a_server = subject.build.of_a_server();
     Request {
-        name: subject.name,
+        name: of_a_server.map(|(server, _)| server.name.as_str()).or(subject.name),
         origin: subject.origin,
         backend: subject.build.backend(),
         fell_back: subject.fell_back,
         path: &subject.build.path,
         contents,
-    }
-}
-
-/// Returns the request to the policy for a tool that is part of the host.
-fn own_request(name: &str) -> Request<'_> {
-    Request {
-        name: Some(name),
-        origin: ToolOrigin::System,
-        // The host confines it as it does a component.
-        backend: Backend::Wasm,
-        fell_back: false,
-        path: Path::new(name),
-        contents: &[],
+        tool: of_a_server.map(|(_, tool)| tool),
     }
 }
 
@@ -478,6 +462,7 @@ fn program(subject: Subject<'_>) -> Program {
         path: subject.build.path.to_string_lossy().into_owned(),
         digest: subject.build.digest,
         backend: subject.build.backend().as_str().to_owned(),
+        server: subject.build.of_a_server().map(|(server, _)| server.name.clone()),
         backend_reason: subject.reason.to_owned(),
     }
 }

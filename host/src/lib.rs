@@ -143,6 +143,11 @@
 //! | a tool cannot reach a file or a host | [`Host::decide`] returns its grant and the rules that decided it; [`Record::denied`](audit::Record::denied) has what it tried |
 //! | native tools are not sandboxed, or do not start | [`Host::machine`] |
 //!
+//! # Consent
+//!
+//! The policy may require that somebody agrees to a call. Implement [`front_end::FrontEnd`], and give
+//! it to [`Host::call_for`]; without it such calls are refused.
+//!
 //! # Records
 //!
 //! Each call is a line of the audit log, also where nothing ran: see [`audit`].
@@ -150,10 +155,12 @@
 #![deny(missing_docs, rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)]
 
 pub mod audit;
+pub mod consent;
 #[doc(hidden)]
 pub mod digest;
 #[doc(hidden)]
 pub mod exec;
+pub mod front_end;
 #[doc(hidden)]
 pub mod host;
 #[doc(hidden)]
@@ -184,13 +191,14 @@ pub mod assets {
 
 #[doc(no_inline)]
 pub use bytes::Bytes;
-pub use ikigai_protocol::{EnvelopeCode, ToolCode, ToolSchema};
+pub use ikigai_protocol::{EnvelopeCode, ResultKind, ToolCode, ToolSchema};
 #[doc(inline)]
 pub use ikigai_supervisor::isolation;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 
 pub use digest::{Digest, DigestError};
+pub use exec::content::{Block, BlockKind, Content, ContentError};
 pub use exec::envelope::{Envelope, Failure, Layout, Remains, Success};
 pub use exec::native::Machine;
 pub use host::{BuildError, Host, HostBuilder, Subject};

@@ -91,14 +91,16 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 #[doc(hidden)]
 pub use authority::Choice;
 pub use authority::{Authority, Override, Overrides};
-pub use decision::{Decision, Denial, Provenance, ProvenanceMap, Request, Variable};
+pub use decision::{
+    Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
+};
 pub use edit::{NewKey, NewValue};
 pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};
 pub(crate) use net::is_public;
 pub use net::{Net, Peer, PeerHost};
-pub use parse::{check_variable, parse_limit};
+pub use parse::{check_server_name, check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
@@ -151,6 +153,43 @@ pub enum AssetAccess {
     Read,
     /// Reading, listing, writing and editing.
     Write,
+}
+
+/// The calls to which somebody has to agree before they run: the key `approve` of a policy file.
+/// The strictest that any layer asks for holds. To agree grants nothing.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Approve {
+    /// None.
+    #[default]
+    Never,
+    /// Those that may write or reach other machines.
+    Changes,
+    /// All.
+    Always,
+}
+
+impl Approve {
+    /// Returns `never`, `changes` or `always`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 impl AssetAccess {
@@ -254,10 +293,12 @@ pub enum Backend {
     Wasm,
     /// A native executable.
     Native,
+    /// A server of the Model Context Protocol, which has the tool among others.
+    Mcp,
 }
 
 impl Backend {
-    /// Returns `wasm` or `native`.
+    /// Returns `wasm`, `native` or `mcp`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -5,11 +5,13 @@
 
 mod arguments;
 mod candidate;
+mod definition;
 mod file;
 mod loader;
 mod memo;
 mod remembered;
 mod scan;
+mod servers;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -20,18 +22,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 pub use arguments::Mismatch;
+pub use definition::{Definition, defined_servers, definition_path};
 pub(crate) use loader::Budget;
 pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
+pub use servers::{KnownServer, ListedTool, ServerState, Standing};
 pub use tool::{Build, Tool};
 
 use crate::digest::Digest;
+use crate::exec::mcp::{Pool, Target};
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::paths::{Paths, SYSTEM_CACHE};
-use crate::policy::{Authority, ToolOrigin};
+use crate::policy::{Authority, Backend, Hints, ToolOrigin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
@@ -109,6 +114,7 @@ impl Skipped {
 #[derive(Clone, Default)]
 pub struct Snapshot {
     tools: BTreeMap<String, Tool>,
+    servers: Vec<KnownServer>,
     skipped: Vec<Skipped>,
     warnings: Vec<String>,
     is_late: bool,
@@ -130,6 +136,12 @@ impl Snapshot {
     #[must_use]
     pub fn failed(&self, name: &str) -> bool {
         self.skipped.iter().any(|skipped| skipped.failed && skipped.is_called(name))
+    }
+
+    /// Returns every server that has a definition among the user's tools.
+    #[must_use]
+    pub fn servers(&self) -> &[KnownServer] {
+        &self.servers
     }
 
     /// Returns whether tools are missing because their components were not compiled in time.
@@ -168,6 +180,8 @@ pub(crate) struct Settings {
     pub(crate) compiler: Compiler,
     /// The program that confines and watches native tools.
     pub(crate) supervisor: Supervisor,
+    /// The servers that are in use.
+    pub(crate) servers: Arc<Pool>,
     /// Called when a compilation begins and ends.
     pub(crate) progress: ProgressFn,
 }
@@ -197,6 +211,7 @@ impl Registry {
             Box::new(cache),
             settings.compiler.clone(),
             settings.supervisor.clone(),
+            Arc::clone(&settings.servers),
             Arc::clone(&settings.progress),
         );
         let memo = Memo::open(paths.cache.as_deref(), memo::host_identity(paths));
@@ -304,6 +319,54 @@ impl Registry {
         Ok(Tool::new(schema, ToolOrigin::User, build, WAS_NAMED.into(), None))
     }
 
+    /// Looks at one server, and asks it for its tools in any case.
+    ///
+    /// # Errors
+    ///
+    /// No definition of this name is among the user's tools.
+    #[doc(hidden)]
+    pub async fn server(&self, name: &str) -> Result<KnownServer, String> {
+        let dir = self.settings.paths.user_tools.as_deref();
+        let dir = dir.ok_or("there is no directory of the user's tools")?;
+        let candidate = Candidate::at(definition_path(dir, name), ToolOrigin::User)
+            .map_err(|_| format!("there is no server `{}`", name.escape_debug()))?;
+        Ok(self.ask(name, &candidate).await)
+    }
+
+    async fn ask(&self, name: &str, candidate: &Candidate) -> KnownServer {
+        let wanted = Wanted::Tool(servers::prefix(name));
+        let server = self.scanner(Depth::Everything, wanted).server(candidate).await;
+        self.memo.save();
+        server
+    }
+
+    /// Asks the servers for their tools that were never asked, some at once. Their tools are in the
+    /// next scan. No scan waits for a server, so that a front end that lives on calls this behind.
+    pub async fn ask_servers(&self) {
+        let snapshot = self.snapshot();
+        let unknown = snapshot.servers().iter().filter(|it| it.state == ServerState::NotAsked);
+        let candidate =
+            |server: &KnownServer| Candidate::at(server.path.clone(), ToolOrigin::User).ok();
+        let unknown: Vec<Candidate> = unknown.filter_map(candidate).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let scan = Arc::new(self.scanner(Depth::Remembered, Wanted::Servers));
+        scan::look_at_all(&scan, unknown).await;
+        self.memo.save();
+    }
+
+    /// Returns the digests to which a grant of a server is bound: that of its definition, and that
+    /// of its program if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot be read.
+    #[doc(hidden)]
+    pub fn server_contents(&self, definition: &Definition) -> Result<Vec<Digest>, String> {
+        servers::contents(definition, &self.memo)
+    }
+
     /// Returns the program at a path, without asking it for its schema.
     ///
     /// # Errors
@@ -315,15 +378,28 @@ impl Registry {
         Build::of(&candidate, &self.memo, &self.loader)
     }
 
-    /// Returns the digest of the file of a build as it is now.
+    /// Returns the digests of the file of a build as it is now, and of the program that it names if
+    /// it is the definition of a server.
     ///
     /// # Errors
     ///
-    /// It is gone or cannot be read; the text says why.
-    pub(crate) async fn present_digest(&self, build: &Build) -> Result<Digest, String> {
-        let digest = build.present_digest(&self.memo).await;
+    /// One is gone or cannot be read; the text says why.
+    pub(crate) async fn present_contents(&self, build: &Build) -> Result<Vec<Digest>, String> {
+        let mut contents = vec![build.present_digest(&self.memo).await?];
+        if let Some((server, _)) = build.of_a_server()
+            && let Target::Process { program, .. } = &server.target
+        {
+            contents.push(servers::program_digest(program, &self.memo)?);
+        }
         self.memo.save();
-        digest
+        Ok(contents)
+    }
+
+    /// Returns the number of times that the list of tools of some server was read, as a channel. A
+    /// change of it is worth another scan.
+    #[must_use]
+    pub fn server_changes(&self) -> watch::Receiver<u64> {
+        self.loader.servers().changes()
     }
 
     fn scanner(&self, depth: Depth, wanted: Wanted) -> Scan {
@@ -392,17 +468,17 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
         Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
         // No tool is run.
         Supervisor::new(None, 0),
+        // Nor any server.
+        Arc::new(Pool::new(None, Supervisor::new(None, 0), Hints::default())),
         progress,
     ));
     let memo = Memo::open(None, String::new());
     let mut count = 0;
-    for candidate in listing.candidates {
+    for candidate in listing.candidates.into_iter().filter(|it| it.backend == Backend::Wasm) {
         let path = candidate.path.display().to_string();
         let build = Build::of(&candidate, &memo, &loader)?;
-        if build.backend() == crate::policy::Backend::Wasm {
-            build.program().await.map_err(|error| format!("`{path}` {error}"))?;
-            count += 1;
-        }
+        build.program().await.map_err(|error| format!("`{path}` {error}"))?;
+        count += 1;
     }
     Ok(count)
 }

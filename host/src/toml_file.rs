@@ -81,6 +81,33 @@ impl<'a> TomlFile<'a> {
         })
     }
 
+    /// Reads a list of strings, each by `one`.
+    pub fn list<T>(
+        &self,
+        key: &str,
+        item: &Item<'_>,
+        one: impl Fn(&str, &Range<usize>) -> Result<T, FileError>,
+    ) -> Result<Vec<T>, FileError> {
+        let list = item.get_ref().as_array().ok_or_else(|| {
+            let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
+            let error = self.fail(&item.span(), what);
+            match item.get_ref().as_str() {
+                Some(text) => error.hint(format!("write [{text:?}]")),
+                None => error,
+            }
+        })?;
+        let mut values = Vec::with_capacity(list.len());
+        for value in list.iter() {
+            let span = value.span();
+            let text = value.get_ref().as_str().ok_or_else(|| {
+                let kind = article(value.get_ref().type_str());
+                self.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
+            })?;
+            values.push(one(text, &span)?);
+        }
+        Ok(values)
+    }
+
     pub fn unknown(&self, span: &Range<usize>, key: &str, known: &[&str]) -> FileError {
         let error = self.fail(span, format!("unknown key `{key}`"));
         match nearest(key, known.iter().copied()) {

@@ -1,23 +1,39 @@
-//! The Model Context Protocol: a server that offers tools and resources to a client.
+//! The Model Context Protocol: a server that offers tools and resources to a client, and a client
+//! of such servers.
 //!
-//! A program implements [`Offer`] and hands it to [`serve_stdio`]. The protocol itself (its
-//! revisions, its negotiation, the shapes of its messages) is that of the crate `rmcp`, which no
-//! other package of the project names. Around it this crate puts what holds against a client that
-//! is careless or hostile: lines of a bounded length, arguments that are never parsed into a tree,
-//! a bound on calls in flight, and one writer whose backlog is bounded.
+//! A program implements [`Offer`] and hands it to [`serve_stdio`] or [`serve_http`], or calls the
+//! tools of a server through the [`Connection`] that [`connect_streams`] returns. The protocol itself
+//! (its revisions, its negotiation, the shapes of its messages) is that of the crate `rmcp`, which no
+//! other package of the project names. Around it this crate puts what holds against a peer that
+//! is careless or hostile: lines of a bounded length, arguments and results that are never parsed
+//! into a tree, a bound on calls in flight, and one writer whose backlog is bounded; over HTTP the
+//! checks of who asks.
 //!
 //! It knows nothing of hosts, policies and envelopes.
 
+mod connect;
+mod form;
 mod offer;
 mod result;
 mod serve;
 mod wire;
 
+pub use connect::{
+    CallError, Client, ConnectError, Connection, Era, HttpServer, Listed, Progress, RemoteTool,
+    Resolve, TokenSource, Waiting, connect_http, connect_streams,
+};
+pub use form::{Filled, Form, Interaction, Unattended};
 pub use offer::{
-    Answer, Call, Catalog, Change, Hints, Offer, Resource, ResourceError, ResourceText, Template,
-    ToolEntry, Unanswered,
+    Answer, Body, Call, Catalog, Change, Hints, Offer, Resource, ResourceError, ResourceText,
+    Template, ToolEntry, Unanswered,
 };
 #[doc(hidden)]
 pub use wire::fuzzing;
 
-pub use serve::{ServeError, Server, serve_stdio, serve_streams};
+#[doc(hidden)]
+pub use serve::HttpBounds;
+pub use serve::{
+    Access, Asker, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth, Principal,
+    Reply, Scope, ServeError, Server, Tls, TlsError, Token, Verdict, serve_http, serve_stdio,
+    serve_streams,
+};

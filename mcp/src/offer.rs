@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::serve::Asker;
+
 /// The tools and resources of a server, and the way to use them.
 ///
 /// Methods are called by many tasks at once. A future that is dropped must leave nothing running.
@@ -89,21 +91,46 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// The name and version that the client gives itself, which nobody has checked.
     pub client: Option<String>,
+    /// Asks the person behind the client whether the call may run.
+    pub asker: Asker,
 }
 
 /// The answer of a call that a client is given as the tool's result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The text for the model.
-    pub text: String,
+    /// The answer for the model.
+    pub body: Body,
     /// True if the model should take it for a failure.
     pub is_error: bool,
     /// The same as data, for tools that declare a schema of their results.
-    pub structured: Option<Map<String, Value>>,
-    /// A resource with the whole text, where `text` is a part of it.
+    pub structured: Option<Value>,
+    /// A resource with the whole text, where `body` is a part of it.
     pub whole: Option<Resource>,
     /// Members for programs. Their names have a prefix: `ikigai/error_code`.
     pub meta: Map<String, Value>,
+}
+
+impl Answer {
+    /// Returns an answer that the model should take for a failure.
+    #[must_use]
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { body: Body::Text(text.into()), is_error: true, ..Self::default() }
+    }
+}
+
+/// The part of an answer that the model reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A text.
+    Text(String),
+    /// The text of a JSON list of content blocks, in the form of the protocol.
+    Blocks(String),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
 }
 
 /// The reason for which nothing ran. The client gets an error of the protocol, which most do not

@@ -1,21 +1,26 @@
 //! Answers of an offer, in the form of the protocol.
 
 use rmcp::model::{self, CallToolResult, ContentBlock, ErrorData, MetaObject};
-use serde_json::Value;
 
-use crate::offer::{Answer, Resource, Unanswered};
+use crate::offer::{Answer, Body, Resource, Unanswered};
 
 /// Returns the result of a call.
 pub(crate) fn of(answer: Result<Answer, Unanswered>) -> Result<CallToolResult, ErrorData> {
-    let Answer { text, is_error, structured, whole, meta } = match answer {
+    let Answer { body, is_error, structured, whole, meta } = match answer {
         Ok(answer) => answer,
         Err(Unanswered::Invalid(message)) => return Err(ErrorData::invalid_params(message, None)),
     };
-    let mut content = vec![ContentBlock::text(text)];
+    let mut content = match body {
+        Body::Text(text) => vec![ContentBlock::text(text)],
+        Body::Blocks(blocks) => serde_json::from_str(&blocks).map_err(|error| {
+            let text = format!("the answer of the tool has no content blocks: {error}");
+            ErrorData::internal_error(text, None)
+        })?,
+    };
     content.extend(whole.as_ref().map(|whole| ContentBlock::resource_link(resource(whole))));
     let mut result =
         if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    result.structured_content = structured.map(Value::Object);
+    result.structured_content = structured;
     result.meta = (!meta.is_empty()).then_some(MetaObject(meta));
     Ok(result)
 }

@@ -3,9 +3,15 @@
 //! Owns the way from a request to the offer and back, and the end of a connection. Every bound on a
 //! connection's calls is that of `calls`; the lists with their pages are those of `lists`.
 
+mod asker;
 mod calls;
+mod elicitation;
+mod http;
 mod lists;
 mod notices;
+mod questions;
+#[cfg(test)]
+mod timeout;
 
 use std::io;
 use std::sync::Arc;
@@ -23,12 +29,20 @@ use rmcp::service::{
 };
 use rmcp::{ServerHandler, model};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::connect::Era;
 use crate::offer::Offer;
 use crate::wire::{RawArguments, Streams, Wire, standard_streams};
+pub use asker::{Asker, Reply, Verdict};
 use calls::Calls;
-use notices::Notices;
+pub use http::{
+    Access, HttpBounds, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth,
+    Principal, Scope, Tls, TlsError, Token, serve_http,
+};
+use notices::{LISTENERS, Notices};
+use questions::{Questions, Subject};
 
 /// The time that calls in flight have to end when the client sends nothing more. It still reads.
 const GRACE: Duration = Duration::from_secs(2);
@@ -52,6 +66,9 @@ pub enum ServeError {
     /// The standard streams cannot be used.
     #[error("stdin or stdout cannot be used")]
     Streams(#[source] io::Error),
+    /// There is no key for questions to clients.
+    #[error("the system has no random numbers")]
+    Random(#[source] getrandom::Error),
     /// The library gave up.
     #[error("the connection ended with a fault of the protocol: {0}")]
     Protocol(String),
@@ -92,7 +109,22 @@ pub async fn serve_streams<O: Offer>(
     output: impl AsyncWrite + Send + Unpin + 'static,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let calls = Arc::new(Calls::default());
+    let questions = Arc::new(Questions::new().map_err(ServeError::Random)?);
+    serve_asking(offer, server, questions, (input, output), cancel).await
+}
+
+/// Serves a client over two streams, whose questions are among these.
+async fn serve_asking<O: Offer>(
+    offer: Arc<O>,
+    server: Server,
+    questions: Arc<Questions>,
+    (input, output): (
+        impl AsyncRead + Send + Unpin + 'static,
+        impl AsyncWrite + Send + Unpin + 'static,
+    ),
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
+    let calls = Arc::new(Calls::of_client());
     let has_ended = CancellationToken::new();
     let wire = Wire::new(input, output, has_ended.clone());
     let output = wire.output();
@@ -112,8 +144,12 @@ pub async fn serve_streams<O: Offer>(
             stop.cancel();
         }
     });
-    let notices = Notices::new(Arc::clone(&offer), has_ended);
-    let handler = Handler { offer, server, calls: Arc::clone(&calls), notices };
+    let listeners = Arc::new(Semaphore::new(LISTENERS));
+    let notices = Notices::new(Arc::clone(&offer), &has_ended, listeners);
+    let server = Arc::new(server);
+    let principal = None;
+    let handler =
+        Handler { offer, server, calls: Arc::clone(&calls), notices, questions, principal };
     let served = match serve_server_with_ct(handler, wire, stop.clone()).await {
         Ok(running) => match running.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => {
@@ -136,17 +172,20 @@ pub async fn serve_streams<O: Offer>(
     served
 }
 
-/// The handler of one connection.
+/// The handler of one connection; over HTTP of one session, or of one request that has none.
 struct Handler<O: Offer> {
     offer: Arc<O>,
-    server: Server,
+    server: Arc<Server>,
     calls: Arc<Calls>,
     notices: Notices<O>,
+    questions: Arc<Questions>,
+    /// The one who calls; nobody where the client was started by its user.
+    principal: Option<Arc<str>>,
 }
 
 impl<O: Offer> ServerHandler for Handler<O> {
     fn get_info(&self) -> ServerConfig {
-        let Server { name, title, version, instructions } = &self.server;
+        let Server { name, title, version, instructions } = &*self.server;
         let mut capabilities = ServerCapabilities::default();
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
@@ -175,10 +214,20 @@ impl<O: Offer> ServerHandler for Handler<O> {
         mut request: CallToolRequestParams,
         mut context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let raw = context.extensions.get_mut::<RawArguments>();
-        let arguments = raw.map_or("{}".into(), |raw| std::mem::take(&mut raw.0));
+        let arguments = RawArguments::take(&mut context.extensions).unwrap_or("{}".into());
         let name = std::mem::take(&mut request.name).into_owned();
-        self.calls.run(&*self.offer, name, arguments, context).await.map(Into::into)
+        let (principal, tool) = (self.principal.clone(), name.clone());
+        let subject = Subject { principal, tool, arguments: arguments.clone() };
+        let repeated = (request.request_state.take(), request.input_responses.take());
+        let era = if is_modern(&context) { Era::Modern } else { Era::Legacy };
+        let asker = Asker::new((&self.questions, &self.calls), &context, era, subject, repeated);
+        match asker {
+            Ok(asker) => self.calls.run(&*self.offer, name, arguments, context, asker).await,
+            Err(error) => {
+                self.offer.refused(&name, calls::client(&context), &error.message);
+                Err(error)
+            }
+        }
     }
 
     async fn list_resources(

@@ -4,12 +4,16 @@
 //! flight, and the answers that the client has not read yet. The arguments of a call are cut out of
 //! their line and travel beside the message as the bytes that the client wrote, since the library
 //! would copy them into a tree of a hundred times their size, and lose digits of numbers.
+//!
+//! This file has the server's end of a connection; `upstream` has the client's.
 
 mod lines;
+mod members;
 mod message;
 mod output;
 mod requests;
 mod standard_streams;
+mod upstream;
 
 use std::io;
 
@@ -19,14 +23,23 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use message::RawArguments;
 pub use message::fuzzing;
+pub(crate) use message::{Body, RawArguments, Refused};
 pub(crate) use standard_streams::{Streams, standard_streams};
+pub use upstream::Progress;
+pub(crate) use upstream::{
+    Answers, Asked, ClientWire, FORM, Incoming, MAX_MESSAGE, Outgoing, Question, Upstream,
+    not_modern, plain,
+};
 
 use lines::{Line, Lines};
 use message::Received;
 use output::Output;
 use requests::{Admission, Requests};
+
+/// The longest line of a client in bytes: an argument of 4 MiB, however JSON escapes it, and room
+/// for the message around it.
+const MAX_LINE: usize = 24 << 20;
 
 /// The number of lines that are no message and are answered. Those that follow are only counted:
 /// the peer does not speak the protocol.
@@ -52,7 +65,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         has_ended: CancellationToken,
     ) -> Self {
         Self {
-            lines: Lines::new(input),
+            lines: Lines::new(input, MAX_LINE),
             output: Output::new(output),
             requests: Requests::default(),
             is_open: false,

@@ -1,83 +1,22 @@
 //! A server under more calls than it takes, and with a client that does not read. Everything runs
 //! on one thread and in memory, so that a server that does nothing more is known to wait.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "support/gate.rs"]
+mod gate;
 
-use ikigai_mcp::{
-    Answer, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Server, Template,
-    Unanswered, serve_streams,
-};
+use std::sync::Arc;
+
+use ikigai_mcp::serve_streams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
-use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use gate::{Gate, server};
 
 /// The calls of a connection that run at once, and those that wait.
 const RUNNING: usize = 64;
 const WAITING: usize = 1024;
-
-/// A tool that answers when there is a permit for it.
-struct Gate {
-    begun: AtomicUsize,
-    permits: Semaphore,
-    answer: String,
-}
-
-impl Gate {
-    fn new(permits: usize, answer: String) -> Arc<Self> {
-        let permits = Semaphore::new(permits);
-        Arc::new(Self { begun: AtomicUsize::new(0), permits, answer })
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
-    }
-}
-
-impl Offer for Gate {
-    async fn catalog(&self) -> Arc<Catalog> {
-        Arc::default()
-    }
-
-    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        tokio::select! {
-            permit = self.permits.acquire() => permit.expect("open").forget(),
-            () = call.cancel.cancelled() => {}
-        }
-        Ok(Answer { text: self.answer.clone(), ..Answer::default() })
-    }
-
-    fn refused(&self, _: &str, _: Option<String>, _: &str) {}
-
-    fn has_resources(&self) -> bool {
-        false
-    }
-
-    fn template(&self) -> Template {
-        Template { uri: "", name: "", description: "" }
-    }
-
-    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
-        Ok(Vec::new())
-    }
-
-    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
-        Err(ResourceError::NotFound(uri.to_owned()))
-    }
-
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        broadcast::Sender::new(1).subscribe()
-    }
-
-    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
-        Err(ResourceError::NotFound(uri.to_owned()))
-    }
-
-    fn unwatch(&self, _: &str) {}
-}
 
 /// A server and the ends of its streams.
 struct Served {
@@ -89,16 +28,10 @@ struct Served {
 fn serve(gate: &Arc<Gate>) -> Served {
     let (input, server_input) = duplex(64 << 10);
     let (server_output, output) = duplex(64 << 10);
-    let server = Server {
-        name: "test".to_owned(),
-        title: "Test".to_owned(),
-        version: "1".to_owned(),
-        instructions: String::new(),
-    };
     let gate = Arc::clone(gate);
     let ended = tokio::spawn(async move {
         let cancel = CancellationToken::new();
-        serve_streams(gate, server, server_input, server_output, cancel).await.expect("served");
+        serve_streams(gate, server(), server_input, server_output, cancel).await.expect("served");
     });
     Served { input, output: BufReader::new(output).lines(), ended }
 }

@@ -1,7 +1,7 @@
 //! Characters that make a text look different from what it is. Names, errors and assets cross the
 //! boundary in both directions, and every program that shows them to a person asks here.
 //!
-//! This module classifies characters. It does not decide what is shown instead.
+//! This module classifies characters, and writes them out for a person who is to agree with a text.
 
 /// Returns `true` if a terminal obeys `c` instead of showing it: a control character, or one that
 /// changes the direction of writing (`Bidi_Control` of
@@ -54,9 +54,33 @@ pub fn is_invisible(c: char) -> bool {
         )
 }
 
+/// Returns `text` with every invisible character written out, as in `\u{200b}`, for a person who
+/// is to agree with each of them. Tabs stay.
+#[must_use]
+pub fn written_out(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => written.push(c),
+            '\r' => written.push_str("\\r"),
+            c if is_invisible(c) => written.extend(c.escape_unicode()),
+            c => written.push(c),
+        }
+    }
+    written
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn invisible_characters_are_written_out() {
+        let invisible = "a\u{200b}\u{202e}\u{3164}\u{2028}\u{fe0f}\u{e0041}\r\x1b\u{9b}\tb";
+        let written =
+            "a\\u{200b}\\u{202e}\\u{3164}\\u{2028}\\u{fe0f}\\u{e0041}\\r\\u{1b}\\u{9b}\tb";
+        assert_eq!(written_out(invisible), written);
+    }
 
     #[test]
     fn characters_that_turn_a_text_are_deceptive_and_those_without_width_are_invisible() {

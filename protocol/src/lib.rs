@@ -44,6 +44,8 @@ pub mod shell;
 pub use assets::AssetError;
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};
-pub use invisible::{is_deceptive, is_invisible};
+pub use invisible::{is_deceptive, is_invisible, written_out};
 pub use provider_key::ProviderKey;
-pub use schema::{MAX_SCHEMA_BYTES, RESERVED_NAMES, SchemaError, ToolSchema, is_tool_name};
+pub use schema::{
+    MAX_SCHEMA_BYTES, RESERVED_NAMES, ResultKind, SchemaError, ToolSchema, is_tool_name,
+};

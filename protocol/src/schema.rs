@@ -16,6 +16,9 @@ const MAX_NAME_BYTES: usize = 64;
 /// The keywords that give a property its meaning where `type` is absent.
 const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
 
+/// The word for [`ResultKind::Content`].
+const CONTENT: &str = "content";
+
 /// The primitive types of JSON Schema.
 const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
@@ -29,8 +32,22 @@ pub struct ToolSchema {
     pub description: String,
     /// The JSON Schema of the arguments.
     pub parameters: Value,
-    /// The JSON Schema of the answer, as the tool gave it.
+    /// The JSON Schema of the answer, as the tool gave it. Of [`ResultKind::Content`] it is that of
+    /// `structuredContent`.
     pub returns: Option<Value>,
+    /// The form of the answer.
+    pub result: ResultKind,
+}
+
+/// The form of a tool's answers: the member `result` of its schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResultKind {
+    /// Any JSON value.
+    #[default]
+    Json,
+    /// `"content"`: an object with `content`, a list of content blocks of the Model Context
+    /// Protocol, and optionally `structuredContent` and `isError`.
+    Content,
 }
 
 /// The reason why a schema is refused.
@@ -124,7 +141,12 @@ impl ToolSchema {
             if is_shorthand(&parameters) { expand_shorthand(parameters)? } else { parameters };
         check_properties(&parameters)?;
         let returns = members.shift_remove("returns").filter(|value| !value.is_null());
-        Ok(Self { name, description, parameters: Value::Object(parameters), returns })
+        let result = match members.shift_remove("result") {
+            None | Some(Value::Null) => ResultKind::Json,
+            Some(Value::String(word)) if word == CONTENT => ResultKind::Content,
+            Some(_) => return Err(member("result", "`content` or absent")),
+        };
+        Ok(Self { name, description, parameters: Value::Object(parameters), returns, result })
     }
 
     /// Returns the canonical form: name, description, parameters and, where the tool has them,
@@ -135,10 +157,17 @@ impl ToolSchema {
         form.insert("name".into(), self.name.clone().into());
         form.insert("description".into(), self.description.clone().into());
         form.insert("parameters".into(), self.parameters.clone());
-        if let Some(returns) = &self.returns {
+        if let Some(returns) = self.model_returns() {
             form.insert("returns".into(), wrap_returns(returns));
         }
         Value::Object(form)
+    }
+
+    /// Returns the JSON Schema of the answer as a model reads it: none of a tool that answers with
+    /// content, of which a model reads the text.
+    #[must_use]
+    pub fn model_returns(&self) -> Option<&Value> {
+        self.returns.as_ref().filter(|_| self.result == ResultKind::Json)
     }
 
     /// Returns the form that tools print, which [`Self::parse`] reads back.
@@ -150,6 +179,9 @@ impl ToolSchema {
         form.insert("parameters".into(), self.parameters.clone());
         if let Some(returns) = &self.returns {
             form.insert("returns".into(), returns.clone());
+        }
+        if self.result == ResultKind::Content {
+            form.insert("result".into(), CONTENT.into());
         }
         Value::Object(form)
     }
@@ -293,6 +325,21 @@ mod tests {
             {"type": "object", "properties": {"q": {"type": ["string", "null"]}}, "required": ["q"]},
             "returns": {"type": "object"}});
         assert_eq!(parse(&value).expect("parses").to_value(), value);
+    }
+
+    #[test]
+    fn an_answer_in_content_blocks_is_said_so() {
+        let mut value = json!({"name": "shot", "description": "d",
+            "parameters": {"type": "object", "properties": {}}, "returns": {"type": "object"}});
+        assert_eq!(parse(&value).expect("parses").result, ResultKind::Json);
+        value["result"] = "content".into();
+        let schema = parse(&value).expect("parses");
+        assert_eq!((schema.result, schema.to_value()), (ResultKind::Content, value.clone()));
+        assert_eq!(schema.canonical().get("returns"), None);
+        for other in [json!("Content"), json!({}), json!(true)] {
+            value["result"] = other;
+            assert_eq!(parse(&value).expect_err("refused"), "`result` must be `content` or absent");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use ikigai_protocol::{is_deceptive, is_invisible};
+use ikigai_protocol::is_deceptive;
 
 /// Replaces everything in `text` that a terminal obeys, except line feeds and tabs.
 ///
@@ -26,21 +26,6 @@ pub fn sanitize(text: &str) -> Cow<'_, str> {
 pub fn one_line(text: &str) -> String {
     let lines = text.trim_end_matches(['\r', '\n']).replace(['\n', '\t'], " ");
     sanitize(&lines).into_owned()
-}
-
-/// Returns `text` with every invisible character written out, as in `\u{200b}`, for a person who
-/// is to agree with each of them. Tabs stay.
-pub(crate) fn written_out(text: &str) -> String {
-    let mut written = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => written.push(c),
-            '\r' => written.push_str("\\r"),
-            c if is_invisible(c) => written.extend(c.escape_unicode()),
-            c => written.push(c),
-        }
-    }
-    written
 }
 
 fn is_kept(c: char) -> bool {
@@ -78,14 +63,6 @@ mod tests {
     fn characters_that_turn_a_line_are_replaced() {
         let turning = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         assert_eq!(sanitize(turning), "\u{fffd}".repeat(7));
-    }
-
-    #[test]
-    fn invisible_characters_are_written_out() {
-        let invisible = "a\u{200b}\u{202e}\u{3164}\u{2028}\u{fe0f}\u{e0041}\r\x1b\u{9b}\tb";
-        let written =
-            "a\\u{200b}\\u{202e}\\u{3164}\\u{2028}\\u{fe0f}\\u{e0041}\\r\\u{1b}\\u{9b}\tb";
-        assert_eq!(written_out(invisible), written);
     }
 
     #[test]

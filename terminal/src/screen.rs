@@ -14,12 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+use ikigai_protocol::written_out;
 
 use self::line::{Line, Subject};
 use crate::fold::folded;
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
-use crate::sanitize::{one_line, sanitize, written_out};
+use crate::sanitize::{one_line, sanitize};
 
 /// The interval of a spinner's turns.
 const TURN: Duration = Duration::from_millis(100);

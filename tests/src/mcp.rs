@@ -1,5 +1,7 @@
 //! A client of MCP that writes and reads lines, and knows nothing of the protocol's library.
 
+pub mod http;
+
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Command};
@@ -29,6 +31,7 @@ pub struct Client {
     /// Messages that came before the one that was waited for.
     early: VecDeque<Value>,
     revision: &'static str,
+    capabilities: Value,
     next_id: u64,
 }
 
@@ -47,16 +50,32 @@ impl Client {
             }
         });
         let early = VecDeque::new();
-        Self { running, stdin: Some(stdin), lines, early, revision: MODERN, next_id: 0 }
+        let (revision, capabilities) = (MODERN, json!({}));
+        Self { running, stdin: Some(stdin), lines, early, revision, capabilities, next_id: 0 }
+    }
+
+    /// Returns this client with the capability to ask its user.
+    #[must_use]
+    pub fn asking(mut self) -> Self {
+        self.capabilities = json!({ "elicitation": {} });
+        self
     }
 
     /// Starts a server and shakes hands in an older revision. Returns its answer as well.
     pub fn legacy(command: &mut Command, revision: &'static str) -> (Self, Value) {
-        let mut client = Self::start(command);
-        client.revision = revision;
+        Self::start(command).shake_hands(revision)
+    }
+
+    /// Starts a server and shakes hands in an older revision, with the capability to ask.
+    pub fn legacy_asking(command: &mut Command, revision: &'static str) -> Self {
+        Self::start(command).asking().shake_hands(revision).0
+    }
+
+    fn shake_hands(self, revision: &'static str) -> (Self, Value) {
+        let mut client = Self { revision, ..self };
         let params = json!({
             "protocolVersion": revision,
-            "capabilities": {},
+            "capabilities": client.capabilities,
             "clientInfo": { "name": "test", "version": "1" },
         });
         let answer = client.request("initialize", params);
@@ -95,7 +114,7 @@ impl Client {
             let meta = &mut params["_meta"];
             meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
             meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
-            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
         let id = self.next_id;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));

@@ -58,11 +58,18 @@ pub fn other_hosts() -> PathBuf {
     named("IKIGAI_TEST_OTHER_HOSTS", "other-hosts")
 }
 
-/// Returns the Python environment that has the client of MCP: `IKIGAI_TEST_MCP_CLIENTS`, or
-/// `TARGET/mcp-clients`. It is missing where there is no Python.
+/// Returns the Python environment that has a client, a fuzzer and a server of MCP:
+/// `IKIGAI_TEST_MCP_CLIENTS`, or `TARGET/mcp-clients`. It is missing where there is no Python.
 #[must_use]
 pub fn mcp_clients() -> PathBuf {
     named("IKIGAI_TEST_MCP_CLIENTS", "mcp-clients")
+}
+
+/// Returns the folder whose `node_modules` has a client and a server of MCP for Node.js:
+/// `IKIGAI_TEST_MCP_NODE`, or `TARGET/mcp-node`. It is missing where there is no npm.
+#[must_use]
+pub fn mcp_node() -> PathBuf {
+    named("IKIGAI_TEST_MCP_NODE", "mcp-node")
 }
 
 /// Returns the root of the repository.

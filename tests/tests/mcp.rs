@@ -1,10 +1,18 @@
-//! `ikigai mcp serve` on stdin and stdout: its answers in every revision of the protocol, and its
+//! `ikigai mcp serve`, mostly on stdin and stdout: its answers in every revision of the protocol, and its
 //! behaviour with clients that are careless, hostile or gone.
 
+#[path = "mcp/consent.rs"]
+mod consent;
+#[path = "mcp/content.rs"]
+mod content;
 #[path = "mcp/garbage.rs"]
 mod garbage;
+#[path = "mcp/http.rs"]
+mod http;
 #[path = "mcp/install.rs"]
 mod install;
+#[path = "mcp/judges.rs"]
+mod judges;
 #[path = "mcp/lists.rs"]
 mod lists;
 #[path = "mcp/load.rs"]
@@ -28,6 +36,20 @@ fn server(host: &Host) -> std::process::Command {
     let mut command = host.command();
     command.args(["mcp", "serve"]);
     command
+}
+
+/// Returns the command of a server with its environment, for clients that hand on none.
+fn server_in_words(host: &Host) -> Vec<String> {
+    let command = host.command();
+    let mut words = vec!["/usr/bin/env".to_owned()];
+    for (name, value) in command.get_envs() {
+        let (name, value) = (name.display(), value.expect("a value").display());
+        words.push(format!("{name}={value}"));
+    }
+    words.push(command.get_program().display().to_string());
+    words.extend(["--workspace".to_owned(), host.workspace().display().to_string()]);
+    words.extend(["mcp", "serve"].map(str::to_owned));
+    words
 }
 
 /// Returns a client of the newest revision.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ikigai_host::digest::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Net, Override,
-    Overrides, Permissions, Profile, Provenance, Remedy, Request, Sandbox, ToolOrigin,
+    Approve, AssetAccess, Backend, BackendChoice, Decision, Denial, LayerKind, LimitKey, Net,
+    Override, Overrides, Permissions, Profile, Provenance, Remedy, Request, Sandbox, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, Paths};
 use ikigai_tests::draw::Draw;
@@ -116,12 +116,12 @@ fn contents() -> [Digest; 1] {
 
 fn system(name: &str, backend: Backend) -> Request<'_> {
     let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
-    Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[] }
+    Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[], tool: None }
 }
 
 fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
     let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
-    Request { name: Some("tool"), origin, backend, fell_back: false, path, contents }
+    Request { name: Some("tool"), origin, backend, fell_back: false, path, contents, tool: None }
 }
 
 /// Returns a user's entry for the tool, with these keys.
@@ -350,6 +350,7 @@ fn flags_pass_the_users_file_and_no_bound() {
         profile: Some(asked(Profile::Standard)),
         backend: Some(asked(BackendChoice::Native)),
         limits: vec![(LimitKey::Fuel, asked(100)), (LimitKey::WallClock, asked(60_000_000_000))],
+        ..Overrides::default()
     };
     let mut rig = Rig::with("", user, "");
     rig.overrides = asked.clone();
@@ -374,6 +375,59 @@ fn flags_pass_the_users_file_and_no_bound() {
     let rig = Rig::with("", "", "[tools.bash]\nbackend = \"native\"\n");
     let choice = rig.host().expect("a policy").authority().choose("bash", ToolOrigin::System);
     assert_eq!(choice.backend.as_str(), "auto");
+}
+
+#[test]
+fn the_strictest_of_all_layers_decides_who_is_asked() {
+    const VALUES: [Option<Approve>; 4] =
+        [None, Some(Approve::Never), Some(Approve::Changes), Some(Approve::Always)];
+    let own = contents();
+    let said = |table: &str, value: Option<Approve>| {
+        value.map_or_else(String::new, |it| format!("[tools.{table}]\napprove = \"{it}\"\n"))
+    };
+    for ceiling in VALUES {
+        for user in VALUES {
+            for workspace in VALUES {
+                // An entry without a digest is no grant, and counts here nevertheless.
+                let mut rig = Rig::with(
+                    &said("\"*\"", ceiling),
+                    &said("tool", user),
+                    &said("tool", workspace),
+                );
+                for flag in VALUES {
+                    rig.overrides.approve = flag.map(asked);
+                    let decision = rig.allowed(users(Backend::Wasm, &own));
+                    let all = [ceiling, user, workspace, flag];
+                    let strictest = all.into_iter().flatten().max().unwrap_or_default();
+                    assert_eq!(decision.approve, strictest, "{all:?}");
+                    assert_eq!(decision.needs_consent(Backend::Wasm), strictest == Approve::Always);
+                    assert!(decision.notes.is_empty(), "{:?}", decision.notes);
+                    let by_profile = decision.provenance.of("approve")
+                        == [Provenance::Profile(Profile::Standard)];
+                    assert_eq!(by_profile, strictest == Approve::Never, "{all:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_are_what_the_grant_allows() {
+    let own = contents();
+    for (grant, backend, changes) in [
+        ("", Backend::Wasm, false),
+        ("fs = [\"ro:docs\"]", Backend::Wasm, false),
+        ("fs = [\"rw:docs\"]", Backend::Wasm, true),
+        ("net = [\"db.internal:5432\"]", Backend::Wasm, true),
+        ("assets = \"read\"", Backend::Wasm, false),
+        ("assets = \"write\"", Backend::Wasm, true),
+        ("fs = [\"ro:docs\"]", Backend::Native, false),
+        ("fs = [\"ro:docs\"]\nsandbox = \"prefer\"", Backend::Native, true),
+    ] {
+        let rig = Rig::with("[tools.\"*\"]\napprove = \"changes\"\n", &granted(grant), "");
+        let decision = rig.allowed(users(backend, &own));
+        assert_eq!(decision.needs_consent(backend), changes, "{grant} {backend}");
+    }
 }
 
 #[test]

@@ -24,9 +24,9 @@ use serde_json::Value;
 use self::corpus::{PATTERNS, Shape};
 use self::samples::Figures;
 use crate::build;
+use crate::environments;
 use crate::place::{self, PROGRAM};
 use crate::project::{HOST, NATIVE_TOOLS, Project, SUPERVISOR};
-use crate::python;
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
@@ -98,6 +98,7 @@ pub(crate) struct Layout {
     large: Shape,
     examples: PathBuf,
     mcp_clients: PathBuf,
+    mcp_node: PathBuf,
 }
 
 impl Layout {
@@ -113,7 +114,8 @@ impl Layout {
             small,
             large,
             examples: project.built_examples(),
-            mcp_clients: project.python(python::MCP_CLIENTS),
+            mcp_clients: project.environment(environments::MCP_CLIENTS),
+            mcp_node: project.environment(environments::MCP_NODE),
         }
     }
 
@@ -152,6 +154,12 @@ impl Layout {
     /// Returns the Python with the package `mcp`, where the tests have installed it.
     pub(crate) fn mcp_python(&self) -> PathBuf {
         self.mcp_clients.join("bin").join("python")
+    }
+
+    /// Returns the folder whose `node_modules` has the library of MCP, where the tests have installed
+    /// it.
+    pub(crate) fn mcp_node(&self) -> PathBuf {
+        self.mcp_node.clone()
     }
 
     fn fill(&self) -> anyhow::Result<()> {

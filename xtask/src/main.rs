@@ -6,6 +6,7 @@
 
 mod bench;
 mod build;
+mod environments;
 mod examples;
 mod fuzz;
 mod install;
@@ -14,7 +15,6 @@ mod place;
 mod portable;
 mod ports;
 mod project;
-mod python;
 mod run;
 mod stage;
 mod test;

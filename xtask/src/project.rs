@@ -136,8 +136,8 @@ impl Project {
         self.target.join("examples")
     }
 
-    /// Returns the Python environment `name`.
-    pub(crate) fn python(&self, name: &str) -> PathBuf {
+    /// Returns the environment `name` of the tests.
+    pub(crate) fn environment(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use crate::build::{self, EVERYDAY};
 use crate::project::{Project, SUPERVISOR};
 use crate::run::{self, note, step};
-use crate::{examples, place, python, stage};
+use crate::{environments, examples, place, stage};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -29,7 +29,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
-    python::install(project)?;
+    environments::install(project)?;
 
     // The test runner is last: its summary is the line that a reader looks for.
     step("Documentation tests");
@@ -67,7 +67,8 @@ fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comman
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
-        .env("IKIGAI_TEST_LLMOCK", project.python(python::LLMOCK))
-        .env("IKIGAI_TEST_OTHER_HOSTS", project.python(python::OTHER_HOSTS))
-        .env("IKIGAI_TEST_MCP_CLIENTS", project.python(python::MCP_CLIENTS))
+        .env("IKIGAI_TEST_LLMOCK", project.environment(environments::LLMOCK))
+        .env("IKIGAI_TEST_OTHER_HOSTS", project.environment(environments::OTHER_HOSTS))
+        .env("IKIGAI_TEST_MCP_CLIENTS", project.environment(environments::MCP_CLIENTS))
+        .env("IKIGAI_TEST_MCP_NODE", project.environment(environments::MCP_NODE))
 }

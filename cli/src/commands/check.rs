@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::{Args, ValueHint};
-use ikigai_protocol::ToolSchema;
+use ikigai_protocol::{ResultKind, ToolSchema};
 use ikigai_provider::{Loss, Provider, SAFE_DESCRIPTION, translate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -84,6 +84,7 @@ async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
     let kind = match build.backend() {
         Backend::Wasm => "a WebAssembly file",
         Backend::Native => "an executable",
+        Backend::Mcp => "a definition of a server",
     };
     findings.push(finding("file", Verdict::Good, kind));
     if build.backend() == Backend::Wasm {
@@ -95,11 +96,15 @@ async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
             }
         }
     }
+    let mut kind = ResultKind::default();
     match host.registry().tool_at(path, Depth::Everything).await {
-        Ok(tool) => check_schema(&mut findings, config, path, &tool),
+        Ok(tool) => {
+            kind = tool.schema.result;
+            check_schema(&mut findings, config, path, &tool);
+        }
         Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
     }
-    findings.push(malformed_call(host, &build).await);
+    findings.push(malformed_call(host, &build, kind).await);
     findings
 }
 
@@ -181,7 +186,7 @@ fn undescribed(parameters: &Value) -> Vec<String> {
 
 /// Runs the tool with malformed arguments, as a model may write them. The tool should answer with
 /// an error in JSON and exit with 0. Another exit code is acceptable.
-async fn malformed_call(host: &Host, build: &Build) -> Finding {
+async fn malformed_call(host: &Host, build: &Build, kind: ResultKind) -> Finding {
     const CHECK: &str = "malformed call";
     let streams = Streams {
         stdin: Stdin::Bytes(Bytes::from_static(b"{\"malformed\":")),
@@ -195,10 +200,14 @@ async fn malformed_call(host: &Host, build: &Build) -> Finding {
         let text = format!("exceeded its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);
     }
-    match Envelope::of("check", &host.limits(subject), outcome, &Secrets::default()) {
-        Envelope::Success(_) => finding(CHECK, Verdict::Good, "answered in JSON"),
+    let good = match kind {
+        ResultKind::Json => ("answered in JSON", "a JSON answer with `error`"),
+        ResultKind::Content => ("answered in content blocks", "content blocks with `isError`"),
+    };
+    match Envelope::of("check", kind, &host.limits(subject), outcome, &Secrets::default()) {
+        Envelope::Success(_) => finding(CHECK, Verdict::Good, good.0),
         Envelope::Failure(failure) => {
-            let text = format!("{}; a JSON answer with `error` tells a model more", failure.error);
+            let text = format!("{}; {} would tell a model more", failure.error, good.1);
             finding(CHECK, Verdict::Doubtful, text)
         }
     }

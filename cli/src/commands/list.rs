@@ -10,7 +10,7 @@ use crate::decision::Row;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
-use ikigai_host::registry::{Depth, Snapshot};
+use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -47,6 +47,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
              into ~/.ikigai/tools\n",
         );
     }
+    for line in snapshot.servers().iter().filter_map(KnownServer::complaint) {
+        eprint(&format!("{line}\n"));
+    }
     let skipped = snapshot.skipped().len();
     if skipped > 0 && !arguments.all {
         eprint(&format!("{skipped} skipped; `ikigai tool list --all` shows why\n"));
@@ -71,10 +74,18 @@ fn table(rows: &[Row<'_>]) -> Table {
             first_line,
             tool.build.backend().as_str(),
             isolation,
-            tool.origin.as_str(),
+            &source(tool),
         ]);
     }
     table
+}
+
+/// Returns the place that a tool comes from: its server, or the kind of its directory.
+fn source(tool: &Tool) -> String {
+    match tool.build.of_a_server() {
+        Some((server, _)) => format!("server {}", server.name),
+        None => tool.origin.as_str().to_owned(),
+    }
 }
 
 fn skipped_table(snapshot: &Snapshot) -> Table {
@@ -101,6 +112,7 @@ fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
             "backend_reason": tool.reason,
             "sandbox": isolation,
             "source": tool.origin.as_str(),
+            "server": tool.build.of_a_server().map(|(server, _)| server.name.as_str()),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,
         })

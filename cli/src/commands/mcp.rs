@@ -1,36 +1,87 @@
 //! `ikigai mcp`: the Model Context Protocol.
 
+mod add;
+mod approve;
+mod http;
+mod list;
+mod remove;
+mod show;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use ikigai_host::policy::{Approve, Override};
 use ikigai_mcp::Server;
+use strum::VariantArray as _;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
+use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::logging::{finish_log, log_in_background};
 use crate::mcp::install::{self, Client, Entry, Scope};
 use crate::mcp::{HostOffer, Settings};
 use crate::options::Options;
-use crate::output::print_raw;
+use crate::output::{eprint, print_raw};
 use crate::progress;
+use http::{Asked, HttpArguments};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Serve the tools to a client that started this program
+    /// Serve the tools to a client that started this program, or to several over HTTP
     ///
     /// Speaks the revision 2026-07-28 of the protocol and those with a handshake before it, on
-    /// stdin and stdout. Each call is decided by policy, limited and recorded as one of `tool
+    /// stdin and stdout or at an address. Each call is decided by policy, limited and recorded as one of `tool
     /// call` is. Assets are offered as resources.
     #[command(after_help = SERVE)]
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Put the server into the configuration of a client
     ///
     /// The client then starts `mcp serve` in the directory of each project. Everything else in its
     /// file stays as it is.
     #[command(after_help = INSTALL)]
     Install(InstallArguments),
+    /// Add a server, whose tools models may call
+    ///
+    /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and shows its tools,
+    /// which are offered once a person approved them. Asks before each of these steps if stdin is a
+    /// terminal.
+    #[command(after_help = add::EXAMPLES)]
+    Add(Box<add::Arguments>),
+    /// List the servers that were added
+    List(list::Arguments),
+    /// Show a server and its tools as they are now
+    ///
+    /// Starts it. Of a tool that changed since it was approved the difference is shown.
+    Show(show::Arguments),
+    /// Approve the tools of a server as they are now
+    ///
+    /// Shows each in full, or its difference from what was approved. A tool that is new, was changed
+    /// or renamed is withheld until then, and the others are offered.
+    #[command(after_help = approve::EXAMPLES)]
+    Approve(approve::Arguments),
+    /// Remove a server and all that it was granted
+    Remove(remove::Arguments),
+}
+
+/// Runs a command. `definition` is that of this program.
+pub(super) async fn run(
+    options: &Options,
+    command: Command,
+    definition: fn() -> clap::Command,
+) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Serve(arguments) => serve(options, *arguments).await,
+        Command::Install(arguments) => install(options, arguments, definition),
+        Command::Add(arguments) => add::run(options, *arguments).await,
+        Command::List(arguments) => list::run(options, arguments).await,
+        Command::Show(arguments) => show::run(options, arguments).await,
+        Command::Approve(arguments) => approve::run(options, arguments).await,
+        Command::Remove(arguments) => remove::run(options, arguments),
+    }
 }
 
 /// The use of `mcp install`.
@@ -42,7 +93,8 @@ const INSTALL: &str = "Examples:\n  \
 /// The use of `mcp serve`.
 const SERVE: &str = "Examples:\n  \
     claude mcp add ikigai -- ikigai --workspace \"$PWD\" mcp serve\n  \
-    ikigai mcp serve --tools grep,file_read";
+    ikigai mcp serve --tools grep,file_read\n  \
+    ikigai mcp serve --http";
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArguments {
@@ -53,6 +105,19 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1_000..))]
     max_result: usize,
+    /// Have the client ask its user before these calls, besides those of the policy
+    #[arg(long, value_name = "WHICH", value_parser = choice::of(Approve::VARIANTS, approve_help))]
+    approve: Option<Approve>,
+    #[command(flatten)]
+    http: HttpArguments,
+}
+
+fn approve_help(approve: Approve) -> Option<&'static str> {
+    Some(match approve {
+        Approve::Never => "None besides",
+        Approve::Changes => "Those that may write or reach other machines",
+        Approve::Always => "All",
+    })
 }
 
 #[derive(Debug, Args)]
@@ -71,20 +136,25 @@ pub(super) struct InstallArguments {
 }
 
 /// Puts the server into the configuration of a client. `command` is the definition of this program.
-pub(super) fn install(
+fn install(
     options: &Options,
     arguments: InstallArguments,
     command: fn() -> clap::Command,
 ) -> Result<ExitCode, CliError> {
     let InstallArguments { client, scope, print, flags } = arguments;
     let served = ["ikigai", "mcp", "serve"].into_iter().chain(flags.iter().map(String::as_str));
-    command().try_get_matches_from(served).map_err(|error| {
+    let parsed = command().try_get_matches_from(served).map_err(|error| {
         let text = error.render().to_string();
         let reason = text.lines().next().unwrap_or_default();
         let reason = reason.trim_start_matches("error: ").to_owned();
         CliError::usage(anyhow::Error::msg(reason))
             .hint("`ikigai mcp serve --help` lists the flags that may follow `--`")
     })?;
+    if http::is_asked_for(&parsed) {
+        let error = "the client starts the server and speaks with it over stdin and stdout";
+        return Err(CliError::usage(anyhow::Error::msg(error))
+            .hint("leave out `--http`; a server over HTTP is started by hand"));
+    }
     let workspace = match options.named_workspace()? {
         Some(dir) => dir.display().to_string(),
         None => client.workspace().map(ToOwned::to_owned).ok_or_else(|| {
@@ -127,12 +197,11 @@ pub(super) fn install(
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn serve(
-    options: &Options,
-    arguments: ServeArguments,
-) -> Result<ExitCode, CliError> {
+async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode, CliError> {
+    let ServeArguments { tools, max_result, approve, http } = arguments;
     log_in_background();
-    let (host, assets) = options.living_host(progress::reporter())?;
+    let approve = approve.map(|value| Override { value, from: "--approve".into() });
+    let (host, assets) = options.living_host(progress::reporter(), approve)?;
     let cancel = cancelled_by_signals()?;
     let workspace = options.workspace()?;
     let server = Server {
@@ -145,12 +214,45 @@ pub(super) async fn serve(
             workspace.display()
         ),
     };
-    let settings = Settings { tools: arguments.tools, max_result: arguments.max_result };
-    let offer = Arc::new(HostOffer::new(host, assets, settings));
-    offer.watch_changes();
-    let served = ikigai_mcp::serve_stdio(offer, server, cancel.clone()).await;
+    let asked = http.asked()?;
+    let is_remote = asked.is_some();
+    let settings = Settings { tools, max_result, is_remote };
+    let offer = HostOffer::new(host, assets, settings);
+    let served = match asked {
+        Some(asked) => serve_http(offer, server, asked, cancel.clone()).await,
+        None => {
+            offer.watch_changes();
+            let served = ikigai_mcp::serve_stdio(Arc::new(offer), server, cancel.clone()).await;
+            served.map_err(CliError::failed)
+        }
+    };
     finish_log();
-    served.map_err(CliError::failed)?;
+    served?;
     let was_interrupted = cancel.is_cancelled();
     Ok(if was_interrupted { ExitCode::from(error::INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Serves clients over HTTP until `cancel` is cancelled.
+async fn serve_http(
+    offer: HostOffer,
+    server: Server,
+    asked: Asked,
+    cancel: CancellationToken,
+) -> Result<(), CliError> {
+    let Asked { address, settings, token, has_tls } = asked;
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let error = anyhow::Error::new(error).context(format!("cannot listen at `{address}`"));
+        CliError::failed(error)
+            .hint("name another address: `--http ADDR:PORT`; port 0 is any that is free")
+    })?;
+    offer.watch_changes();
+    let scheme = if has_tls { "https" } else { "http" };
+    let mut told = format!("listening at {scheme}://{}/mcp\n", listener.local_addr()?);
+    if let Some(token) = token {
+        told.push_str(&format!("clients need the token in {}\n", token.display()));
+    }
+    eprint(&told);
+    let offers = move |principal: &ikigai_mcp::Principal| Arc::new(offer.to(principal));
+    let served = ikigai_mcp::serve_http(listener, offers, server, settings, cancel).await;
+    served.map_err(CliError::failed)
 }

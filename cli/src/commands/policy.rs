@@ -1,6 +1,6 @@
 //! `ikigai policy`: the grants of tools, the rules that decide them, and commands that change them.
 
-mod grant;
+pub(super) mod grant;
 mod revoke;
 mod show;
 mod test;
@@ -49,7 +49,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 
 /// Shows a change of the policy file, asks if somebody can answer, and writes it. Returns false
 /// if the answer was no.
-fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
+pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     let path = proposal.path.display();
     if proposal.is_unchanged() {
         eprint(&format!("`{path}` already says this; nothing was changed\n"));
@@ -57,7 +57,7 @@ fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     }
     let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
     eprint(&format!("{path}\n{lines}"));
-    if !yes && std::io::stdin().is_terminal() && !agreed()? {
+    if !yes && std::io::stdin().is_terminal() && !agreed("Write this?")? {
         eprint("nothing was changed\n");
         return Ok(false);
     }
@@ -67,8 +67,9 @@ fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     Ok(true)
 }
 
-fn agreed() -> Result<bool, CliError> {
-    eprint("Write this? [y/N] ");
+/// Asks a person at the terminal.
+pub(super) fn agreed(question: &str) -> Result<bool, CliError> {
+    eprint(&format!("{question} [y/N] "));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))

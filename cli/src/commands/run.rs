@@ -102,6 +102,7 @@ fn exit_code(name: &str, outcome: &Outcome) -> u8 {
             eprint(&format!("error: `{name}` could not be started: {reason}\n"));
             return NOT_STARTED;
         }
+        Exit::Lost { reason, .. } => eprint(&format!("error: `{name}` was lost: {reason}\n")),
         Exit::Trap(reason) => eprint(&format!("error: `{name}` trapped: {reason}\n")),
         Exit::Code(_) | Exit::Signal(_) | Exit::Ended => {}
     }

@@ -72,6 +72,9 @@ fn as_text(
             row("assets", decision::assets(decision).to_owned(), by("assets"));
             let limits = decision::limits(backend, &decision.limits);
             row("limits", limits, decision::sources(decision, &decision::limit_keys()));
+            if let Some(which) = decision::approval(backend, decision) {
+                row("needs a yes", which, nobody());
+            }
             if !decision.notes.is_empty() {
                 row("note", decision.notes.join("\n"), nobody());
             }
@@ -90,6 +93,7 @@ fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, imports: &[String]) 
         "name": tool.name(),
         "description": tool.schema.description,
         "source": tool.origin.as_str(),
+        "server": build.of_a_server().map(|(server, _)| server.name.as_str()),
         "backend": build.backend().as_str(),
         "backend_reason": tool.reason,
         "sandbox": isolation,

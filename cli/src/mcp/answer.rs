@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::iter;
 
 use ikigai_agent::{Excerpt, SessionAssets, excerpt};
+use ikigai_host::exec::content::{BlockKind, Content};
 use ikigai_host::exec::envelope::{Envelope, Failure, Success};
 use ikigai_host::registry::{Mismatch, Tool};
-use ikigai_mcp::{Answer, Resource, Unanswered};
+use ikigai_mcp::{Answer, Body, Resource, Unanswered};
 use ikigai_protocol::EnvelopeCode;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::tools;
@@ -29,32 +32,91 @@ pub(super) async fn of(
         Envelope::Failure(failure) => return of_failure(failure),
         Envelope::Success(success) => success,
     };
+    if let Some(content) = success.content() {
+        return Ok(of_content(&content, tool, limit, assets).await);
+    }
     let is_error = has_error_code(success);
     let structured = |text: &str| match tools::output(tool) {
-        Some(_) if !is_error => serde_json::from_str::<Map<String, Value>>(text).ok(),
+        Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    let id = format!("{}-{}", tool.name(), Uuid::now_v7().simple());
-    let Some(cut) = excerpt(&envelope, limit, &id, assets).await else {
+    let Some(cut) = excerpt(&envelope, limit, &id(tool), assets).await else {
         let text = success.result.get();
-        let structured = structured(text);
-        return Ok(Answer { text: text.to_owned(), is_error, structured, ..Answer::default() });
+        let (body, structured) = (Body::Text(text.to_owned()), structured(text));
+        return Ok(Answer { body, is_error, structured, ..Answer::default() });
     };
     let Excerpt { result, keeps_shape, truncated, whole } = cut;
     let structured = structured(&result).filter(|_| keeps_shape);
-    let whole = whole.map(|uri| Resource {
-        name: uri.rsplit('/').next().unwrap_or_default().to_owned(),
-        uri,
-        size: None,
-    });
     Ok(Answer {
-        text: format!("{result}\n\n{truncated}"),
+        body: Body::Text(format!("{result}\n\n{truncated}")),
         // A client checks a result against the schema of the tool unless it is an error.
         is_error: is_error || (tools::output(tool).is_some() && !keeps_shape),
         structured,
-        whole,
+        whole: whole.map(kept),
         meta: Map::new(),
     })
+}
+
+/// Returns the answer of a tool that answers with content: its blocks as they are. Texts of more
+/// than `limit` characters are cut, and become one block before the others.
+async fn of_content(
+    content: &Content<'_>,
+    tool: &Tool,
+    limit: usize,
+    assets: Option<&SessionAssets>,
+) -> Answer {
+    let text = content.text();
+    let data = content.structured.map(RawValue::get).unwrap_or_default();
+    // The longer of the two decides: they say the same, or one of them is short.
+    let longer = if data.len() > text.len() { data } else { &text };
+    let envelope = to_raw_value(longer).map(Envelope::answered);
+    let cut = match &envelope {
+        Ok(envelope) => excerpt(envelope, limit, &id(tool), assets).await,
+        Err(_) => None,
+    };
+    let Some(Excerpt { result, truncated, whole, .. }) = cut else {
+        return Answer {
+            body: Body::Blocks(list(content.blocks.iter().map(|block| block.json.get()))),
+            is_error: content.is_error,
+            // Data that nests deeper than a tree of values may is in the blocks alone.
+            structured: serde_json::from_str(data).ok(),
+            ..Answer::default()
+        };
+    };
+    let result: String = serde_json::from_str(&result).unwrap_or(result);
+    let text = json!({ "type": "text", "text": format!("{result}\n\n{truncated}") }).to_string();
+    let others = content
+        .blocks
+        .iter()
+        .filter(|block| !matches!(block.kind, BlockKind::Text(_) | BlockKind::TextResource(..)));
+    Answer {
+        body: Body::Blocks(list(iter::once(&*text).chain(others.map(|block| block.json.get())))),
+        // As above: a client misses the data that the tool declares.
+        is_error: content.is_error || tools::output(tool).is_some(),
+        whole: whole.map(kept),
+        ..Answer::default()
+    }
+}
+
+/// Returns a JSON list of these elements.
+fn list<'a>(elements: impl Iterator<Item = &'a str>) -> String {
+    let mut list = String::from("[");
+    for (index, element) in elements.enumerate() {
+        list.push_str(if index > 0 { "," } else { "" });
+        list.push_str(element);
+    }
+    list.push(']');
+    list
+}
+
+/// Returns the beginning of the name of an asset that keeps a result of this tool.
+fn id(tool: &Tool) -> String {
+    format!("{}-{}", tool.name(), Uuid::now_v7().simple())
+}
+
+/// Returns the resource for a result that was kept.
+fn kept(uri: String) -> Resource {
+    Resource { name: uri.rsplit('/').next().unwrap_or_default().to_owned(), uri, size: None }
 }
 
 /// Returns the answer to a call whose arguments do not match the schema of its tool.
@@ -91,7 +153,7 @@ fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
     if let Some(limit) = limit {
         meta.insert("ikigai/limit".to_owned(), limit.as_str().into());
     }
-    Ok(Answer { text, is_error: true, meta, ..Answer::default() })
+    Ok(Answer { meta, ..Answer::failed(text) })
 }
 
 /// Returns whether a tool answers that it failed, as the standard tools do.

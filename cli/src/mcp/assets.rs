@@ -8,7 +8,7 @@ use ikigai_agent::SessionAssets;
 use ikigai_assets::{AssetPath, Error, Metadata};
 use ikigai_host::Host;
 use ikigai_host::assets::MAX_CONTENT;
-use ikigai_host::audit::{Requester, Via};
+use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::policy::{AssetAccess, CLIENTS};
 use ikigai_mcp::{Resource, ResourceError, ResourceText, Template};
@@ -26,35 +26,38 @@ pub(super) const TEMPLATE: Template = Template {
 /// Returns all assets, in the order of their paths.
 pub(super) async fn list(
     host: &Host,
+    requester: &Requester,
     assets: Option<&SessionAssets>,
 ) -> Result<Vec<Metadata>, ResourceError> {
     let question = json!({ "list": "" });
-    decided(host, &question, found, assets).await
+    decided(host, requester, &question, found, assets).await
 }
 
 /// Returns all assets, for a client that wants to know of the changes of one.
 pub(super) async fn watch(
     host: &Host,
+    requester: &Requester,
     assets: Option<&SessionAssets>,
     uri: &str,
 ) -> Result<Vec<Metadata>, ResourceError> {
     path(uri)?;
-    decided(host, &json!({ "watch": uri }), found, assets).await
+    decided(host, requester, &json!({ "watch": uri }), found, assets).await
 }
 
 /// Returns whether clients may read assets now.
-pub(super) fn are_granted(host: &Host) -> bool {
-    host.own_access(CLIENTS) >= AssetAccess::Read
+pub(super) fn are_granted(host: &Host, requester: &Requester) -> bool {
+    host.own_access(requester, CLIENTS) >= AssetAccess::Read
 }
 
 /// Returns the text of an asset.
 pub(super) async fn read(
     host: &Host,
+    requester: &Requester,
     assets: Option<&SessionAssets>,
     uri: &str,
 ) -> Result<ResourceText, ResourceError> {
     let question = json!({ "read": uri });
-    decided(host, &question, async |assets: &SessionAssets| {
+    decided(host, requester, &question, async |assets: &SessionAssets| {
         let path = path(uri)?;
         let store = assets.store.open().await.map_err(|error| failed(&error))?;
         let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
@@ -80,11 +83,11 @@ pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, Resou
 /// Does `work` if the policy lets clients read assets, and records it.
 async fn decided<T>(
     host: &Host,
+    requester: &Requester,
     question: &serde_json::Value,
     work: impl AsyncFnOnce(&SessionAssets) -> Result<T, ResourceError>,
     assets: Option<&SessionAssets>,
 ) -> Result<T, ResourceError> {
-    let requester = Requester::from(Via::Mcp);
     let mut done = None;
     let answer = async |access: AssetAccess| {
         let answered = match assets {
@@ -102,7 +105,7 @@ async fn decided<T>(
         envelope
     };
     let arguments = Bytes::from(question.to_string());
-    let envelope = host.call_own(&requester, CLIENTS, arguments, answer).await;
+    let envelope = host.call_own(requester, CLIENTS, arguments, answer).await;
     done.unwrap_or_else(|| {
         let reason = envelope.failure().map_or("", |(_, reason)| reason);
         Err(ResourceError::Refused(reason.to_owned()))

@@ -8,9 +8,11 @@ use std::time::Duration;
 use ikigai_agent::SessionAssets;
 use ikigai_assets::Metadata;
 use ikigai_host::Host;
+use ikigai_host::audit::Requester;
 use ikigai_mcp::Change;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::assets;
@@ -101,6 +103,7 @@ fn versions(assets: &[Metadata]) -> BTreeMap<String, u64> {
 /// the catalog is another one then.
 pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Change>) {
     let (sender, mut events) = mpsc::unbounded_channel();
+    tokio::spawn(of_servers(Arc::clone(&tools.host), sender.clone()));
     let mut watch = match DirectoryWatch::new(&tools.host, sender) {
         Ok(watch) => Some(watch),
         Err(error) => {
@@ -109,6 +112,7 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
         }
     };
     tools.host.refresh().await;
+    let mut asking: Option<JoinHandle<()>> = None;
     loop {
         // Also once after the first scan: a list may have been given before it was complete.
         let last = tools.revision();
@@ -117,6 +121,11 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
             // Without a client nobody is told.
             let _ = changes.send(Change::Tools);
         }
+        // A server may take half a minute to answer, and meanwhile the others are there.
+        if asking.as_ref().is_none_or(JoinHandle::is_finished) {
+            let host = Arc::clone(&tools.host);
+            asking = Some(tokio::spawn(async move { host.registry().ask_servers().await }));
+        }
         if events.recv().await.is_none() {
             return;
         }
@@ -124,6 +133,16 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
         // Before the look, so that a change in a directory that is new is seen in any case.
         if let Some(watch) = &mut watch {
             watch.extend();
+        }
+    }
+}
+
+/// Sends an event whenever the list of some server was read.
+async fn of_servers(host: Arc<Host>, events: mpsc::UnboundedSender<()>) {
+    let mut changes = host.registry().server_changes();
+    while changes.changed().await.is_ok() {
+        if events.send(()).is_err() {
+            return;
         }
     }
 }
@@ -177,6 +196,7 @@ impl DirectoryWatch {
 /// Looks at the assets now and then while somebody watches them.
 pub(super) async fn of_assets(
     host: Arc<Host>,
+    requester: Requester,
     assets: SessionAssets,
     watched: Arc<Watched>,
     changes: broadcast::Sender<Change>,
@@ -185,7 +205,7 @@ pub(super) async fn of_assets(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !watched.is_wanted() || !assets::are_granted(&host) {
+        if !watched.is_wanted() || !assets::are_granted(&host, &requester) {
             continue;
         }
         let Ok(found) = assets::found(&assets).await else { continue };

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ikigai_host::Host;
-use ikigai_host::policy::{AssetAccess, Backend, Decision, Sandbox};
+use ikigai_host::policy::Effects;
 use ikigai_host::registry::{ScanState, Snapshot, Tool};
 use ikigai_mcp::{Catalog, Hints, ToolEntry};
-use ikigai_protocol::Access;
 use serde_json::{Map, Value};
 
 /// Keywords that some clients refuse at the root of a schema, and then drop every tool of the
@@ -96,7 +95,10 @@ fn entry(host: &Host, tool: &Tool) -> ToolEntry {
         input: Arc::new(input),
         output: output(tool).cloned().map(Arc::new),
         hints: match host.decide(tool.into()) {
-            Ok(decision) => hints(&decision, tool.build.backend()),
+            Ok(decision) => {
+                let Effects { writes, connects } = decision.effects(tool.build.backend());
+                Hints { read_only: !writes && !connects, open_world: connects }
+            }
             // It may be granted anything after this list was given.
             Err(_) => Hints { read_only: false, open_world: true },
         },
@@ -107,17 +109,4 @@ fn entry(host: &Host, tool: &Tool) -> ToolEntry {
 pub(super) fn output(tool: &Tool) -> Option<&Map<String, Value>> {
     let returns = tool.schema.returns.as_ref()?.as_object()?;
     (returns.get("type").and_then(Value::as_str) == Some("object")).then_some(returns)
-}
-
-/// Returns the effects that a decision allows.
-fn hints(decision: &Decision, backend: Backend) -> Hints {
-    let grant = &decision.grant;
-    // Without a sandbox it can do what its user can.
-    if backend == Backend::Native && grant.sandbox != Sandbox::Require {
-        return Hints { read_only: false, open_world: true };
-    }
-    let writes = grant.dirs.iter().any(|dir| dir.access == Access::ReadWrite)
-        || grant.assets == AssetAccess::Write;
-    let connects = grant.net.any || !grant.net.peers.is_empty();
-    Hints { read_only: !writes && !connects, open_world: connects }
 }

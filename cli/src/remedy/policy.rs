@@ -38,6 +38,17 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         Remedy::GrantMore { tool } => {
             format!("`ikigai policy grant {tool}` lets it touch more")
         }
+        Remedy::GrantServer { server } => {
+            format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
+        }
+        Remedy::ApproveTool { server, tool } => {
+            format!("`ikigai mcp approve {server} {}` shows and approves it", shell_quoted(tool))
+        }
+        Remedy::AskPerson => {
+            "call it from a client of `ikigai mcp serve` that can ask its user, or \
+                              change `approve`"
+                .to_owned()
+        }
         Remedy::ChooseWorkspace => "choose a directory beneath it with --workspace".to_owned(),
         Remedy::NamePolicyFile => "name a file with --policy".to_owned(),
         Remedy::InspectSandbox => "run `ikigai doctor` to see what this machine lacks".to_owned(),
@@ -92,6 +103,9 @@ mod tests {
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
             Remedy::GrantNetwork { tool: tool() },
             Remedy::GrantMore { tool: tool() },
+            Remedy::GrantServer { server: "files".to_owned() },
+            Remedy::ApproveTool { server: "files".to_owned(), tool: "read file".to_owned() },
+            Remedy::AskPerson,
             Remedy::ChooseWorkspace,
             Remedy::NamePolicyFile,
             Remedy::InspectSandbox,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::out::Out;
 use super::show::Show;
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, ScanState, Snapshot};
+use ikigai_host::registry::{Depth, KnownServer, ScanState, Snapshot};
 
 /// The tools of the REPL.
 pub(super) struct Tools {
@@ -27,6 +27,11 @@ impl Tools {
             let snapshot = host.registry().scan(Depth::Remembered).await;
             // If the terminal is gone, the next read fails.
             let _ = out.line(&format_scan(&snapshot, ""));
+            let mut changes = host.registry().server_changes();
+            host.registry().ask_servers().await;
+            while changes.changed().await.is_ok() {
+                host.registry().scan(Depth::Remembered).await;
+            }
         });
     }
 
@@ -66,7 +71,9 @@ impl Tools {
 fn format_scan(snapshot: &Snapshot, before: &str) -> String {
     let warnings = snapshot.warnings().iter().map(|warning| format!("warning: {warning}\n"));
     let skipped = snapshot.skipped().iter().map(|skipped| format!("{}\n", skipped.line()));
-    let mut text: String = warnings.chain(skipped).collect();
+    let servers = snapshot.servers().iter().filter_map(KnownServer::complaint);
+    let servers = servers.map(|line| format!("{line}\n"));
+    let mut text: String = warnings.chain(skipped).chain(servers).collect();
     let count = snapshot.tools().len();
     let tools = if count == 1 { "tool" } else { "tools" };
     text.push_str(&format!("{before}{count} {tools} available."));

@@ -20,6 +20,9 @@ pub struct Record {
     /// The name and version that a client of MCP gave itself, which nobody has checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The principal of a client that came over a network, which the server has checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
     /// The tool, by the name it was called by.
     pub tool: String,
     /// The program that ran, or would have; absent where there is no such tool.
@@ -33,6 +36,9 @@ pub struct Record {
     pub isolation: Option<Isolation>,
     /// The directory that it worked in.
     pub workspace: String,
+    /// The question whether it may run; absent where nobody had to agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent: Option<Asked>,
     /// Its arguments; absent where the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
@@ -109,11 +115,14 @@ pub struct Requester {
     pub via: Via,
     /// The name and version that its client gave itself, where it has a client.
     pub client: Option<String>,
+    /// The principal that the front end has checked, where the client came over a network. Tools that
+    /// are part of the host grant it nothing by default.
+    pub principal: Option<String>,
 }
 
 impl From<Via> for Requester {
     fn from(via: Via) -> Self {
-        Self { via, client: None }
+        Self { via, client: None, principal: None }
     }
 }
 
@@ -126,8 +135,11 @@ pub struct Program {
     pub path: String,
     /// The SHA-256 digest of its file, when it was found.
     pub digest: Digest,
-    /// `wasm` or `native`.
+    /// `wasm`, `native` or `mcp`.
     pub backend: String,
+    /// The server that has the tool, for `mcp`. `path` and `digest` are those of its definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// The reason for this build and not another.
     pub backend_reason: String,
 }
@@ -150,6 +162,19 @@ pub struct Granted {
     /// The places of the policy that grant it, such as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+}
+
+/// A question that was asked before a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// `yes`, `no`, `timeout`, `unavailable`, `pending`; or `cancelled`, where the call was cancelled
+    /// meanwhile.
+    pub answer: String,
+    /// The one who answers: `person` or `client`; absent where there is nobody to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The time that the answer took, in milliseconds.
+    pub waited_ms: u64,
 }
 
 /// The arguments of a call.

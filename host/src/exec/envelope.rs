@@ -1,20 +1,32 @@
 //! The envelope, `{"tool_success": …}`: the answer to a call, from its outcome.
 
+mod layout;
+
 use std::borrow::Cow;
+use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
-use ikigai_protocol::EnvelopeCode;
+use ikigai_protocol::{EnvelopeCode, ResultKind};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
+use super::content::Content;
 use super::output::Captured;
 use super::scrub::Secrets;
 use super::{Exit, Outcome};
 use crate::limits::{Limit, Limits};
 
+pub use layout::Layout;
+pub(crate) use layout::compact;
+use layout::lay_out;
+
 /// The longest part of stdout and of stderr in a failure, in bytes.
 const SHOWN: usize = 64 * 1024;
+
+/// The `error_code` of [`Envelope::readable`](crate::Envelope::readable) for content that its tool calls a failure.
+pub const CONTENT_ERROR: &str = "TOOL_ERROR";
 
 /// The exit code of a native tool that the host killed: 128 + SIGKILL.
 const KILLED: i32 = 137;
@@ -31,7 +43,8 @@ const TRAPPED: i32 = 134;
 /// {"tool_success":false,"error":"Tool 'bash' crashed with exit code 139","error_code":"TOOL_CRASHED","exit_code":139,"stdout":"…","stderr":"…"}
 /// ```
 ///
-/// [`to_json`](Self::to_json) indents it for people. The values of variables that were granted by
+/// [`to_json`](Self::to_json) indents it for people, and [`readable`](Self::readable) puts texts in
+/// place of images. The values of variables that were granted by
 /// name are not in a failure; the answer of a tool is passed on untouched.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
@@ -49,6 +62,24 @@ pub struct Success {
     tool_success: bool,
     /// The JSON that the tool printed, byte for byte. `result.get()` is its text.
     pub result: Box<RawValue>,
+    #[serde(skip)]
+    kind: ResultKind,
+}
+
+impl Success {
+    fn new(result: Box<RawValue>, kind: ResultKind) -> Self {
+        Self { tool_success: true, result, kind }
+    }
+
+    /// Returns the content blocks of the answer, if the tool answers with such.
+    #[must_use]
+    pub fn content(&self) -> Option<Content<'_>> {
+        match self.kind {
+            ResultKind::Json => None,
+            // The shape was checked before the answer became a success.
+            ResultKind::Content => Content::parse(&self.result).ok(),
+        }
+    }
 }
 
 /// The reason that there is no answer, and the output of the attempt.
@@ -94,17 +125,23 @@ fn limit_name<S: serde::Serializer>(
 }
 
 impl Envelope {
-    /// Returns the envelope of a call of `tool` under `limits`. No part of a failure holds one
+    /// Returns the envelope of a call of `tool`, which answers in this form, under `limits`. No part of a failure holds one
     /// of the `secrets`; the answer of a tool is not touched.
     #[doc(hidden)]
     #[must_use]
-    pub fn of(tool: &str, limits: &Limits, outcome: Outcome, secrets: &Secrets) -> Self {
+    pub fn of(
+        tool: &str,
+        kind: ResultKind,
+        limits: &Limits,
+        outcome: Outcome,
+        secrets: &Secrets,
+    ) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
-            return match json(&outcome.stdout.bytes) {
-                Ok(result) => Self::Success(Success { tool_success: true, result }),
+            return match answer(&outcome.stdout.bytes, kind) {
+                Ok(result) => Self::Success(Success::new(result, kind)),
                 Err(reason) => Self::failed(
                     EnvelopeCode::InvalidOutput,
-                    format!("Tool '{tool}' returned malformed JSON: {reason}"),
+                    format!("Tool '{tool}' returned {reason}"),
                     outcome,
                     secrets,
                 ),
@@ -116,7 +153,30 @@ impl Envelope {
     /// Returns the envelope of an answer of the host itself.
     #[must_use]
     pub fn answered(result: Box<RawValue>) -> Self {
-        Self::Success(Success { tool_success: true, result })
+        Self::Success(Success::new(result, ResultKind::Json))
+    }
+
+    /// Returns the envelope as a model reads it that takes text alone. The result of a tool that
+    /// answers with content is then one text, in which each image is named by its type and its
+    /// size; one without any block is the tool's `structuredContent`. A failure of such a tool has
+    /// the form of other tools: an `error`, and [`CONTENT_ERROR`] as its `error_code`. Any other
+    /// envelope stays as it is.
+    #[must_use]
+    pub fn readable(self) -> Self {
+        let Self::Success(success) = &self else { return self };
+        let Some(content) = success.content() else { return self };
+        let data = content.structured.filter(|_| content.blocks.is_empty());
+        let answer = match data {
+            Some(data) if !content.is_error => return Self::answered(data.to_owned()),
+            Some(data) => data.get().to_owned(),
+            None => content.text(),
+        };
+        let json = if content.is_error {
+            json!({ "error": answer, "error_code": CONTENT_ERROR })
+        } else {
+            answer.into()
+        };
+        to_raw_value(&json).map_or(self, Self::answered)
     }
 
     /// Returns the envelope of a call for which nothing ran.
@@ -184,19 +244,6 @@ impl fmt::Display for Envelope {
     }
 }
 
-/// The depth to which values are indented. Without a bound, a few kilobytes of brackets would
-/// become hundreds of megabytes of spaces.
-const DEEPEST: usize = 24;
-
-/// A layout of JSON, for [`Envelope::to_json`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// On one line, without white space.
-    Compact,
-    /// Indented by two spaces, to a depth of 24; a deeper object or array is on one line.
-    Indented,
-}
-
 /// Returns the code and the text of a failure, or nothing if the tool exited with 0.
 #[must_use]
 pub(crate) fn failure(
@@ -241,6 +288,9 @@ pub(crate) fn failure(
         Exit::Trap(reason) => {
             Some((ToolCrashed, format!("Tool '{tool}' crashed with exit code {TRAPPED}: {reason}")))
         }
+        Exit::Lost { reason, .. } => {
+            Some((ToolCrashed, format!("Tool '{tool}' crashed: {reason}")))
+        }
         Exit::Denied(reason) => {
             Some((PermissionDenied, format!("Tool '{tool}' may not be called: {reason}")))
         }
@@ -254,7 +304,7 @@ pub(crate) fn failure(
 #[must_use]
 pub fn exit_code(exit: &Exit) -> Option<i32> {
     match exit {
-        Exit::Code(code) => Some(*code),
+        Exit::Code(code) | Exit::Lost { code, .. } => Some(*code),
         Exit::Signal(signal) => Some(128 + signal),
         Exit::Ended => Some(KILLED),
         Exit::Trap(_) => Some(TRAPPED),
@@ -291,8 +341,20 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// Returns the output of a tool, if it is an answer in this form.
+fn answer(bytes: &[u8], kind: ResultKind) -> Result<Box<RawValue>, String> {
+    let answer = value(bytes).map_err(|reason| format!("malformed JSON: {reason}"))?;
+    if kind == ResultKind::Content {
+        Content::parse(&answer).map_err(|error| {
+            let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+            format!("an answer that is no content: {error}{source}")
+        })?;
+    }
+    Ok(answer)
+}
+
 /// Checks that the output of a tool is exactly one JSON value, of any depth.
-fn json(bytes: &[u8]) -> Result<Box<RawValue>, String> {
+fn value(bytes: &[u8]) -> Result<Box<RawValue>, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("stdout is empty".to_owned());
     }
@@ -318,64 +380,6 @@ pub fn check_arguments(bytes: &[u8]) -> Result<(), String> {
     Err(format!("arguments must be a JSON object, not {kind}"))
 }
 
-/// Rewrites the white space between the tokens of valid JSON.
-fn lay_out(json: &str, layout: Layout) -> String {
-    let mut text = String::with_capacity(json.len());
-    let mut depth = 0_usize;
-    let mut rest = json;
-    let mut opened = false;
-    while let Some(first) = rest.chars().next() {
-        let token = &rest[..token_length(rest, first)];
-        rest = &rest[token.len()..];
-        if first.is_ascii_whitespace() {
-            continue;
-        }
-        let closes = matches!(first, '}' | ']');
-        if closes {
-            depth = depth.saturating_sub(1);
-        }
-        // The depth of the values beside this token.
-        let within = depth + usize::from(closes);
-        // An empty object or array stays on its line.
-        if layout == Layout::Indented && opened != closes && within <= DEEPEST {
-            new_line(&mut text, depth);
-        }
-        text.push_str(token);
-        opened = matches!(first, '{' | '[');
-        match (first, layout) {
-            ('{' | '[', _) => depth += 1,
-            (',', Layout::Indented) if depth <= DEEPEST => new_line(&mut text, depth),
-            (',' | ':', Layout::Indented) => text.push(' '),
-            _ => {}
-        }
-    }
-    text
-}
-
-/// Returns the length in bytes of the token at the start of `json`: a string, or everything
-/// before the next character with a meaning of its own.
-fn token_length(json: &str, first: char) -> usize {
-    let is_mark = |byte: u8| b"{}[],:\" \t\r\n".contains(&byte);
-    if first != '"' {
-        let plain = json.bytes().take_while(|byte| !is_mark(*byte)).count();
-        return plain.max(first.len_utf8());
-    }
-    let mut bytes = json.bytes().enumerate().skip(1);
-    while let Some((index, byte)) = bytes.next() {
-        match byte {
-            b'"' => return index + 1,
-            b'\\' => drop(bytes.next()),
-            _ => {}
-        }
-    }
-    json.len()
-}
-
-fn new_line(text: &mut String, depth: usize) {
-    text.push('\n');
-    text.extend(std::iter::repeat_n("  ", depth));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,7 +401,8 @@ mod tests {
 
     fn line(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> String {
         let outcome = outcome(exit, limit, stdout);
-        let envelope = Envelope::of("t", &Limits::default(), outcome, &Secrets::default());
+        let envelope =
+            Envelope::of("t", ResultKind::Json, &Limits::default(), outcome, &Secrets::default());
         envelope.to_json(Layout::Compact).expect("JSON")
     }
 
@@ -411,6 +416,35 @@ mod tests {
         );
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(line(Exit::Code(0), None, deep.as_bytes()).len() > deep.len());
+    }
+
+    #[test]
+    fn content_is_checked_kept_as_it_was_written_and_readable() {
+        let envelope = |text: &str| {
+            let outcome = outcome(Exit::Code(0), None, text.as_bytes());
+            let limits = Limits::default();
+            Envelope::of("t", ResultKind::Content, &limits, outcome, &Secrets::default())
+        };
+        let image = r#"{"content": [{"type":"image","data":"AAEC","mimeType":"image/png"},
+            {"type":"text","text":"a\nb"}], "structuredContent": {"a":1.0}}"#;
+        let answered = envelope(image);
+        assert!(matches!(&answered, Envelope::Success(success) if success.result.get() == image));
+        let result = |text: &str| envelope(text).readable().to_string();
+        assert_eq!(
+            result(image),
+            r#"{"tool_success":true,"result":"[image of type image/png, 3 bytes]\na\nb"}"#
+        );
+        assert_eq!(
+            result(r#"{"content":[],"structuredContent":{"a":1.0}}"#),
+            r#"{"tool_success":true,"result":{"a":1.0}}"#
+        );
+        assert_eq!(
+            result(r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#),
+            r#"{"tool_success":true,"result":{"error":"no","error_code":"TOOL_ERROR"}}"#
+        );
+        let refused = result(r#"{"content":[{"type":"text"}]}"#);
+        assert!(refused.contains("INVALID_OUTPUT") && refused.contains("content[0]"), "{refused}");
+        assert!(line(Exit::Code(0), None, br#"{"content":1}"#).contains("true"), "any JSON goes");
     }
 
     #[test]
@@ -475,7 +509,8 @@ mod tests {
             stderr[at..at + value.len()].copy_from_slice(value.as_bytes());
             outcome.stderr.total = stderr.len() as u64;
             outcome.stderr.bytes = stderr.split_off(SHOWN);
-            let envelope = Envelope::of("t", &Limits::default(), outcome, &secrets);
+            let envelope =
+                Envelope::of("t", ResultKind::Json, &Limits::default(), outcome, &secrets);
             let Envelope::Failure(Failure { error, remains: Some(remains), .. }) = envelope else {
                 panic!("it ran");
             };
@@ -489,30 +524,6 @@ mod tests {
             assert_eq!(remains.stdout_bytes, Some(2 * SHOWN as u64));
             assert_eq!(remains.stderr_bytes, Some(2 * SHOWN as u64));
         }
-    }
-
-    #[test]
-    fn people_get_lines() {
-        let json = r#"{"a":[],"b":{},"c":[1,{"d":"x, y"}]}"#;
-        let indented = "{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"x, y\"\n    }\n  ]\n}";
-        assert_eq!(lay_out(json, Layout::Indented), indented);
-        assert_eq!(lay_out(indented, Layout::Compact), json);
-    }
-
-    #[test]
-    fn lines_do_not_grow_with_the_depth_for_ever() {
-        for (open, close) in [("[", "]"), ("[1,", "]"), ("{\"a\":", "}")] {
-            let json = format!("{}0{}", open.repeat(10_000), close.repeat(10_000));
-            let indented = lay_out(&json, Layout::Indented);
-            assert!(indented.len() < 2 * json.len(), "{} of {}", indented.len(), json.len());
-            assert_eq!(lay_out(&indented, Layout::Compact), json);
-        }
-        // What is broad is indented all the same.
-        let broad = format!("{}1{}{}", "[".repeat(DEEPEST), ",[2]".repeat(9), "]".repeat(DEEPEST));
-        let indented = lay_out(&broad, Layout::Indented);
-        assert_eq!(indented.lines().count(), 2 * DEEPEST + 10, "{indented}");
-        assert!(indented.contains("[2],\n"), "{indented}");
-        assert_eq!(lay_out(&indented, Layout::Compact), broad);
     }
 
     #[test]

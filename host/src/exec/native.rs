@@ -255,12 +255,24 @@ impl NativeProgram {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Runs the program as a call does, with its ends of pipes that the caller holds as stdin and
+    /// stdout. Those of the call are not used.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hold(
+        &self,
+        call: Call,
+        [stdin, stdout]: [OwnedFd; 2],
+    ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        let held = Some(streams::Held { stdin, stdout });
+        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call, held))
+    }
 }
 
 #[cfg(target_os = "linux")]
 impl Executor for NativeProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call))
+        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call, None))
     }
 }
 

@@ -29,6 +29,22 @@ pub struct Captured {
     pub total: u64,
 }
 
+impl Captured {
+    /// Returns the last lines as one, or nothing if the stream is empty. The message of an
+    /// interpreter comes last, below its trace.
+    pub(crate) fn last_lines(&self) -> String {
+        const LINES: usize = 3;
+        const CHARACTERS: usize = 300;
+
+        let text = String::from_utf8_lossy(&self.bytes);
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(LINES)..].join(" / ");
+        let skipped = last.chars().count().saturating_sub(CHARACTERS);
+        last.chars().skip(skipped).collect()
+    }
+}
+
 /// The reason that a write was refused.
 #[derive(Debug)]
 pub(crate) enum PipeError {

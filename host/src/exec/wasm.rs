@@ -14,7 +14,7 @@ pub mod compiler;
 mod engine;
 mod guest;
 mod listing;
-mod net;
+pub(super) mod net;
 mod paths;
 mod preopens;
 mod state;
@@ -404,6 +404,8 @@ mod tests {
             stdout: Sink::Head,
             stderr: Sink::Head,
             grant: Arc::default(),
+            principal: None,
+            front_end: None,
             assets: None,
             workspace: Path::new("/").into(),
             limits: Limits::default(),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::Host;
 use crate::audit::Audit;
 use crate::exec::assets::AssetStore;
+use crate::exec::mcp::{Connect, Pool};
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
@@ -64,6 +65,7 @@ pub enum BuildError {
 /// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
 /// | [`supervisors_in_reserve`](Self::supervisors_in_reserve) | none |
+/// | [`servers`](Self::servers) | definitions of servers are not used |
 /// | [`record_arguments`](Self::record_arguments) | only their digest |
 /// | [`progress`](Self::progress) | not reported |
 ///
@@ -93,6 +95,7 @@ pub struct HostBuilder {
     compile_timeout: Option<Duration>,
     supervisors_in_reserve: usize,
     record_arguments: bool,
+    connect: Option<Arc<dyn Connect>>,
     progress: ProgressFn,
 }
 
@@ -109,6 +112,7 @@ impl HostBuilder {
             compile_timeout: None,
             supervisors_in_reserve: 0,
             record_arguments: false,
+            connect: None,
             progress: Arc::new(|_| {}),
         }
     }
@@ -231,6 +235,14 @@ impl HostBuilder {
         self
     }
 
+    /// Speaks to the servers of the Model Context Protocol (MCP) that have a definition among the
+    /// user's tools, and offers those of their tools that were approved.
+    #[doc(hidden)]
+    pub fn servers(mut self, connect: Arc<dyn Connect>) -> Self {
+        self.connect = Some(connect);
+        self
+    }
+
     /// Records the text of arguments in the audit log, not only their digest. It may hold secrets
     /// of the user.
     pub fn record_arguments(mut self) -> Self {
@@ -290,6 +302,9 @@ impl HostBuilder {
         let authority = Authority::open(&files, self.overrides, protected, hints.clone())?;
         let audit =
             Audit::new(paths.state.clone(), &workspace, self.record_arguments, hints.clone());
+        let supervisor = Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
+            .with_hints(hints.clone());
+        let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
             // The limits of the overrides are those of calls: no schema must fail by them.
@@ -297,8 +312,8 @@ impl HostBuilder {
             workspace: Arc::clone(&workspace),
             budget: self.budget,
             compiler: Compiler::new(paths.compiler.clone()),
-            supervisor: Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
-                .with_hints(hints),
+            supervisor,
+            servers,
             progress: self.progress,
             paths,
         });

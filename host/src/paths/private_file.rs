@@ -1,17 +1,24 @@
-//! Files of the user that several hosts append to, each under a lock.
+//! Files of the user alone: those that several hosts append to, each under a lock, and secrets.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::make_private;
-use super::trust::{check_trusted, is_own, open_trusted_dir};
+use super::trust::{check_ancestors, check_trusted, is_own, open_trusted_dir};
+use super::{make_private, open_regular_behind_links};
+
+/// The bits of a mode that let others than the owner do anything.
+const OTHERS: u32 = 0o077;
+
+/// The most bytes of a secret.
+const MAX_SECRET: u64 = 64 << 10;
 
 /// Opens a file for appending and reading that belongs to the user alone, in such a directory, and
 /// makes both if they do not exist. Returns the directory and the file. Never waits, as opening a
@@ -60,5 +67,103 @@ pub(crate) fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Reads a secret: a file of the user or of root that nobody else can read, write or replace. A link
+/// to one is followed.
+///
+/// # Errors
+///
+/// It is something else, cannot be read, is longer than 64 KiB, or is no UTF-8.
+pub fn read_secret(path: &Path) -> io::Result<String> {
+    let is_trusted = |uid| uid == 0 || is_own(uid);
+    let (file, metadata) = open_regular_behind_links(path)?;
+    check_trusted(&metadata, is_trusted)?;
+    if metadata.mode() & OTHERS != 0 {
+        return Err(io::Error::other("others than its owner may read it"));
+    }
+    check_ancestors(&path.canonicalize()?, is_trusted)?;
+    if metadata.len() > MAX_SECRET {
+        return Err(io::Error::other("it is too long for a secret"));
+    }
+    let mut text = String::new();
+    file.take(MAX_SECRET).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Reads the secret `name` in a directory of the user alone. Makes both unless they exist, the secret
+/// of `fresh`. Of several processes that do so at once, all return the same.
+///
+/// # Errors
+///
+/// One of them is of another kind, or another user may read or write it.
+pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String> {
+    make_private(dir)?;
+    let opened = open_trusted_dir(dir, is_own)?;
+    let path = dir.join(name);
+    match read_secret(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let draft = format!(".{name}.{}", std::process::id());
+    // One of a process that was killed, whose number this one has.
+    match rustix::fs::unlinkat(&opened, &draft, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&opened, &draft, flags, Mode::RUSR | Mode::WUSR)?;
+    let written = File::from(file).write_all(fresh.as_bytes());
+    let linked = written.and_then(|()| {
+        // It appears with all of its contents, or not at all.
+        match rustix::fs::linkat(&opened, &draft, &opened, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    });
+    rustix::fs::unlinkat(&opened, &draft, AtFlags::empty())?;
+    linked?;
+    read_secret(&path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_and_read_by_nobody_else() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let dir = scratch.path().join("run");
+        assert_eq!(secret_of_user(&dir, "token", "first").expect("made"), "first");
+        assert_eq!(secret_of_user(&dir, "token", "second").expect("read"), "first");
+        let file = dir.join("token");
+        assert_eq!(fs::metadata(&file).expect("a file").mode() & 0o7777, 0o600);
+        let names = fs::read_dir(&dir).expect("a directory").count();
+        assert_eq!(names, 1, "no draft is left");
+        let link = scratch.path().join("link");
+        symlink(&file, &link).expect("a link");
+        assert_eq!(read_secret(&link).expect("read"), "first");
+        for (mode, is_private) in [(0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("a mode");
+            assert_eq!(read_secret(&file).is_ok(), is_private, "{mode:o}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("a mode");
+        assert!(read_secret(&file).is_err(), "others can replace it");
+        assert!(secret_of_user(&dir, "other", "x").is_err(), "others can write beside it");
+    }
+
+    #[test]
+    fn a_directory_or_a_large_file_is_no_secret() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        assert!(read_secret(scratch.path()).is_err());
+        let large = scratch.path().join("large");
+        fs::write(&large, vec![b'x'; MAX_SECRET as usize + 1]).expect("written");
+        fs::set_permissions(&large, fs::Permissions::from_mode(0o600)).expect("a mode");
+        assert!(read_secret(&large).is_err());
     }
 }

@@ -2,13 +2,13 @@
 //! workspace. Every front end asks it, and gets the same answer.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use super::decide;
 use super::decision::{Decision, Denial, Provenance, Request};
-use super::edit::NewKey;
+use super::edit::{NewKey, Place};
 use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
@@ -16,7 +16,8 @@ use super::remedy::{Hints, Remedy};
 use super::standard::SHELL;
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
-use super::{Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
+use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
+use crate::digest::Digest;
 use crate::paths;
 use crate::toml_file::FileError;
 
@@ -38,6 +39,8 @@ pub struct Overrides {
     pub profile: Option<Override<Profile>>,
     /// The builds of tools that may run.
     pub backend: Option<Override<BackendChoice>>,
+    /// The calls to which somebody has to agree. It makes them more, and never fewer.
+    pub approve: Option<Override<Approve>>,
     /// The limits of each call, in the unit of the key.
     pub limits: Vec<(LimitKey, Override<u64>)>,
 }
@@ -166,8 +169,8 @@ impl Authority {
 
     /// Returns whether the decision on this tool depends on the present contents of its file.
     #[must_use]
-    pub(crate) fn looks_at_content(&self, name: Option<&str>) -> bool {
-        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, name))
+    pub(crate) fn looks_at_content(&self, backend: Backend, name: Option<&str>) -> bool {
+        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, backend, name))
     }
 
     /// Returns the profile in force, and the rules that decided it.
@@ -210,7 +213,26 @@ impl Authority {
     /// The file cannot be used, as it is or as it would be; or the user has no such file, because
     /// [`Paths::policy`](crate::Paths::policy) names none.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.user_file()?, self.live.base(), name, keys)
+        Proposal::grant(self.user_file()?, self.live.base(), Place::Tool(name), keys)
+    }
+
+    /// Proposes the user's file with these keys of the server's entry set. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`propose_grant`](Self::propose_grant).
+    pub fn propose_server(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
+        Proposal::grant(self.user_file()?, self.live.base(), Place::Server(name), keys)
+    }
+
+    /// Proposes the user's file without the server's entry; nothing if it has no such entry. Writes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be used.
+    pub fn propose_revoke_server(&self, name: &str) -> Result<Option<Proposal>, FileError> {
+        Proposal::revoke(self.user_file()?, self.live.base(), Place::Server(name))
     }
 
     /// Proposes the user's file without the tool's entry; nothing if it has no such entry. Writes
@@ -220,7 +242,7 @@ impl Authority {
     ///
     /// The file cannot be used.
     pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.user_file()?, self.live.base(), name)
+        Proposal::revoke(self.user_file()?, self.live.base(), Place::Tool(name))
     }
 
     /// Decides as if the proposal were the user's file.
@@ -243,6 +265,15 @@ impl Authority {
         let Ok(layers) = self.current() else { return Vec::new() };
         let named = layers.user.tools.iter();
         named.map(|(name, entry)| (name.clone(), entry.position.line)).collect()
+    }
+
+    /// Returns the tools of a server that the user's file approves, with the digests of their
+    /// descriptions.
+    #[must_use]
+    pub fn approved(&self, server: &str) -> BTreeMap<String, Digest> {
+        let Ok(layers) = self.current() else { return BTreeMap::new() };
+        let entry = layers.user.servers.get(server).and_then(|entry| entry.approved.as_ref());
+        entry.map(|at| at.value.clone()).unwrap_or_default()
     }
 
     /// Returns whether the user's file has an entry for the tool that is bound to contents.

@@ -25,7 +25,7 @@ use super::remedy::Hints;
 use super::rule::{Entry, Layer, LimitKey, Located};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
-use super::{Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
+use super::{Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
 use crate::limits::Limits;
 
 /// The surroundings of a decision, besides the layers.
@@ -76,9 +76,11 @@ pub(super) fn backend(
     layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
-/// Returns whether some layer names the tool by its contents.
-pub(super) fn looks_at_content(layers: &Layers, name: Option<&str>) -> bool {
+/// Returns whether some layer names the tool, or the server, by its contents.
+pub(super) fn looks_at_content(layers: &Layers, backend: Backend, name: Option<&str>) -> bool {
     match name {
+        // Nothing is granted to a server but by its contents.
+        _ if backend == Backend::Mcp => true,
         Some(name) => all(layers)
             .any(|layer| layer.tools.get(name).is_some_and(|entry| entry.sha256.is_some())),
         None => layers.user.tools.values().any(|entry| entry.sha256.is_some()),
@@ -105,7 +107,7 @@ fn decide_without_hint(
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
     let entry = granting(&layers.user, request, context.hints, &mut notes)?;
-    let bounds = bounds(layers, request.name);
+    let bounds = bounds(layers, request);
     check_bounds(&bounds, request)?;
     let explicit = request
         .name
@@ -125,9 +127,10 @@ fn decide_without_hint(
     effective.check_net(request)?;
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
-    let limits = limits(profile, overrides, entry, &bounds, &mut provenance);
+    let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);
+    let approve = approve(layers, overrides, (request, entry), profile, &mut provenance);
     let (mut grant, variables) = effective.grant(request, context.variables)?;
-    if request.backend == Backend::Native {
+    if request.backend != Backend::Wasm {
         let reach = Reach::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
@@ -137,7 +140,7 @@ fn decide_without_hint(
             check_unconfined(name, weakness, entry, &provenance)?;
         }
     }
-    Ok(Decision { grant, limits, profile, variables, provenance, notes })
+    Ok(Decision { grant, limits, approve, profile, variables, provenance, notes })
 }
 
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
@@ -179,10 +182,35 @@ fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
 }
 
 /// Returns every entry that takes away from this tool.
-fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Rule<'a>> {
+fn bounds<'a>(layers: &'a Layers, request: &Request<'_>) -> Vec<Rule<'a>> {
     let every = all(layers).filter_map(|layer| Some((layer, layer.every.as_ref()?)));
-    let own = bounding(layers).filter_map(|layer| Some((layer, layer.tools.get(name?)?)));
+    let own = bounding(layers)
+        .filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)));
     every.chain(own).collect()
+}
+
+/// Returns the calls to which somebody has to agree: the most that any layer asks for. An entry
+/// with the name of the tool counts whatever contents it is bound to, since it takes away.
+fn approve(
+    layers: &Layers,
+    overrides: &Overrides,
+    (request, entry): (&Request<'_>, Option<Rule<'_>>),
+    profile: Profile,
+    provenance: &mut ProvenanceMap,
+) -> Approve {
+    let named = request.name.and_then(|name| layers.user.entry(request.backend, name));
+    let named = named.map(|entry| (&*layers.user, entry));
+    let entries = bounds(layers, request).into_iter().chain(named).chain(entry);
+    let asked = entries.filter_map(|(layer, entry)| {
+        entry.approve.as_ref().map(|at| (at.value, provenance_of(layer, at)))
+    });
+    let flag = overrides.approve.as_ref().map(|asked| (asked.value, asked.provenance()));
+    let default = (Approve::default(), Provenance::Profile(profile));
+    let (approve, by) = asked
+        .chain(flag)
+        .fold(default, |strictest, asked| if asked.0 > strictest.0 { asked } else { strictest });
+    provenance.set("approve", by);
+    approve
 }
 
 /// Returns the limits of a call: the user's entry replaces the default, an override replaces both,
@@ -190,11 +218,12 @@ fn bounds<'a>(layers: &'a Layers, name: Option<&str>) -> Vec<Rule<'a>> {
 fn limits(
     profile: Profile,
     overrides: &Overrides,
+    request: &Request<'_>,
     entry: Option<Rule<'_>>,
     bounds: &[Rule<'_>],
     provenance: &mut ProvenanceMap,
 ) -> Limits {
-    let mut limits = Limits::default();
+    let mut limits = standard::limits(request.backend);
     for key in LimitKey::VARIANTS.iter().copied() {
         let name = key.as_str();
         provenance.set(name, Provenance::Profile(profile));

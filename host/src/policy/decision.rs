@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::remedy::{Hints, Remedy};
 use super::rule::LayerKind;
-use super::{Backend, Grant, Profile, Sandbox, ToolOrigin};
+use super::{Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::FileError;
@@ -18,7 +18,8 @@ use crate::toml_file::FileError;
 /// The call that the policy decides on, for [`Authority::decide`](super::Authority::decide).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The name of the tool; nothing for a program that is named by its path.
+    /// The name of the tool, with [`Backend::Mcp`] that of the server; nothing for a program that
+    /// is named by its path.
     pub name: Option<&'a str>,
     /// The origin of the tool.
     pub origin: ToolOrigin,
@@ -26,10 +27,21 @@ pub struct Request<'a> {
     pub backend: Backend,
     /// True if the build runs only because the component cannot be used.
     pub fell_back: bool,
-    /// The file of the build.
+    /// The file of the build, or the definition of the server.
     pub path: &'a Path,
     /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
+    /// The tool of a server that is called; nothing for the server by itself.
+    pub tool: Option<ServerTool<'a>>,
+}
+
+/// A tool of a server, as the server describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerTool<'a> {
+    /// The name, as the server has it.
+    pub name: &'a str,
+    /// The digest of its description.
+    pub digest: Digest,
 }
 
 /// The rule that decided a part of a grant.
@@ -68,8 +80,8 @@ impl fmt::Display for Provenance {
 pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
 
 impl ProvenanceMap {
-    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, or the key of a
-    /// limit.
+    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, `approve`, or the
+    /// key of a limit.
     #[must_use]
     pub fn of(&self, capability: &str) -> &[Provenance] {
         self.0.get(capability).map_or(&[], Vec::as_slice)
@@ -116,6 +128,8 @@ pub struct Decision {
     pub grant: Grant,
     /// The limits.
     pub limits: Limits,
+    /// The calls to which somebody has to agree.
+    pub approve: Approve,
     /// The profile in force.
     pub profile: Profile,
     /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also
@@ -127,7 +141,48 @@ pub struct Decision {
     pub notes: Vec<String>,
 }
 
+/// The effects that a grant allows, for [`Decision::effects`](crate::policy::Decision::effects).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effects {
+    /// True if the tool may change files or assets.
+    pub writes: bool,
+    /// True if the tool may reach other machines.
+    pub connects: bool,
+}
+
 impl Decision {
+    /// Returns the effects that a call by this build may have.
+    #[must_use]
+    pub fn effects(&self, backend: Backend) -> Effects {
+        let grant = &self.grant;
+        // Without a sandbox it can do what its user can.
+        if backend != Backend::Wasm && grant.sandbox != Sandbox::Require {
+            return Effects { writes: true, connects: true };
+        }
+        Effects {
+            writes: grant.dirs.iter().any(|dir| dir.access == Access::ReadWrite)
+                || grant.assets == AssetAccess::Write,
+            connects: grant.net.any || !grant.net.peers.is_empty(),
+        }
+    }
+
+    /// Returns whether somebody has to agree to a call by this build.
+    #[must_use]
+    pub fn needs_consent(&self, backend: Backend) -> bool {
+        let Effects { writes, connects } = self.effects(backend);
+        match self.approve {
+            Approve::Never => false,
+            Approve::Changes => writes || connects,
+            Approve::Always => true,
+        }
+    }
+
+    /// Returns the rule that decided [`approve`](Self::approve).
+    #[must_use]
+    pub fn approve_decided_by(&self) -> String {
+        self.provenance.of("approve").first().map(ToString::to_string).unwrap_or_default()
+    }
+
     /// Returns the variables that were granted by name with their values, which are secrets.
     #[must_use]
     pub fn granted_values(&self) -> Vec<(OsString, OsString)> {

@@ -16,39 +16,68 @@ pub enum NewValue {
     Number(u64),
     /// A list of words: `["a", "b"]`.
     List(Vec<String>),
+    /// No value: the key is removed.
+    Absent,
 }
 
 /// A key of an entry with its new value, for
 /// [`Authority::propose_grant`](super::Authority::propose_grant). A key of the table `limits` is
-/// `limits.NAME`.
+/// `limits.NAME`, one of the table `tools` of a server is `tools.NAME`.
 pub type NewKey = (String, NewValue);
 
 /// A file whose form cannot be changed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unchangeable;
 
+/// The place of an entry in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place<'a> {
+    /// The table `[tools.NAME]`.
+    Tool(&'a str),
+    /// The table `[servers.NAME]`.
+    Server(&'a str),
+}
+
+impl<'a> Place<'a> {
+    /// Returns the name of the entry.
+    pub(super) fn name(self) -> &'a str {
+        match self {
+            Self::Tool(name) | Self::Server(name) => name,
+        }
+    }
+
+    /// Returns the name of the table of the entries.
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Self::Tool(_) => "tools",
+            Self::Server(_) => "servers",
+        }
+    }
+}
+
 type Changed = Result<String, Unchangeable>;
 
-/// Returns the text with these keys of `[tools.NAME]` set; the entry is made if there is none.
-pub(super) fn set(text: &str, name: &str, keys: &[NewKey]) -> Changed {
+/// Returns the text with these keys of an entry set; the entry is made if there is none.
+pub(super) fn set(text: &str, place: Place<'_>, keys: &[NewKey]) -> Changed {
+    let (all, name) = (place.table(), place.name());
     let mut file = parse(text)?;
-    if !file.contains_key(TOOLS) {
-        let mut tools = Table::new();
+    if !file.contains_key(all) {
+        let mut entries = Table::new();
         // Without a header of its own.
-        tools.set_implicit(true);
-        file.insert(TOOLS, Item::Table(tools));
+        entries.set_implicit(true);
+        file.insert(all, Item::Table(entries));
     }
     // The comments at the end of a file stay before an entry that is new.
     let end = file.trailing().as_str().unwrap_or_default().trim_end().to_owned();
-    let is_new = !table(file.get_mut(TOOLS))?.contains_key(name);
-    let moves = is_new && end.contains('#') && file.get(TOOLS).is_some_and(Item::is_table);
+    let is_new = !table(file.get_mut(all))?.contains_key(name);
+    let moves = is_new && end.contains('#') && file.get(all).is_some_and(Item::is_table);
     if moves {
         file.set_trailing("");
     }
     // `tools = { … }` holds values alone.
-    let is_inline = file.get(TOOLS).is_some_and(Item::is_inline_table);
-    let tools = table(file.get_mut(TOOLS))?;
-    let entry = tools.entry(name).or_insert_with(|| {
+    let is_inline = file.get(all).is_some_and(Item::is_inline_table);
+    let entries = table(file.get_mut(all))?;
+    let entry = entries.entry(name).or_insert_with(|| {
         if is_inline {
             return Item::Value(Value::InlineTable(InlineTable::new()));
         }
@@ -61,29 +90,33 @@ pub(super) fn set(text: &str, name: &str, keys: &[NewKey]) -> Changed {
     let entry = table(Some(entry))?;
     for (key, value) in keys {
         let value = value.to_toml()?;
-        match key.strip_prefix("limits.") {
+        match key.split_once('.') {
             None => put(entry, key, value),
-            Some(limit) => {
-                let inline = || Item::Value(Value::InlineTable(InlineTable::new()));
-                let limits = entry.entry("limits").or_insert_with(inline);
-                put(table(Some(limits))?, limit, value);
+            Some((inner, key)) => {
+                // A line for each tool, where there may be many.
+                let inline = || match inner {
+                    "tools" if !is_inline => Item::Table(Table::new()),
+                    _ => Item::Value(Value::InlineTable(InlineTable::new())),
+                };
+                let inner = entry.entry(inner).or_insert_with(inline);
+                put(table(Some(inner))?, key, value);
             }
         }
     }
     Ok(with_ends_of(&file.to_string(), text))
 }
 
-/// Returns the text without `[tools.NAME]` and what belongs to it. Comments before it stay: they may
-/// be about the file.
-pub(super) fn remove(text: &str, name: &str) -> Changed {
+/// Returns the text without an entry and what belongs to it. Comments before it stay: they may be
+/// about the file.
+pub(super) fn remove(text: &str, place: Place<'_>) -> Changed {
     let mut file = parse(text)?;
-    let tools = |file: &mut DocumentMut| file.get_mut(TOOLS)?.as_table_like_mut()?.remove(name);
     let mut without = file.clone();
-    if tools(&mut without).is_none() {
+    let entries = without.get_mut(place.table()).and_then(Item::as_table_like_mut);
+    if entries.and_then(|entries| entries.remove(place.name())).is_none() {
         return Ok(text.to_owned());
     }
     let left = without.to_string();
-    let Some(comments) = mark_comments_before(&mut file, name) else {
+    let Some(comments) = mark_comments_before(&mut file, place) else {
         // The empty line before an entry has no sense where nothing is left before it.
         let left = if text.starts_with('\n') { &left } else { left.trim_start_matches('\n') };
         return Ok(with_ends_of(left, text));
@@ -104,8 +137,9 @@ pub(super) fn remove(text: &str, name: &str) -> Changed {
 const MARK: &str = "# the entry that is removed\u{0}\n";
 
 /// Adds [`MARK`] to the comments before an entry, and returns these comments if there are any.
-fn mark_comments_before(file: &mut DocumentMut, name: &str) -> Option<String> {
-    let tools = file.get_mut(TOOLS)?.as_table_like_mut()?;
+fn mark_comments_before(file: &mut DocumentMut, place: Place<'_>) -> Option<String> {
+    let entries = file.get_mut(place.table())?.as_table_like_mut()?;
+    let name = place.name();
     let mark = |decor: &mut Decor| {
         let comments = decor.prefix()?.as_str()?.to_owned();
         if !comments.contains('#') {
@@ -114,9 +148,9 @@ fn mark_comments_before(file: &mut DocumentMut, name: &str) -> Option<String> {
         decor.set_prefix(format!("{comments}{MARK}"));
         Some(comments)
     };
-    match tools.get_mut(name)? {
+    match entries.get_mut(name)? {
         Item::Table(entry) if !entry.is_dotted() => mark(entry.decor_mut()),
-        _ => mark(tools.key_mut(name)?.leaf_decor_mut()),
+        _ => mark(entries.key_mut(name)?.leaf_decor_mut()),
     }
 }
 
@@ -127,9 +161,6 @@ pub(super) fn difference(before: &str, after: &str) -> Vec<String> {
     changed.map(|it| format!("{}{}", it.tag(), it.value().trim_end_matches(['\r', '\n']))).collect()
 }
 
-/// The table of the entries.
-const TOOLS: &str = "tools";
-
 fn parse(text: &str) -> Result<DocumentMut, Unchangeable> {
     // `with_ends_of` restores them.
     text.replace("\r\n", "\n").parse().map_err(|_| Unchangeable)
@@ -139,8 +170,13 @@ fn table(item: Option<&mut Item>) -> Result<&mut dyn TableLike, Unchangeable> {
     item.and_then(Item::as_table_like_mut).ok_or(Unchangeable)
 }
 
-/// Sets a key. White space and comments around the old value stay around the new one.
-fn put(table: &mut dyn TableLike, key: &str, mut value: Value) {
+/// Sets a key, or removes it. White space and comments around the old value stay around the new
+/// one.
+fn put(table: &mut dyn TableLike, key: &str, value: Option<Value>) {
+    let Some(mut value) = value else {
+        table.remove(key);
+        return;
+    };
     match table.get_mut(key) {
         Some(item) => {
             let decor = item.as_value().map_or_else(Decor::default, |old| old.decor().clone());
@@ -159,20 +195,21 @@ fn with_ends_of(text: &str, before: &str) -> String {
 }
 
 impl NewValue {
-    fn to_toml(&self) -> Result<Value, Unchangeable> {
-        match self {
-            Self::Word(word) => Ok(word.as_str().into()),
-            Self::Number(number) => {
-                i64::try_from(*number).map(Value::from).map_err(|_| Unchangeable)
-            }
-            Self::List(words) => Ok(Value::Array(words.iter().collect::<Array>())),
-        }
+    fn to_toml(&self) -> Result<Option<Value>, Unchangeable> {
+        Ok(Some(match self {
+            Self::Word(word) => word.as_str().into(),
+            Self::Number(number) => i64::try_from(*number).map_err(|_| Unchangeable)?.into(),
+            Self::List(words) => Value::Array(words.iter().collect::<Array>()),
+            Self::Absent => return Ok(None),
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TOOL: Place<'_> = Place::Tool("tool");
 
     fn list(words: &[&str]) -> NewValue {
         NewValue::List(words.iter().map(|word| (*word).to_owned()).collect())
@@ -188,7 +225,7 @@ mod tests {
     /// Returns each key of `tool` with its value, as text.
     fn said(text: &str) -> Vec<(String, String)> {
         let file = parse(text).expect(text);
-        let entry = file.get(TOOLS).and_then(|tools| tools.get("tool"));
+        let entry = file.get(TOOL.table()).and_then(|tools| tools.get("tool"));
         let entry = entry.unwrap_or_else(|| panic!("no entry: {text}"));
         let mut said = Vec::new();
         for (key, item) in entry.as_table_like().expect("a table").iter() {
@@ -225,7 +262,7 @@ mod tests {
             "tools = { other = { fs = [\"rw:.\"] } }\n",
             "tools = {}\n",
         ] {
-            let after = set(before, "tool", &keys()).unwrap_or_else(|_| panic!("{before:?}"));
+            let after = set(before, TOOL, &keys()).unwrap_or_else(|_| panic!("{before:?}"));
             let said = said(&after);
             for expected in [("fs", "[\"ro:.\"]"), ("limits.wall_clock", "\"5s\"")] {
                 let expected = (expected.0.to_owned(), expected.1.to_owned());
@@ -235,7 +272,7 @@ mod tests {
             for kept in ["# why", "# before", "# c", "[tools.zeta]", "fuel = 7", "[tools.other]"] {
                 assert_eq!(before.contains(kept), after.contains(kept), "{before:?}: {after:?}");
             }
-            assert_eq!(set(&after, "tool", &keys()), Ok(after.clone()), "twice is once");
+            assert_eq!(set(&after, TOOL, &keys()), Ok(after.clone()), "twice is once");
         }
     }
 
@@ -249,8 +286,8 @@ mod tests {
                 "[tools.b]\nfs = []\n# end\n\n[tools.tool]\nfs = [\"ro:.\"]\n",
             ),
         ] {
-            assert_eq!(set(before, "tool", &keys).as_deref(), Ok(after), "{before:?}");
-            assert_eq!(remove(after, "tool").as_deref(), Ok(before), "{after:?}");
+            assert_eq!(set(before, TOOL, &keys).as_deref(), Ok(after), "{before:?}");
+            assert_eq!(remove(after, TOOL).as_deref(), Ok(before), "{after:?}");
         }
     }
 
@@ -277,9 +314,9 @@ mod tests {
             ("# c\r\n\r\n[tools.tool]\r\nfs = []\r\n\r\n[tools.b]\r\n", "# c\r\n\r\n[tools.b]\r\n"),
             ("[tools]\n# c\ntool = {}\nb = {}\n", "[tools]\n# c\n\nb = {}\n"),
         ] {
-            assert_eq!(remove(before, "tool").as_deref(), Ok(after), "{before:?}");
+            assert_eq!(remove(before, TOOL).as_deref(), Ok(after), "{before:?}");
         }
-        let inline = remove("tools = { tool = {}, b = {} }\n", "tool").expect("changed");
+        let inline = remove("tools = { tool = {}, b = {} }\n", TOOL).expect("changed");
         assert_eq!(parse(&inline).expect("TOML").to_string(), "tools = { b = {} }\n");
     }
 

@@ -1,6 +1,7 @@
 //! The parser of policy files: TOML in which every key must be known, every value must be of its
 //! kind, and every mistake is reported with its position.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -15,16 +16,15 @@ use super::standard::STORE_VARIABLE;
 use super::{Net, dirs};
 use crate::digest::Digest;
 use crate::limits;
-use crate::toml_file::{
-    FileError, Item, Pair, TomlFile, article, did_you_mean, kind_of, pairs, printable,
-};
+use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
 
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";
 
-const FILE_KEYS: &[&str] = &["profile", "tools"];
+const FILE_KEYS: &[&str] = &["profile", "tools", "servers"];
 const TOOL_KEYS: &[&str] =
-    &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "limits"];
+    &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "approve", "limits"];
+const SERVER_KEYS: &[&str] = &["sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
 /// The directories that paths in a policy file are relative to.
 #[derive(Clone, Debug)]
@@ -61,6 +61,7 @@ impl Reader<'_> {
             match key {
                 "profile" => layer.profile = Some(self.word(key, item)?),
                 "tools" => self.tools(item, &mut layer)?,
+                "servers" => self.servers(item, &mut layer)?,
                 _ => return Err(self.file.unknown(&span, key, FILE_KEYS)),
             }
         }
@@ -71,9 +72,9 @@ impl Reader<'_> {
         let table = self.file.table("tools", item)?;
         for Pair { key: name, span, item } in pairs(table) {
             if name == EVERY {
-                layer.every = Some(self.entry(name, item, span)?);
+                layer.every = Some(self.entry(name, item, span, TOOL_KEYS)?);
             } else if is_tool_name(name) {
-                let entry = self.entry(name, item, span)?;
+                let entry = self.entry(name, item, span, TOOL_KEYS)?;
                 layer.tools.insert(name.to_owned(), entry);
             } else {
                 let what = format!("`{name}` is no name of a tool");
@@ -89,13 +90,33 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn entry(&self, name: &str, item: &Item<'_>, span: Range<usize>) -> Read<Entry> {
+    fn servers(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
+        let table = self.file.table("servers", item)?;
+        for Pair { key: name, span, item } in pairs(table) {
+            check_server_name(name).map_err(|what| self.file.fail(&span, what))?;
+            let entry = self.entry(name, item, span, SERVER_KEYS)?;
+            layer.servers.insert(name.to_owned(), entry);
+        }
+        Ok(())
+    }
+
+    /// Reads an entry, which may have these keys.
+    fn entry(
+        &self,
+        name: &str,
+        item: &Item<'_>,
+        span: Range<usize>,
+        known: &[&str],
+    ) -> Read<Entry> {
         let table = self.file.table(name, item)?;
         let mut entry = Entry { position: self.file.position(&span), ..Entry::default() };
         for Pair { key, span, item } in pairs(table) {
             if name == EVERY && matches!(key, "backend" | "sha256") {
                 let what = format!("`{key}` cannot be set for every tool at once");
                 return Err(self.file.fail(&span, what));
+            }
+            if !known.contains(&key) {
+                return Err(self.file.unknown(&span, key, known));
             }
             match key {
                 "backend" => entry.backend = Some(self.word(key, item)?),
@@ -105,11 +126,27 @@ impl Reader<'_> {
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
                 "assets" => entry.assets = Some(self.word(key, item)?),
+                "approve" => entry.approve = Some(self.word(key, item)?),
                 "limits" => entry.limits = self.limits(item)?,
-                _ => return Err(self.file.unknown(&span, key, TOOL_KEYS)),
+                "tools" => entry.approved = Some(self.approved(item)?),
+                _ => return Err(self.file.unknown(&span, key, known)),
             }
         }
         Ok(entry)
+    }
+
+    fn approved(&self, item: &Item<'_>) -> Read<Located<BTreeMap<String, Digest>>> {
+        let table = self.file.table("tools", item)?;
+        let mut value = BTreeMap::new();
+        for Pair { key: name, item, .. } in pairs(table) {
+            let span = item.span();
+            let text = item.get_ref().as_str().ok_or_else(|| {
+                let what = format!("`{name}` is {} where a digest belongs", kind_of(item));
+                self.file.fail(&span, what)
+            })?;
+            value.insert(name.to_owned(), self.digest(text, &span)?);
+        }
+        Ok(Located { value, position: self.file.position(&item.span()) })
     }
 
     fn dirs(&self, item: &Item<'_>) -> Read<Located<Vec<DirRule>>> {
@@ -258,25 +295,8 @@ impl Reader<'_> {
         item: &Item<'_>,
         one: impl Fn(&Self, &str, &Range<usize>) -> Read<T>,
     ) -> Read<Located<Vec<T>>> {
-        let span = item.span();
-        let list = item.get_ref().as_array().ok_or_else(|| {
-            let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
-            let error = self.file.fail(&span, what);
-            match item.get_ref().as_str() {
-                Some(text) => error.hint(format!("write [{text:?}]")),
-                None => error,
-            }
-        })?;
-        let mut values = Vec::with_capacity(list.len());
-        for value in list.iter() {
-            let span = value.span();
-            let text = value.get_ref().as_str().ok_or_else(|| {
-                let kind = article(value.get_ref().type_str());
-                self.file.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
-            })?;
-            values.push(one(self, text, &span)?);
-        }
-        Ok(Located { value: values, position: self.file.position(&span) })
+        let value = self.file.list(key, item, |text, span| one(self, text, span))?;
+        Ok(Located { value, position: self.file.position(&item.span()) })
     }
 }
 
@@ -325,6 +345,31 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
             _ => Err(error("is no whole number above zero".to_owned())),
         },
     }
+}
+
+/// The longest name of a server, in bytes, which leaves room for those of its tools.
+const LONGEST_SERVER_NAME: usize = 24;
+
+/// Checks the name of a server of MCP.
+///
+/// # Errors
+///
+/// It is no such name. The text is the reason.
+#[doc(hidden)]
+pub fn check_server_name(name: &str) -> Result<(), String> {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_valid = name.len() <= LONGEST_SERVER_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_known)
+        && !name.contains("__");
+    if is_valid {
+        return Ok(());
+    }
+    Err(format!(
+        "`{}` is no name of a server: names begin with a letter and have letters, digits, single \
+         underscores and hyphens, at most {LONGEST_SERVER_NAME}",
+        printable(name)
+    ))
 }
 
 /// Checks that a variable of this name can be granted.

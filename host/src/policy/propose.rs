@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::edit::{self, NewKey, Unchangeable};
+use super::edit::{self, NewKey, Place, Unchangeable};
 use super::live;
 use super::parse::{self, BaseDirs};
 use super::rule::{Entry, Layer, LayerKind};
@@ -28,45 +28,46 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Proposes the file with these keys of the tool's entry set.
+    /// Proposes the file with these keys of an entry set.
     pub(super) fn grant(
         path: &Path,
         base: &BaseDirs,
-        name: &str,
+        place: Place<'_>,
         keys: &[NewKey],
     ) -> Result<Self, FileError> {
-        Self::new(path, base, name, |text| edit::set(text, name, keys))
+        Self::new(path, base, place, |text| edit::set(text, place, keys))
     }
 
-    /// Proposes the file without the tool's entry; nothing if it has no such entry.
+    /// Proposes the file without an entry; nothing if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
         base: &BaseDirs,
-        name: &str,
+        place: Place<'_>,
     ) -> Result<Option<Self>, FileError> {
-        let proposal = Self::new(path, base, name, |text| edit::remove(text, name))?;
+        let proposal = Self::new(path, base, place, |text| edit::remove(text, place))?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
 
     fn new(
         path: &Path,
         base: &BaseDirs,
-        name: &str,
+        place: Place<'_>,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
         let before = read(path)
             .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
-        Self::of(before, path, base, name, edit)
+        Self::of(before, path, base, place, edit)
     }
 
     fn of(
         before: String,
         path: &Path,
         base: &BaseDirs,
-        name: &str,
+        place: Place<'_>,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
         let unchangeable = || {
+            let name = place.name();
             FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
@@ -76,7 +77,7 @@ impl Proposal {
         // The position is one of the new text, which nobody can look at.
         let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
-        if contents(&old, name) != contents(&new, name) {
+        if contents(&old, place) != contents(&new, place) {
             return Err(unchangeable());
         }
         Ok(Self { path: path.to_owned(), before, after, layer: Arc::new(new) })
@@ -121,7 +122,7 @@ impl Proposal {
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
-    use super::super::edit::{self, NewKey};
+    use super::super::edit::{self, NewKey, Place};
     use super::super::parse::{self, BaseDirs};
     use super::super::rule::LayerKind;
     use super::Proposal;
@@ -149,39 +150,42 @@ pub mod fuzzing {
     /// The file cannot be changed.
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
         let (path, base) = place();
-        let set = |text: &str| edit::set(text, name, keys);
-        let granted = Proposal::of(text.to_owned(), path, &base, name, set)?.after;
-        let remove = |text: &str| edit::remove(text, name);
-        let revoked = Proposal::of(granted.clone(), path, &base, name, remove)?.after;
+        // The first letter decides, so that both kinds of entries are tried.
+        let place = if name.starts_with('s') { Place::Server(name) } else { Place::Tool(name) };
+        let set = |text: &str| edit::set(text, place, keys);
+        let granted = Proposal::of(text.to_owned(), path, &base, place, set)?.after;
+        let remove = |text: &str| edit::remove(text, place);
+        let revoked = Proposal::of(granted.clone(), path, &base, place, remove)?.after;
         Ok([granted, revoked])
     }
 }
 
-/// Returns the contents of a layer without positions, and without the entry of one tool.
-fn contents(layer: &Layer, except: &str) -> Vec<String> {
-    let entry = |(name, entry): (&str, &Entry)| {
+/// Returns the contents of a layer without positions, and without one entry.
+fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
+    let entry = |(place, entry): (Place<'_>, &Entry)| {
         let dirs = entry
             .fs
             .as_ref()
             .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
-            "{name}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {limits:?}",
+            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {limits:?} {:?}",
             entry.backend.as_ref().map(|at| at.value),
             entry.sandbox.as_ref().map(|at| at.value),
             entry.sha256.as_ref().map(|at| &at.value),
             entry.net.as_ref().map(|at| &at.value),
             entry.env.as_ref().map(|at| &at.value),
             entry.assets.as_ref().map(|at| at.value),
+            entry.approve.as_ref().map(|at| at.value),
+            entry.approved.as_ref().map(|at| &at.value),
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());
-    let others = layer.tools.iter().filter(|(name, _)| *name != except);
-    let every = layer.every.as_ref().map(|it| (parse::EVERY, it));
-    profile
-        .into_iter()
-        .chain(others.map(|(name, it)| (name.as_str(), it)).chain(every).map(entry))
-        .collect()
+    let tools = layer.tools.iter().map(|(name, it)| (Place::Tool(name), it));
+    let servers = layer.servers.iter().map(|(name, it)| (Place::Server(name), it));
+    let every = layer.every.as_ref().map(|it| (Place::Tool(parse::EVERY), it));
+    let entries = tools.chain(servers).chain(every).filter(|(place, _)| *place != except);
+    profile.into_iter().chain(entries.map(entry)).collect()
 }
 
 /// Returns the text of the file, which is empty where there is none.

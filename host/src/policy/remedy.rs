@@ -65,11 +65,26 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
+    /// Grant the server what it needs to be started, for its definition and its program as they
+    /// are now.
+    GrantServer {
+        /// The name of the server.
+        server: String,
+    },
+    /// Look at a tool of a server, and approve it.
+    ApproveTool {
+        /// The name of the server.
+        server: String,
+        /// The name of the tool, as the server has it.
+        tool: String,
+    },
     /// Grant the tool more than it has.
     GrantMore {
         /// The name of the tool.
         tool: String,
     },
+    /// Call the tool from where somebody can be asked, or have nobody asked.
+    AskPerson,
     /// Work in another directory, one that holds none of the host's own files.
     ChooseWorkspace,
     /// Name a file for the policy of the user, who has no home.

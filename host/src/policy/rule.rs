@@ -8,7 +8,7 @@ use std::time::Duration;
 use ikigai_protocol::Access;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-use super::{AssetAccess, BackendChoice, Net, Profile, Sandbox};
+use super::{Approve, AssetAccess, Backend, BackendChoice, Net, Profile, Sandbox};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::Position;
@@ -61,6 +61,8 @@ pub(super) struct Layer {
     pub(super) path: Arc<Path>,
     pub(super) profile: Option<Located<Profile>>,
     pub(super) tools: BTreeMap<String, Entry>,
+    /// The tables `[servers.NAME]`.
+    pub(super) servers: BTreeMap<String, Entry>,
     /// The table `[tools."*"]`: a bound for every tool, never a grant.
     pub(super) every: Option<Entry>,
 }
@@ -68,11 +70,20 @@ pub(super) struct Layer {
 impl Layer {
     /// Returns the layer of a file that does not exist.
     pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
-        Self { kind, path: path.into(), profile: None, tools: BTreeMap::new(), every: None }
+        let (tools, servers) = (BTreeMap::new(), BTreeMap::new());
+        Self { kind, path: path.into(), profile: None, tools, servers, every: None }
+    }
+
+    /// Returns the entry of a tool; with [`Backend::Mcp`] that of the server with this name.
+    pub(super) fn entry(&self, backend: Backend, name: &str) -> Option<&Entry> {
+        match backend {
+            Backend::Mcp => self.servers.get(name),
+            Backend::Wasm | Backend::Native => self.tools.get(name),
+        }
     }
 }
 
-/// The table `[tools.NAME]`. An absent key has no effect.
+/// The table `[tools.NAME]` or `[servers.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) position: Position,
@@ -83,7 +94,25 @@ pub(super) struct Entry {
     pub(super) net: Option<Located<Net>>,
     pub(super) env: Option<Located<Vec<String>>>,
     pub(super) assets: Option<Located<AssetAccess>>,
+    pub(super) approve: Option<Located<Approve>>,
     pub(super) limits: LimitRules,
+    /// The tools of a server that somebody approved, with the digests of their descriptions.
+    pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,
+}
+
+impl Entry {
+    /// Returns whether the entry says nothing about what its tool may touch and use up.
+    pub(super) fn grants_nothing(&self) -> bool {
+        let Self { sandbox, sha256, fs, net, env, assets, limits, approved, .. } = self;
+        sandbox.is_none()
+            && sha256.is_none()
+            && fs.is_none()
+            && net.is_none()
+            && env.is_none()
+            && assets.is_none()
+            && limits.is_empty()
+            && approved.is_none()
+    }
 }
 
 /// One entry of an `fs` list.

@@ -2,15 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
 use super::{AssetAccess, Backend, Grant, Sandbox};
+use crate::limits::Limits;
 
 /// The variable with the address of the asset store. It may hold a password, and no tool gets it.
 #[doc(hidden)]
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
+
+/// The time that a server of MCP has for a call. Many do not answer by themselves, but ask a service.
+const SERVER_CALL: Duration = Duration::from_secs(60);
 
 /// The variables that every confined native tool has.
 const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
@@ -63,9 +68,17 @@ pub(super) fn protected_path_in<'a>(dir: &Path, protected: &'a [PathBuf]) -> Opt
 pub(super) fn for_schema(backend: Backend) -> Grant {
     match backend {
         Backend::Wasm => Grant::default(),
-        Backend::Native => {
+        Backend::Native | Backend::Mcp => {
             Grant { env: minimal_env(), sandbox: Sandbox::Prefer, ..Grant::default() }
         }
+    }
+}
+
+/// Returns the limits of a call that no policy file sets.
+pub(super) fn limits(backend: Backend) -> Limits {
+    match backend {
+        Backend::Wasm | Backend::Native => Limits::default(),
+        Backend::Mcp => Limits { wall_clock: SERVER_CALL, ..Limits::default() },
     }
 }
 

@@ -53,7 +53,9 @@ impl Candidate {
         if !metadata.is_file() {
             return Err(Unfit::NotAFile);
         }
-        let backend = if path.extension().is_some_and(|extension| extension == "wasm") {
+        let backend = if is_definition(&path) {
+            Backend::Mcp
+        } else if path.extension().is_some_and(|extension| extension == "wasm") {
             Backend::Wasm
         } else if metadata.permissions().mode() & 0o111 != 0 {
             Backend::Native
@@ -69,7 +71,7 @@ impl Candidate {
     pub(super) fn stem(&self) -> PathBuf {
         match self.backend {
             Backend::Wasm => self.path.with_extension(""),
-            Backend::Native => self.path.clone(),
+            Backend::Native | Backend::Mcp => self.path.clone(),
         }
     }
 
@@ -140,6 +142,14 @@ fn is_meant(path: &Path, unfit: &Unfit) -> bool {
         Unfit::Missing(_) => path.is_symlink(),
         Unfit::NotAFile => false,
     }
+}
+
+/// The end of the names of definitions of servers.
+pub(super) const DEFINITION: &str = ".mcp.toml";
+
+/// Returns whether a file is the definition of a server, by its name.
+fn is_definition(path: &Path) -> bool {
+    file::name(path).strip_suffix(DEFINITION).is_some_and(|name| !name.is_empty())
 }
 
 /// The first bytes of an executable, a script and a WebAssembly file.

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::file;
 use crate::digest::Digest;
+use crate::exec::mcp::Pool;
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
@@ -58,6 +59,7 @@ pub(super) struct Loader {
     cache: LazyLock<Cache, OpenCache>,
     compiler: Compiler,
     supervisor: Supervisor,
+    servers: Arc<Pool>,
     progress: ProgressFn,
     /// A permit for each core. Compilation is parallel in itself: a component that has work for
     /// all cores takes all permits, since a second one would only take memory.
@@ -70,6 +72,7 @@ impl Loader {
         cache: OpenCache,
         compiler: Compiler,
         supervisor: Supervisor,
+        servers: Arc<Pool>,
         progress: ProgressFn,
     ) -> Self {
         Self {
@@ -77,6 +80,7 @@ impl Loader {
             budget,
             cache: LazyLock::new(cache),
             compiler,
+            servers,
             supervisor,
             progress,
             compilations: Semaphore::new(cores()),
@@ -86,6 +90,11 @@ impl Loader {
     /// Returns the program that native builds run under.
     pub(super) fn supervisor(&self) -> &Supervisor {
         &self.supervisor
+    }
+
+    /// Returns the servers that are in use.
+    pub(super) fn servers(&self) -> &Arc<Pool> {
+        &self.servers
     }
 
     fn runtime(&self) -> Result<&Arc<Runtime>, ComponentError> {

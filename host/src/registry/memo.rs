@@ -16,11 +16,12 @@ use serde_json::Value;
 
 use super::file;
 use crate::digest::Digest;
+use crate::exec::mcp::ToolDescription;
 use crate::paths::{self, Paths};
 use crate::policy::Backend;
 
 /// The version of the file's format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The number of entries above which those that the present scan did not use are dropped.
 const MAX_ENTRIES: usize = 4096;
@@ -54,7 +55,7 @@ impl Question {
         let kind = backend.as_str();
         Self(match backend {
             Backend::Wasm => format!("{kind}:{digest}"),
-            Backend::Native => format!("{kind}:{digest}:{}", file::name(path)),
+            Backend::Native | Backend::Mcp => format!("{kind}:{digest}:{}", file::name(path)),
         })
     }
 }
@@ -69,6 +70,15 @@ pub(super) enum Answer {
     Refused(String),
     /// Its component cannot be used on this host, for this reason; a native build may be.
     Unusable(String),
+    /// The tools of a server, and the revision of the protocol that it speaks.
+    Server {
+        /// The revision, as a word.
+        revision: String,
+        /// The tools.
+        tools: Vec<ToolDescription>,
+        /// The names of those that cannot be used, with the reason.
+        skipped: Vec<(String, String)>,
+    },
     /// Its compilation passed a limit, which the text names. It is asked again once somebody has
     /// compiled it.
     TooCostly(String),

@@ -17,6 +17,7 @@ use super::candidate::{self, Candidate};
 use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
+use super::servers::{self, KnownServer};
 use super::tool::{Build, Tool};
 use super::{Depth, Skipped, Snapshot, before_deadline};
 use crate::exec::envelope;
@@ -55,6 +56,8 @@ pub(super) enum Wanted {
     All,
     /// No component: the tools of new ones are left out.
     Known,
+    /// No component, and all servers.
+    Servers,
     /// The components that could be the tool of this name, by the names of their files or by
     /// the answers of their other builds.
     Tool(String),
@@ -121,7 +124,9 @@ impl Scan {
                 reason: unfit.to_string(),
                 failed: false,
             }));
-            let asked = ask_all(&scan, listing.candidates).await;
+            let (servers, programs): (Vec<_>, Vec<_>) =
+                listing.candidates.into_iter().partition(|it| it.backend == Backend::Mcp);
+            let asked = ask_all(&scan, programs).await;
             let mut found = BTreeMap::new();
             for mut builds in by_stem(asked) {
                 scan.ask_siblings(&mut builds).await;
@@ -138,6 +143,9 @@ impl Scan {
                     let path = hidden.build.path.clone();
                     snapshot.skipped.push(Skipped { path, reason, failed: false });
                 }
+            }
+            for server in look_at_all(&scan, servers).await {
+                scan.add_server(&mut snapshot, server);
             }
         }
         scan.memo.save();
@@ -181,7 +189,7 @@ impl Scan {
         self.ask_if(candidate, |build| match &self.wanted {
             Wanted::All => true,
             Wanted::Tool(name) if file::is_called(&candidate.path, name) => true,
-            Wanted::Known | Wanted::Tool(_) => {
+            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
                 candidate.backend == Backend::Native || self.loader.is_compiled(&build.digest)
             }
         })
@@ -213,6 +221,8 @@ impl Scan {
                 .map_err(|error| Refusal::Failed(error.to_string())),
             Answer::Refused(reason) | Answer::TooCostly(reason) => Err(Refusal::Failed(reason)),
             Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
+            // Definitions are not asked like this.
+            Answer::Server { .. } => Err(Refusal::Failed("it is a server".to_owned())),
         }
     }
 
@@ -284,6 +294,8 @@ impl Scan {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
             grant: Arc::new(grant),
+            principal: None,
+            front_end: None,
             assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
@@ -314,28 +326,15 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
         exit => {
             let code = envelope::exit_code(exit).unwrap_or_default();
-            let complaint = last_lines(&outcome.stderr.bytes);
-            return Err(format!("exited with {code}{complaint}"));
+            let complaint = outcome.stderr.last_lines();
+            let colon = if complaint.is_empty() { "" } else { ": " };
+            return Err(format!("exited with {code}{colon}{complaint}"));
         }
     }
     let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
     arguments::compile(&schema.parameters)
         .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
     Ok(schema)
-}
-
-/// Returns the last lines of stderr after a colon, or nothing if it is empty.
-fn last_lines(stderr: &[u8]) -> String {
-    /// The message of an interpreter comes last, below its trace.
-    const LINES: usize = 3;
-    const CHARACTERS: usize = 300;
-
-    let text = String::from_utf8_lossy(stderr);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join(" / ");
-    let skipped = last.chars().count().saturating_sub(CHARACTERS);
-    let shown: String = last.chars().skip(skipped).collect();
-    if shown.is_empty() { shown } else { format!(": {shown}") }
 }
 
 async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
@@ -357,6 +356,29 @@ async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
         }
     }
     answers
+}
+
+/// Looks at definitions of servers, and returns them in the same order.
+pub(super) async fn look_at_all(scan: &Arc<Scan>, definitions: Vec<Candidate>) -> Vec<KnownServer> {
+    let permits = Arc::new(Semaphore::new(servers::ASKED_AT_ONCE));
+    let looks: Vec<_> = definitions
+        .into_iter()
+        .map(|candidate| {
+            let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
+            tokio::spawn(async move {
+                let _permit = permits.acquire().await;
+                scan.server(&candidate).await
+            })
+        })
+        .collect();
+    let mut known = Vec::with_capacity(looks.len());
+    for look in looks {
+        match look.await {
+            Ok(server) => known.push(server),
+            Err(error) => tracing::error!("a server was lost; this is a bug: {error}"),
+        }
+    }
+    known
 }
 
 /// Groups the builds of one tool, in the order of the first of them.
@@ -388,6 +410,8 @@ async fn add(
         match one.candidate.backend {
             Backend::Native => native = Some(one),
             Backend::Wasm => wasm = Some(one),
+            // Servers are not among the candidates that were asked.
+            Backend::Mcp => {}
         }
     }
     let Some(tool) = choose(scan, snapshot, native, wasm).await else { return };

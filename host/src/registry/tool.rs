@@ -10,9 +10,10 @@ use tokio::sync::OnceCell;
 
 use crate::digest::Digest;
 use crate::exec::Executor;
+use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
-use crate::policy::{Backend, ToolOrigin};
+use crate::policy::{Backend, ServerTool, ToolOrigin};
 
 use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;
@@ -79,6 +80,7 @@ enum Program {
         loader: Arc<Loader>,
         loaded: OnceCell<GuestProgram>,
     },
+    Server(ServerProgram),
 }
 
 impl Build {
@@ -96,8 +98,26 @@ impl Build {
                 Program::Native(NativeProgram::new(path.clone(), supervisor))
             }
             Backend::Wasm => Program::Wasm { loader: Arc::clone(loader), loaded: OnceCell::new() },
+            Backend::Mcp => return Err("it defines a server, and is no tool itself".to_owned()),
         };
         Ok(Arc::new(Self { path, digest, program }))
+    }
+
+    /// Returns the build of a tool of the server that the file at `path` defines.
+    pub(super) fn of_server(path: PathBuf, program: ServerProgram) -> Self {
+        Self { path, digest: program.server.digest, program: Program::Server(program) }
+    }
+
+    /// Returns the server that has the tool, and the tool as the server describes it; nothing for a
+    /// tool that is a program itself.
+    #[must_use]
+    pub fn of_a_server(&self) -> Option<(&Server, ServerTool<'_>)> {
+        match &self.program {
+            Program::Server(ServerProgram { server, tool, digest, .. }) => {
+                Some((server, ServerTool { name: tool, digest: *digest }))
+            }
+            Program::Native(_) | Program::Wasm { .. } => None,
+        }
     }
 
     /// Returns the kind of the program.
@@ -106,6 +126,7 @@ impl Build {
         match self.program {
             Program::Native(_) => Backend::Native,
             Program::Wasm { .. } => Backend::Wasm,
+            Program::Server(_) => Backend::Mcp,
         }
     }
 
@@ -118,6 +139,7 @@ impl Build {
     pub async fn program(&self) -> Result<&dyn Executor, ComponentError> {
         match &self.program {
             Program::Native(program) => Ok(program),
+            Program::Server(program) => Ok(program),
             Program::Wasm { .. } => Ok(self.component().await?),
         }
     }
@@ -130,7 +152,7 @@ impl Build {
     #[doc(hidden)]
     pub async fn imports(&self) -> Result<Vec<String>, ComponentError> {
         match &self.program {
-            Program::Native(_) => Ok(Vec::new()),
+            Program::Native(_) | Program::Server(_) => Ok(Vec::new()),
             Program::Wasm { .. } => Ok(self.component().await?.imports()),
         }
     }
@@ -156,7 +178,7 @@ impl Build {
             Program::Wasm { loader, loaded } => {
                 loaded.get_or_try_init(|| loader.load(&self.path, self.digest)).await
             }
-            Program::Native(_) => Err(ComponentError::NotACommand),
+            Program::Native(_) | Program::Server(_) => Err(ComponentError::NotACommand),
         }
     }
 }

@@ -1,26 +1,39 @@
-//! The calls of one connection: how many run, wait and are refused, and how they end.
+//! The calls of one client: how many run, wait and are refused, and how they end.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rmcp::model::{CallToolResult, ErrorData, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{CallToolResponse, ErrorData, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext, RoleServer};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use super::Asker;
+use super::questions::OPEN;
+use crate::connect::Progress;
 use crate::offer::{Call, Offer};
 use crate::result;
 
-/// The calls of a connection that run at once.
-const RUNNING: usize = 64;
+/// The calls that may be in flight.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// The calls that run at once.
+    running: usize,
+    /// The calls that wait for one of those to end.
+    waiting: usize,
+    /// The bytes of the arguments of all calls that run or wait.
+    arguments: usize,
+}
 
-/// The calls that wait for one of those to end.
-const WAITING: usize = 1024;
+/// The calls of one client.
+const CLIENT: Bounds = Bounds { running: 64, waiting: 1024, arguments: 64 << 20 };
 
-/// The bytes of the arguments of all calls that run or wait.
-const ARGUMENTS: usize = 64 << 20;
+/// The calls of all clients of one server.
+const SERVER: Bounds = Bounds { running: 256, waiting: 4096, arguments: 256 << 20 };
 
 /// The time after which a client that asked for it is first told that a call goes on.
 const FIRST_PROGRESS: Duration = Duration::from_secs(1);
@@ -28,14 +41,18 @@ const FIRST_PROGRESS: Duration = Duration::from_secs(1);
 /// The time between two such notices.
 const PROGRESS: Duration = Duration::from_secs(5);
 
+/// The least time between two notices.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
+
 /// The reason for which a call without room does not run.
 const BUSY: &str = "too many calls are in flight; wait for some to end, and try again";
 
 /// The reason for which a call does not run that was cancelled while it waited.
 const CANCELLED: &str = "the call was cancelled before it began";
 
-/// The calls of one connection.
+/// The calls of one client, or of a whole server.
 pub(super) struct Calls {
+    bounds: Bounds,
     permits: Semaphore,
     /// Calls that run or wait.
     count: AtomicUsize,
@@ -44,21 +61,13 @@ pub(super) struct Calls {
     closed: CancellationToken,
     /// Holds one permit for each call that may still be running.
     live: Semaphore,
+    /// Holds a permit for each further request that asks the client.
+    questions: Semaphore,
+    /// The calls of the server, where it has several clients.
+    whole: Option<Arc<Calls>>,
 }
 
-impl Default for Calls {
-    fn default() -> Self {
-        Self {
-            permits: Semaphore::new(RUNNING),
-            count: AtomicUsize::new(0),
-            arguments: AtomicUsize::new(0),
-            closed: CancellationToken::new(),
-            live: Semaphore::new(RUNNING + WAITING),
-        }
-    }
-}
-
-/// The share of one call in the bounds of its connection, given back when it is dropped.
+/// The share of one call in the bounds of its client, given back when it is dropped.
 struct Share<'a> {
     calls: &'a Calls,
     bytes: usize,
@@ -71,7 +80,48 @@ impl Drop for Share<'_> {
     }
 }
 
+/// A permit of the client's own, and one of the server.
+type Permits<'a> =
+    (Result<SemaphorePermit<'a>, AcquireError>, Option<Result<SemaphorePermit<'a>, AcquireError>>);
+
 impl Calls {
+    /// Creates the calls of the only client of a server.
+    pub(super) fn of_client() -> Self {
+        Self::new(CLIENT, None)
+    }
+
+    /// Creates the calls of a server with several clients.
+    pub(super) fn of_server() -> Self {
+        Self::new(SERVER, None)
+    }
+
+    /// Creates the calls of one of several clients of a server.
+    pub(super) fn within(server: Arc<Self>) -> Self {
+        Self::new(CLIENT, Some(server))
+    }
+
+    fn new(bounds: Bounds, whole: Option<Arc<Self>>) -> Self {
+        let closed = match &whole {
+            Some(whole) => whole.closed.child_token(),
+            None => CancellationToken::new(),
+        };
+        Self {
+            bounds,
+            permits: Semaphore::new(bounds.running),
+            count: AtomicUsize::new(0),
+            arguments: AtomicUsize::new(0),
+            closed,
+            live: Semaphore::new(bounds.running + bounds.waiting),
+            questions: Semaphore::new(OPEN),
+            whole,
+        }
+    }
+
+    /// Returns the semaphore with a permit for each further request that asks the client.
+    pub(super) fn questions(&self) -> &Semaphore {
+        &self.questions
+    }
+
     /// Ends all calls, and refuses those to come.
     pub(super) fn close(&self) {
         self.closed.cancel();
@@ -79,9 +129,9 @@ impl Calls {
 
     /// Waits until no call is running.
     pub(super) async fn ended(&self) {
-        let all = u32::try_from(RUNNING + WAITING).unwrap_or(u32::MAX);
+        let all = self.bounds.running + self.bounds.waiting;
         // The semaphore is never closed.
-        let _ = self.live.acquire_many(all).await;
+        let _ = self.live.acquire_many(u32::try_from(all).unwrap_or(u32::MAX)).await;
     }
 
     /// Runs a call, and tells the client that it goes on, if it asked for that.
@@ -91,30 +141,32 @@ impl Calls {
         name: String,
         arguments: Bytes,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, ErrorData> {
-        let client = context.client_info().map(|it| format!("{} {}", it.name, it.version));
+        asker: Asker,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let client = client(&context);
         let token = context.meta.get_progress_token();
         // The rest of the context is not kept while the call waits: it may be large.
         let RequestContext { ct: cancel, peer, .. } = context;
-        let Some(_share) = self.share(arguments.len()) else {
+        let Some(_shares) = self.shares(arguments.len()) else {
             offer.refused(&name, client, BUSY);
-            return Ok(result::error(BUSY));
+            return Ok(result::error(BUSY).into());
         };
-        let _live = self.live.acquire().await;
-        let permit = tokio::select! {
+        let _live = self.acquire(|calls| &calls.live).await;
+        let permits = tokio::select! {
             // No call begins after the end of its connection.
             biased;
             () = self.closed.cancelled() => None,
             () = cancel.cancelled() => None,
-            permit = self.permits.acquire() => Some(permit),
+            permits = self.acquire(|calls| &calls.permits) => Some(permits),
         };
-        let Some(permit) = permit else {
+        let Some(permits) = permits else {
             offer.refused(&name, client, CANCELLED);
-            return Ok(result::error(CANCELLED));
+            return Ok(result::error(CANCELLED).into());
         };
-        let call = offer.call(Call { name, arguments, cancel: cancel.clone(), client });
+        let call = Call { name, arguments, cancel: cancel.clone(), client, asker: asker.clone() };
+        let call = offer.call(call);
         let mut call = std::pin::pin!(call);
-        let told = cancel.run_until_cancelled(report(token, peer));
+        let told = cancel.run_until_cancelled(report(token, peer, asker.reports()));
         let answer = tokio::select! {
             biased;
             answer = &mut call => answer,
@@ -125,36 +177,107 @@ impl Calls {
             // The client no longer wants to hear of it.
             _ = told => call.await,
         };
-        drop(permit);
-        result::of(answer)
+        drop(permits);
+        asker.response().unwrap_or_else(|| result::of(answer).map(Into::into))
     }
 
-    /// Returns the share of a call with so many bytes of arguments, if there is room for it.
+    /// Returns a permit of each of these semaphores, which are never closed.
+    async fn acquire(&self, of: impl Fn(&Self) -> &Semaphore) -> Permits<'_> {
+        let own = of(self).acquire().await;
+        let whole = match &self.whole {
+            Some(whole) => Some(of(whole).acquire().await),
+            None => None,
+        };
+        (own, whole)
+    }
+
+    /// Returns the shares of a call with so many bytes of arguments in the bounds of its client and
+    /// in those of the server, if there is room for it.
+    fn shares(&self, bytes: usize) -> Option<(Share<'_>, Option<Share<'_>>)> {
+        let own = self.share(bytes)?;
+        let whole = match &self.whole {
+            Some(whole) => Some(whole.share(bytes)?),
+            None => None,
+        };
+        Some((own, whole))
+    }
+
+    /// Returns the share of a call in these bounds alone.
     fn share(&self, bytes: usize) -> Option<Share<'_>> {
         // Each counter is added to before it is looked at, so that two calls cannot both take the
         // last place.
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let before = self.arguments.fetch_add(bytes, Ordering::Relaxed);
         let share = Share { calls: self, bytes };
-        let fits = count < RUNNING + WAITING && (before == 0 || before + bytes <= ARGUMENTS);
+        let Bounds { running, waiting, arguments } = self.bounds;
+        let fits = count < running + waiting && (before == 0 || before + bytes <= arguments);
         fits.then_some(share)
     }
 }
 
-enum Never {}
+/// Returns the name and version that the client of a request gives itself.
+pub(super) fn client(context: &RequestContext<RoleServer>) -> Option<String> {
+    context.client_info().map(|it| format!("{} {}", it.name, it.version))
+}
 
-/// Tells the client again and again that a call goes on, with the seconds that it has taken.
-async fn report(token: Option<ProgressToken>, peer: Peer<RoleServer>) -> Never {
+/// Tells the client that a call goes on: with the offer's own reports, and until the first of them
+/// again and again with the seconds that it has taken.
+async fn report(
+    token: Option<ProgressToken>,
+    peer: Peer<RoleServer>,
+    mut reports: watch::Receiver<Option<Progress>>,
+) -> Infallible {
     let Some(token) = token else { return std::future::pending().await };
     let begun = Instant::now();
     let mut ticks = interval_at(begun + FIRST_PROGRESS, PROGRESS);
+    let mut sent = Sent::default();
     loop {
-        ticks.tick().await;
-        let progress = ProgressNotificationParam::new(token.clone(), begun.elapsed().as_secs_f64());
-        if peer.notify_progress(progress).await.is_err() {
+        let progress = tokio::select! {
+            // The sender lives as long as the call.
+            Ok(()) = reports.changed() => {
+                let report = reports.borrow_and_update().clone();
+                report.and_then(|report| sent.after(report))
+            }
+            _ = ticks.tick() => sent.seconds(begun.elapsed()),
+        };
+        let Some(Progress { progress, total, message }) = progress else { continue };
+        let mut params = ProgressNotificationParam::new(token.clone(), progress);
+        (params.total, params.message) = (total, message);
+        if peer.notify_progress(params).await.is_err() {
             // The end of the connection is noticed elsewhere.
             return std::future::pending().await;
         }
+        tokio::time::sleep(BETWEEN_REPORTS).await;
+    }
+}
+
+/// The progress that a client was told. It must grow, so that the offer's own is added to the
+/// seconds that came before it.
+#[derive(Default)]
+struct Sent {
+    seconds: f64,
+    last: Option<f64>,
+    has_own: bool,
+}
+
+impl Sent {
+    fn seconds(&mut self, elapsed: Duration) -> Option<Progress> {
+        if self.has_own {
+            return None;
+        }
+        self.seconds = elapsed.as_secs_f64();
+        self.last = Some(self.seconds);
+        Some(Progress { progress: self.seconds, total: None, message: None })
+    }
+
+    fn after(&mut self, report: Progress) -> Option<Progress> {
+        let progress = self.seconds + report.progress;
+        if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {
+            return None;
+        }
+        (self.last, self.has_own) = (Some(progress), true);
+        let total = report.total.map(|total| self.seconds + total).filter(|it| it.is_finite());
+        Some(Progress { progress, total, message: report.message })
     }
 }
 
@@ -164,8 +287,8 @@ mod tests {
 
     #[test]
     fn a_call_beyond_the_bounds_has_no_share_and_leaves_none() {
-        let calls = Calls::default();
-        let shares: Vec<_> = (0..RUNNING + WAITING).map(|_| calls.share(0)).collect();
+        let calls = Calls::of_client();
+        let shares: Vec<_> = (0..CLIENT.running + CLIENT.waiting).map(|_| calls.share(0)).collect();
         assert!(shares.iter().all(Option::is_some));
         assert!(calls.share(0).is_none());
         drop(shares);
@@ -174,14 +297,42 @@ mod tests {
 
     #[test]
     fn arguments_beyond_the_bound_have_no_share_unless_they_are_alone() {
-        let calls = Calls::default();
-        let alone = calls.share(ARGUMENTS + 1).expect("alone");
+        let calls = Calls::of_client();
+        let alone = calls.share(CLIENT.arguments + 1).expect("alone");
         assert!(calls.share(1).is_none());
         drop(alone);
-        let first = calls.share(ARGUMENTS - 1).expect("room");
+        let first = calls.share(CLIENT.arguments - 1).expect("room");
         assert!(calls.share(2).is_none());
         assert!(calls.share(1).is_some());
         drop(first);
         assert_eq!(calls.arguments.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn one_client_cannot_take_the_room_of_the_others() {
+        let server = Arc::new(Calls::of_server());
+        let clients: Vec<_> = (0..5).map(|_| Calls::within(Arc::clone(&server))).collect();
+        let full = |calls: &Calls| calls.shares(CLIENT.arguments).is_none();
+        let shares: Vec<_> = clients.iter().map(|calls| calls.shares(CLIENT.arguments)).collect();
+        let had_room: Vec<_> = shares.iter().map(Option::is_some).collect();
+        assert_eq!(had_room, [true, true, true, true, false]);
+        assert!(full(&clients[0]) && full(&clients[4]));
+        drop(shares);
+        assert!(!full(&clients[4]));
+        server.close();
+        assert!(clients.iter().all(|calls| calls.closed.is_cancelled()));
+    }
+
+    #[test]
+    fn the_progress_that_a_client_is_told_grows() {
+        let mut sent = Sent::default();
+        let report = |progress, total| Progress { progress, total, message: None };
+        assert_eq!(sent.seconds(Duration::from_secs(1)), Some(report(1.0, None)));
+        assert_eq!(sent.after(report(0.25, Some(1.0))), Some(report(1.25, Some(2.0))));
+        for stale in [0.25, 0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(sent.after(report(stale, Some(1.0))), None);
+        }
+        assert_eq!(sent.seconds(Duration::from_secs(6)), None);
+        assert_eq!(sent.after(report(1.0, None)), Some(report(2.0, None)));
     }
 }

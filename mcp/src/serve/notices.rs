@@ -16,8 +16,8 @@ use crate::offer::{Change, Offer};
 /// The resources that one connection may subscribe to.
 const SUBSCRIPTIONS: usize = 1000;
 
-/// The listeners of one connection.
-const LISTENERS: usize = 16;
+/// The listeners of one connection over streams.
+pub(super) const LISTENERS: usize = 16;
 
 /// The notifications of one connection.
 pub(super) struct Notices<O: Offer> {
@@ -25,14 +25,19 @@ pub(super) struct Notices<O: Offer> {
     /// The resources that a client of an older revision subscribed to.
     subscribed: Arc<Mutex<HashSet<String>>>,
     tells_unasked: AtomicBool,
-    listeners: Semaphore,
+    listeners: Arc<Semaphore>,
     has_ended: CancellationToken,
 }
 
 impl<O: Offer> Notices<O> {
-    /// Returns notifications that end when `has_ended` is cancelled.
-    pub(super) fn new(offer: Arc<O>, has_ended: CancellationToken) -> Self {
-        let (subscribed, listeners) = (Arc::default(), Semaphore::new(LISTENERS));
+    /// Returns notifications that end when `has_ended` is cancelled, or when they are dropped.
+    /// Each listener takes one of the permits of `listeners`.
+    pub(super) fn new(
+        offer: Arc<O>,
+        has_ended: &CancellationToken,
+        listeners: Arc<Semaphore>,
+    ) -> Self {
+        let (subscribed, has_ended) = (Arc::default(), has_ended.child_token());
         Self { offer, subscribed, tells_unasked: AtomicBool::new(false), listeners, has_ended }
     }
 
@@ -95,7 +100,7 @@ impl<O: Offer> Notices<O> {
     /// Tells a client of the changes that it listens for, until it no longer does.
     pub(super) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let Ok(_listener) = self.listeners.try_acquire() else {
-            let message = format!("no more than {LISTENERS} listeners can be there at once");
+            let message = "there are as many listeners as there can be at once";
             return Err(ErrorData::invalid_params(message, None));
         };
         let mut changes = self.offer.changes();
@@ -145,6 +150,7 @@ fn everything<'a>(uris: impl Iterator<Item = &'a String>) -> Vec<Change> {
 
 impl<O: Offer> Drop for Notices<O> {
     fn drop(&mut self) {
+        self.has_ended.cancel();
         for uri in lock(&self.subscribed).drain() {
             self.offer.unwatch(&uri);
         }

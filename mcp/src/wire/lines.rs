@@ -5,10 +5,6 @@ use std::io;
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line in bytes: an argument of 4 MiB, however JSON escapes it, and room for the
-/// message around it.
-pub(super) const MAX_LINE: usize = 24 << 20;
-
 /// The room that is asked for before each read.
 const READ_AT_ONCE: usize = 64 << 10;
 
@@ -17,24 +13,28 @@ const READ_AT_ONCE: usize = 64 << 10;
 pub(super) enum Line {
     /// A line without its newline.
     Text(Bytes),
-    /// A line of more than [`MAX_LINE`] bytes, which was skipped to its end.
+    /// A line of more bytes than are allowed. It is reported when that shows, and skipped to its
+    /// end.
     TooLong,
 }
 
 /// The lines of a stream. The last one needs no newline.
 pub(super) struct Lines<R> {
     input: R,
+    /// The longest line in bytes.
+    most: usize,
     buffer: BytesMut,
     /// The bytes of the buffer that are known to hold no newline.
     searched: usize,
+    /// True in the rest of a line that was reported as too long.
     is_skipping: bool,
     has_ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R) -> Self {
+    pub(super) fn new(input: R, most: usize) -> Self {
         let buffer = BytesMut::new();
-        Self { input, buffer, searched: 0, is_skipping: false, has_ended: false }
+        Self { input, most, buffer, searched: 0, is_skipping: false, has_ended: false }
     }
 
     /// Returns the next line, and nothing at the end. Nothing is lost if the future is dropped.
@@ -53,33 +53,37 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Takes a line that the buffer holds.
     fn take(&mut self) -> Option<Line> {
-        let newline = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
-        let Some(length) = newline.map(|it| self.searched + it) else {
-            self.searched = self.buffer.len();
-            if self.searched > MAX_LINE {
-                self.is_skipping = true;
+        loop {
+            let newline = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            let Some(length) = newline.map(|it| self.searched + it) else {
+                return self.take_none();
+            };
+            let line = self.buffer.split_to(length).freeze();
+            self.buffer.advance(1);
+            if line.len() > READ_AT_ONCE {
+                // What follows must not keep the memory of a long line.
+                self.buffer = BytesMut::from(&self.buffer[..]);
             }
-            if self.is_skipping {
-                self.buffer = BytesMut::new();
-                self.searched = 0;
+            self.searched = 0;
+            if !std::mem::take(&mut self.is_skipping) {
+                let is_too_long = line.len() > self.most;
+                return Some(if is_too_long { Line::TooLong } else { Line::Text(line) });
             }
-            return None;
-        };
-        let line = self.buffer.split_to(length).freeze();
-        self.buffer.advance(1);
-        if line.len() > READ_AT_ONCE {
-            // What follows must not keep the memory of a long line.
-            self.buffer = BytesMut::from(&self.buffer[..]);
         }
+    }
+
+    /// Notes that the buffer holds no newline, and drops what is too long for a line.
+    fn take_none(&mut self) -> Option<Line> {
+        self.searched = self.buffer.len();
+        if !self.is_skipping && self.searched <= self.most {
+            return None;
+        }
+        self.buffer = BytesMut::new();
         self.searched = 0;
-        let is_too_long = std::mem::take(&mut self.is_skipping) || line.len() > MAX_LINE;
-        Some(if is_too_long { Line::TooLong } else { Line::Text(line) })
+        (!std::mem::replace(&mut self.is_skipping, true)).then_some(Line::TooLong)
     }
 
     fn rest(&mut self) -> Option<Line> {
-        if std::mem::take(&mut self.is_skipping) {
-            return Some(Line::TooLong);
-        }
         self.searched = 0;
         let rest = self.buffer.split().freeze();
         (!rest.is_empty()).then_some(Line::Text(rest))
@@ -124,9 +128,12 @@ mod tests {
         }
     }
 
+    /// The longest line of the tests in bytes.
+    const MOST: usize = 1 << 20;
+
     async fn all(pieces: impl IntoIterator<Item = Vec<u8>>) -> Vec<Line> {
         let pieces = pieces.into_iter().collect();
-        let mut lines = Lines::new(Pieces { pieces, is_ready: false });
+        let mut lines = Lines::new(Pieces { pieces, is_ready: false }, MOST);
         let mut found = Vec::new();
         loop {
             // Dropped at each pause, as a server does that waits for other things as well.
@@ -155,14 +162,34 @@ mod tests {
     #[tokio::test]
     async fn a_long_line_is_skipped_and_the_next_is_read() {
         for longer in [1, READ_AT_ONCE, 3 * READ_AT_ONCE] {
-            let long = vec![b'x'; MAX_LINE + longer];
+            let long = vec![b'x'; MOST + longer];
             let after = b"\nnext\n".to_vec();
             let expected = [Line::TooLong, Line::Text("next".into())];
             assert_eq!(all([long.clone(), after]).await, expected, "{longer}");
             assert_eq!(all([long]).await, [Line::TooLong], "{longer}");
         }
-        let longest = vec![b'x'; MAX_LINE];
+        let longest = vec![b'x'; MOST];
         let lines = all([longest.clone(), b"\n".to_vec()]).await;
         assert_eq!(lines, [Line::Text(longest.into())]);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_reported_before_it_ends() {
+        let pieces = [vec![b'x'; MOST + 1]].into();
+        let mut lines = Lines::new(Pieces { pieces, is_ready: false }.chain(Endless), MOST);
+        assert_eq!(lines.next().await.expect("readable"), Some(Line::TooLong));
+    }
+
+    /// A stream on which nothing more comes.
+    struct Endless;
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
     }
 }

@@ -5,25 +5,20 @@ use std::fmt;
 
 use bytes::Bytes;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-    GetMeta as _, JsonRpcMessage, ProtocolVersion, RequestId,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Extensions,
+    GetExtensions as _, GetMeta as _, JsonRpcMessage, ProtocolVersion, RequestId,
 };
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer as _;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use super::lines::MAX_LINE;
+use super::MAX_LINE;
+use super::members::{self, Members};
 
 /// The longest message in bytes without the arguments of a call. The library copies it into trees
 /// that may take a hundred times as much.
 const MAX_MESSAGE: usize = 64 << 10;
-
-/// The arguments up to which they are copied out of their line, in bytes.
-const COPIED: usize = 64 << 10;
-
-/// The longest id in bytes, as JSON.
-const MAX_ID: usize = 256;
 
 /// The longest message of an error in characters.
 const MAX_REASON: usize = 300;
@@ -35,6 +30,18 @@ const CALL: &str = "tools/call";
 /// arguments has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawArguments(pub(crate) Bytes);
+
+impl RawArguments {
+    /// Takes the arguments of a call out of the extensions of its request. A request of HTTP has
+    /// them among those of its head.
+    pub(crate) fn take(extensions: &mut Extensions) -> Option<Bytes> {
+        let raw = match extensions.get_mut::<http::request::Parts>() {
+            Some(head) => head.extensions.remove::<Self>(),
+            None => extensions.remove::<Self>(),
+        };
+        raw.map(|raw| raw.0)
+    }
+}
 
 /// One line.
 #[derive(Debug)]
@@ -72,38 +79,110 @@ pub(super) fn opens(message: &ClientJsonRpcMessage) -> bool {
 impl Received {
     /// Reads one line.
     pub(super) fn parse(line: &Bytes) -> Self {
-        let Ok(text) = std::str::from_utf8(line) else {
-            return Self::refused(ErrorData::parse_error("the message is not UTF-8", None));
+        let Read { mut message, arguments, id, .. } = match Read::of(line) {
+            Ok(read) => read,
+            Err(it) => {
+                let Refused { error, id } = *it;
+                return Self::Refused { error, id };
+            }
         };
-        let members: Members<'_> = match members(text) {
+        if let (JsonRpcMessage::Request(request), Some(raw)) = (&mut message, arguments) {
+            request.request.extensions_mut().insert(raw);
+        }
+        match (&message, id) {
+            (JsonRpcMessage::Request(_), Some(id)) => Self::Request { message, id },
+            _ => {
+                let cancels = cancelled(&message);
+                Self::Other { message, cancels }
+            }
+        }
+    }
+}
+
+/// A message as the body of a request of HTTP.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// The message, with an empty object in place of the arguments of a call.
+    pub(crate) text: Bytes,
+    /// The arguments of a call.
+    pub(crate) arguments: Option<RawArguments>,
+    /// The method of a request or a notification.
+    pub(crate) method: Option<String>,
+}
+
+impl Body {
+    /// Reads a body.
+    pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<Refused>> {
+        let Read { text, arguments, method, .. } = Read::of(body)?;
+        let text = match text {
+            Cow::Borrowed(_) => body.clone(),
+            Cow::Owned(text) => text.into(),
+        };
+        Ok(Self { text, arguments, method })
+    }
+}
+
+/// A text that is no message.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: ErrorData,
+    /// Its id if it has a valid one.
+    pub(crate) id: Option<RequestId>,
+}
+
+impl From<ErrorData> for Box<Refused> {
+    fn from(error: ErrorData) -> Self {
+        Box::new(Refused { error: bounded(error), id: None })
+    }
+}
+
+/// A message that was read.
+struct Read<'a> {
+    message: ClientJsonRpcMessage,
+    /// The text that the message was read from: without the arguments of a call.
+    text: Cow<'a, str>,
+    arguments: Option<RawArguments>,
+    id: Option<RequestId>,
+    method: Option<String>,
+}
+
+impl<'a> Read<'a> {
+    /// Reads a text. The arguments of a call are a part of it, or a copy.
+    fn of(whole: &'a Bytes) -> Result<Self, Box<Refused>> {
+        let Ok(text) = std::str::from_utf8(whole) else {
+            return Err(ErrorData::parse_error("the message is not UTF-8", None).into());
+        };
+        let members: Members<'_> = match members::read(text) {
             Ok(members) => members,
             Err(error) if error.classify() == Category::Data => {
-                return Self::refused(invalid(shape(text, &error)));
+                return Err(invalid(shape(text, &error)).into());
             }
             Err(error) => {
                 let message = format!("the message is not JSON: {error}");
-                return Self::refused(ErrorData::parse_error(message, None));
+                return Err(ErrorData::parse_error(message, None).into());
             }
         };
-        let id = match members.id.map(id) {
+        let id = match members.id.map(members::id) {
             None => None,
             Some(Some(id)) => Some(id),
             Some(None) => {
                 let error = "the id is no integer and no string of at most 256 bytes";
-                return Self::refused(invalid(error));
+                return Err(invalid(error).into());
             }
         };
-        match Self::of(line, &members, id.clone()) {
-            Ok(received) => received,
+        Self::with(whole, text, &members, id.clone()).map_err(|error| {
             // What has no method is an answer, and is not answered by its id.
-            Err(error) => {
-                let id = id.filter(|_| members.method.is_some());
-                Self::Refused { error: bounded(error), id }
-            }
-        }
+            let id = id.filter(|_| members.method.is_some());
+            Box::new(Refused { error: bounded(error), id })
+        })
     }
 
-    fn of(line: &Bytes, members: &Members<'_>, id: Option<RequestId>) -> Result<Self, ErrorData> {
+    fn with(
+        whole: &Bytes,
+        text: &'a str,
+        members: &Members<'_>,
+        id: Option<RequestId>,
+    ) -> Result<Self, ErrorData> {
         if members.jsonrpc.as_deref() != Some("2.0") {
             return Err(invalid("`jsonrpc` is not \"2.0\""));
         }
@@ -112,72 +191,22 @@ impl Received {
         } else {
             None
         };
-        let whole = || {
-            // The line is UTF-8.
-            String::from_utf8_lossy(line)
-        };
-        let (text, raw) = match arguments {
-            None => (whole(), None),
+        let (text, arguments) = match arguments {
+            None => (Cow::Borrowed(text), None),
             Some(raw) => {
-                // A part of a line keeps the memory of all that was read with it.
-                let is_large = raw.len() > COPIED;
-                let raw_bytes = raw.as_bytes();
-                let arguments = if is_large {
-                    line.slice_ref(raw_bytes)
-                } else {
-                    Bytes::copy_from_slice(raw_bytes)
-                };
-                (without(line, raw), Some(RawArguments(arguments)))
+                let arguments = members::part(whole, raw);
+                (without(whole, raw), Some(RawArguments(arguments)))
             }
         };
         if text.len() > MAX_MESSAGE {
             let what = "only the arguments of `tools/call` may be longer";
             return Err(invalid(format!("the message has more than {MAX_MESSAGE} bytes; {what}")));
         }
-        let mut message: ClientJsonRpcMessage = serde_json::from_str(&text)
+        let message = serde_json::from_str(&text)
             .map_err(|error| invalid(format!("the message is malformed: {error}")))?;
-        if let (JsonRpcMessage::Request(request), Some(raw)) = (&mut message, raw) {
-            request.request.extensions_mut().insert(raw);
-        }
-        Ok(match (&message, id) {
-            (JsonRpcMessage::Request(_), Some(id)) => Self::Request { message, id },
-            _ => {
-                let cancels = cancelled(&message);
-                Self::Other { message, cancels }
-            }
-        })
+        let method = members.method.as_deref().map(str::to_owned);
+        Ok(Self { message, text, arguments, id, method })
     }
-
-    fn refused(error: ErrorData) -> Self {
-        Self::Refused { error: bounded(error), id: None }
-    }
-}
-
-/// The members of a message. One that is there twice is refused.
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow, default)]
-    jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-}
-
-/// Reads a member that is there, `null` included.
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(value).map(Some)
-}
-
-/// Reads the members of a message. An array would be taken for the members in their order.
-fn members(text: &str) -> serde_json::Result<Members<'_>> {
-    if text.trim_start().starts_with('[') {
-        serde_json::from_str::<IgnoredAny>(text)?;
-        return Err(serde_json::Error::custom("an array"));
-    }
-    serde_json::from_str(text)
 }
 
 /// Returns the description of JSON that is no message.
@@ -187,13 +216,6 @@ fn shape(text: &str, error: &serde_json::Error) -> String {
         Some(b'{') => format!("the message is malformed: {error}"),
         _ => "a message is a JSON object".to_owned(),
     }
-}
-
-fn id(raw: &RawValue) -> Option<RequestId> {
-    if raw.get().len() > MAX_ID {
-        return None;
-    }
-    serde_json::from_str(raw.get()).ok()
 }
 
 /// Returns the text of the arguments in the parameters of a call; nothing where there are none.

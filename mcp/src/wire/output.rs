@@ -84,6 +84,16 @@ impl Output {
         true
     }
 
+    /// Returns whether everything is written.
+    pub(super) fn is_drained(&self) -> bool {
+        *self.0.backlog.borrow() == 0
+    }
+
+    /// Ends the output. What is not written is lost.
+    pub(super) fn abandon(&self) {
+        self.0.closed.cancel();
+    }
+
     /// Waits until everything is written, or the peer is gone or has read nothing for too long.
     /// Nothing is written after that.
     pub(crate) async fn finish(&self) {
@@ -115,7 +125,7 @@ async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
             }
         }
         if let Err(error) = write_all(&shared, &mut stream, &batch).await {
-            tracing::debug!("the client reads no more: {error}");
+            tracing::debug!("the peer reads no more: {error}");
             shared.closed.cancel();
             shared.backlog.send_replace(0);
             return;

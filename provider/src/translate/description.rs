@@ -20,7 +20,7 @@ pub(super) fn description(
     losses: &mut Vec<Loss>,
 ) -> String {
     let own = &schema.description;
-    let full = match &schema.returns {
+    let full = match schema.model_returns() {
         Some(returns) => with_returns(own, returns),
         None => own.clone(),
     };
@@ -32,7 +32,7 @@ pub(super) fn description(
         let reason = Reason::Limit { what: "characters of the description", found, limit };
         losses.push(Loss { at: at.to_owned(), effect, reason });
     };
-    if schema.returns.is_some() {
+    if schema.model_returns().is_some() {
         lost("returns", Effect::Removed, found);
     }
     let found = own.chars().count();

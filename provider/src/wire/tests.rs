@@ -1,6 +1,6 @@
 //! Requests in each provider's form, as reviewed snapshots.
 
-use ikigai_protocol::ToolSchema;
+use ikigai_protocol::{ResultKind, ToolSchema};
 use serde_json::{Value, json};
 
 use super::outgoing;
@@ -30,6 +30,7 @@ fn tools(provider: Provider) -> Value {
         parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } },
             "required": ["path"] }),
         returns: None,
+        result: ResultKind::Json,
     };
     translate_all(provider, Bounds::of(provider), &[schema("read"), schema("list")]).value
 }

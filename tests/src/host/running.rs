@@ -104,14 +104,34 @@ impl Running {
     /// Waits until stderr contains `text`.
     #[track_caller]
     pub fn wait_for_stderr(&mut self, text: &str) {
-        let stderr = self.child.stderr.as_mut().expect("a pipe");
         while !String::from_utf8_lossy(&self.stderr).contains(text) {
-            let mut part = [0; 1024];
-            let read = stderr.read(&mut part).expect("read");
-            let printed = String::from_utf8_lossy(&self.stderr);
-            assert!(read > 0, "{} ended without `{text}` on stderr:\n{printed}", self.shown);
-            self.stderr.extend_from_slice(&part[..read]);
+            self.read_stderr(text);
         }
+    }
+
+    /// Waits for a line of stderr that begins with `start`, and returns the rest of it.
+    #[track_caller]
+    pub fn line_of_stderr(&mut self, start: &str) -> String {
+        loop {
+            let printed = String::from_utf8_lossy(&self.stderr);
+            // The last one may go on.
+            let lines = printed.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+            if let Some(rest) = lines.into_iter().find_map(|line| line.strip_prefix(start)) {
+                return rest.to_owned();
+            }
+            self.read_stderr(start);
+        }
+    }
+
+    /// Waits for a part of stderr, in which `text` is looked for.
+    #[track_caller]
+    fn read_stderr(&mut self, text: &str) {
+        let stderr = self.child.stderr.as_mut().expect("a pipe");
+        let mut part = [0; 1024];
+        let read = stderr.read(&mut part).expect("read");
+        let printed = String::from_utf8_lossy(&self.stderr);
+        assert!(read > 0, "{} ended without `{text}` on stderr:\n{printed}", self.shown);
+        self.stderr.extend_from_slice(&part[..read]);
     }
 
     /// Returns the CPU time that the host has used so far, in ticks of its clock.

@@ -163,3 +163,33 @@ fn calls_of_an_answer_that_was_cut_off_do_not_run() {
         assert_eq!(ran.json()["calls"], Value::Array(Vec::new()), "{vendor}: {ran}");
     }
 }
+
+#[test]
+fn of_content_blocks_a_model_reads_the_texts() {
+    let answer = r#"{"content":[{"type":"text","text":"as it looks:"},{"type":"image","data":"AAEC","mimeType":"image/png"}],"isError":%s}"#;
+    let schema = r#"{"name":"shot","description":"","parameters":{},"result":"content"}"#;
+    for (is_error, expected) in [
+        ("false", json!("as it looks:\n[image of type image/png, 3 bytes]")),
+        (
+            "true",
+            json!({
+                "error": "as it looks:\n[image of type image/png, 3 bytes]",
+                "error_code": "TOOL_ERROR",
+            }),
+        ),
+    ] {
+        let call = Reply::answer().call("shot", &json!({}));
+        let rig = Rig::new(Vendor::Anthropic, [call, Reply::answer().text("I see.")]);
+        let answer = answer.replace("%s", is_error);
+        rig.host.program(
+            "shot",
+            format!(
+                "#!/bin/sh\nif [ \"$1\" = --schema ]; then echo '{schema}'; else echo '{answer}'; fi\n"
+            ),
+        );
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        assert_eq!(envelopes(&ran.json())[0]["result"], expected, "{ran}");
+        assert!(!rig.request(1).contains("AAEC"), "the image was sent: {}", rig.request(1));
+        rig.assert_valid();
+    }
+}

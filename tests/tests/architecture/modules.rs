@@ -24,6 +24,8 @@ pub(crate) const HOST: Crate = Crate {
         &["digest", "limits", "nearest", "paths"],
         &["toml_file"],
         &["policy"],
+        &["consent"],
+        &["front_end"],
         &["exec"],
         &["audit", "registry"],
         &["host"],
@@ -34,7 +36,7 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["choice", "config", "decision", "error", "progress", "remedy"],
+        &["choice", "config", "decision", "error", "progress", "remedy", "servers"],
         &["model", "options", "output", "repl"],
         &["help", "logging"],
         &["layers"],

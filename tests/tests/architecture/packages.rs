@@ -25,7 +25,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
     // Knows a host only by the trait that a program implements.
-    ("ikigai-mcp", &[]),
+    ("ikigai-mcp", &["ikigai-protocol"]),
+    // Servers that misbehave, from the specification alone, without code of ours.
+    ("ikigai-mcp-testing", &[]),
     (
         "ikigai-agent",
         &[

@@ -247,6 +247,8 @@ impl Rig {
             stdout: Sink::Head,
             stderr: Sink::Tail(64 << 10),
             grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
+            principal: None,
+            front_end: None,
             assets: handle,
             workspace: workspace.into(),
             limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },

@@ -107,6 +107,8 @@ fn call(memory: u64) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Head,
         grant: Arc::new(Grant::default()),
+        principal: None,
+        front_end: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wasm_memory: memory, ..Limits::default() },

@@ -10,8 +10,10 @@ use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::{left_out, paths};
 use serde_json::json;
 
+use crate::server_in_words;
+
 /// Returns the Python with the client.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let environment = paths::mcp_clients();
     if !environment.join(".installed").exists() {
         return left_out("the official client of MCP", "the Python package `mcp`");
@@ -41,17 +43,10 @@ fn the_official_client_lists_calls_and_reads_in_each_mode() {
     for (mode, revision) in
         [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")]
     {
-        let served = host.command();
         let mut client = Command::new(&python);
         client.arg("-I").arg(paths::repository().join("tests/mcp-clients/client.py")).arg(mode);
         // The client hands on no environment but HOME and PATH.
-        client.arg("/usr/bin/env");
-        for (name, value) in served.get_envs() {
-            let (name, value) = (name.display(), value.expect("a value").display());
-            client.arg(format!("{name}={value}"));
-        }
-        client.arg(served.get_program()).arg("--workspace").arg(host.workspace());
-        client.args(["mcp", "serve"]).current_dir(host.workspace());
+        client.args(server_in_words(&host)).current_dir(host.workspace());
         let answers = Ran::of(&mut client, b"").expect_code(0).json();
         let tools =
             ["bash", "count", "file_edit", "file_read", "file_write", "glob", "grep", "slow"];

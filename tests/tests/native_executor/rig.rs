@@ -296,6 +296,8 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Tail(STDERR_KEPT),
         grant: Arc::new(Grant { dirs, env: env.collect(), sandbox, ..Grant::default() }),
+        principal: None,
+        front_end: None,
         assets: None,
         workspace: workspace.into(),
         limits: Limits::default(),

@@ -92,6 +92,8 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         stdout: Sink::Head,
         stderr: Sink::Tail(64 << 10),
         grant: Arc::new(Grant { net, ..Grant::default() }),
+        principal: None,
+        front_end: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },

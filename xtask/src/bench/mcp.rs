@@ -1,5 +1,7 @@
-//! The figures of servers of MCP over stdin and stdout: ours, the protocol's library by itself, and
-//! a plain one in Python.
+//! The figures of servers of MCP: over stdin and stdout ours, the protocol's library by itself, and
+//! plain ones in Python and for Node.js; ours over HTTP as well.
+
+mod http;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -43,6 +45,18 @@ def echo(x: int) -> str:
 server.run("stdio")
 "#;
 
+/// The same for Node.js.
+const PLAIN_NODE: &str = r#"
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+import { z } from "zod";
+const server = new McpServer({ name: "plain", version: "1" });
+server.registerTool("echo", { inputSchema: { x: z.number() } }, ({ x }) => ({
+    content: [{ type: "text", text: String(x) }],
+}));
+await server.connect(new StdioServerTransport());
+"#;
+
 /// Adds the figures of servers of MCP.
 pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
     let (rounds, calls) = if quick { (5, 200) } else { (20, 1000) };
@@ -68,6 +82,17 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     } else {
         note("the Python package `mcp` is not installed; `cargo xtask test` installs it");
     }
+    let modules = layout.mcp_node();
+    if modules.join("node_modules").exists() {
+        let mut plain = Command::new("node");
+        // The code finds its modules from the working directory.
+        plain.args(["--input-type=module", "--eval", PLAIN_NODE]).current_dir(modules);
+        servers.push(Server::start("node", &mut plain, "echo", json!({ "x": 1 }))?);
+    } else {
+        note(
+            "the npm package `@modelcontextprotocol/sdk` is not installed; `cargo xtask test` installs it",
+        );
+    }
     for (figure, in_flight) in [("mcp_busy", IN_FLIGHT), ("mcp_one", 1)] {
         figures.insert(figure.into(), each(&mut servers, rounds, calls, in_flight)?);
     }
@@ -75,6 +100,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     if let Some(calls) = figures.get("call_read").and_then(|samples| samples.get("host")).cloned() {
         figures.entry("mcp_one".into()).or_default().insert("host".into(), calls);
     }
+    figures.insert("mcp_http".into(), http::each(layout, rounds, calls)?);
     figures.insert("mcp_start".into(), start(layout, rounds)?);
     figures.insert("mcp_large".into(), large(layout)?);
     Ok(())

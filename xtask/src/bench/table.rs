@@ -272,6 +272,7 @@ fn lines() -> Vec<Line> {
         ),
         ("… an echo by the protocol's library alone", "mcp_busy", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_busy", Alone("python"), Micros, None),
+        ("… an echo by a plain server for Node.js", "mcp_busy", Alone("node"), Micros, None),
         (
             "`file_read` through `mcp serve`, one at a time: above `Host::call`",
             "mcp_one",
@@ -281,6 +282,14 @@ fn lines() -> Vec<Line> {
         ),
         ("… an echo by the protocol's library alone", "mcp_one", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_one", Alone("python"), Micros, None),
+        ("… an echo by a plain server for Node.js", "mcp_one", Alone("node"), Micros, None),
+        (
+            "`file_read` through `mcp serve --http`, one connection: each",
+            "mcp_http",
+            Alone("ikigai"),
+            Micros,
+            Some(AtMost(250.0)),
+        ),
         (
             "start of `mcp serve` to its first list of tools",
             "mcp_start",

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::commands::list::plain_table;
-use ikigai_host::audit::{Arguments, Granted, Program, Record, Via};
+use ikigai_host::audit::{Arguments, Asked, Granted, Program, Record, Via};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
@@ -91,10 +91,17 @@ impl fmt::Display for Details<'_> {
         row("tool", heading(record));
         row("time", format!("{}, took {}", local(record.time, self.zone), times(record)));
         row("call", format!("{} (`{}`)", plain(&record.id), command(record.via)));
+        if let Some(principal) = &record.principal {
+            row("principal", plain(principal).to_string());
+        }
         if let Some(client) = &record.client {
             row("client", format!("{}, as it calls itself", plain(client)));
         }
         row("outcome", outcome(record));
+        if let Some(Asked { answer, by, waited_ms }) = &record.consent {
+            let by = by.as_ref().map(|by| format!(" by the {}", plain(by))).unwrap_or_default();
+            row("may it run", format!("{}{by}, after {waited_ms} ms", plain(answer)));
+        }
         if let Some(program) = &record.program {
             row("program", self::program(program));
         }

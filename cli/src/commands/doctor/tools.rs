@@ -4,7 +4,7 @@ use super::Check;
 use ikigai_host::host::Host;
 use ikigai_host::paths::{self, OtherWriter, Paths};
 use ikigai_host::policy::{Backend, ToolOrigin};
-use ikigai_host::registry::Snapshot;
+use ikigai_host::registry::{KnownServer, Snapshot};
 
 const SECTION: &str = "tools";
 
@@ -19,10 +19,19 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         count => Check::new(SECTION, "skipped", count.to_string())
             .warn("`ikigai tool list --all` shows why"),
     });
+    if !snapshot.servers().is_empty() {
+        checks.push(servers(snapshot));
+    }
     for warning in snapshot.warnings() {
         checks.push(Check::new(SECTION, "discovery", warning).warn_only());
     }
     checks
+}
+
+fn servers(snapshot: &Snapshot) -> Check {
+    let complaints: Vec<_> = snapshot.servers().iter().filter_map(KnownServer::complaint).collect();
+    let check = Check::new(SECTION, "servers of MCP", snapshot.servers().len().to_string());
+    if complaints.is_empty() { check } else { check.warn(complaints.join("; ")) }
 }
 
 fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
@@ -50,9 +59,13 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
         }
     };
     let tools: Vec<_> = snapshot.tools().filter(|tool| tool.origin == origin).collect();
-    let native = tools.iter().filter(|tool| tool.build.backend() == Backend::Native).count();
-    let count = tools.len();
-    let text = format!("{count} in `{shown}`: {} components, {native} native", count - native);
+    let of = |backend| tools.iter().filter(|tool| tool.build.backend() == backend).count();
+    let (components, native, served) = (of(Backend::Wasm), of(Backend::Native), of(Backend::Mcp));
+    let mut text =
+        format!("{} in `{shown}`: {components} components, {native} native", tools.len());
+    if served > 0 {
+        text.push_str(&format!(", {served} of servers"));
+    }
     let check = Check::new(SECTION, what, text);
     let is_known = |uid| uid == 0 || paths::is_own(uid) || paths::program_owner() == Some(uid);
     match paths::other_writer(&metadata, is_known) {

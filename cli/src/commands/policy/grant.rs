@@ -84,7 +84,7 @@ fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
     })
 }
 
-fn limit(text: &str) -> Result<(LimitKey, String), String> {
+pub(in crate::commands) fn limit(text: &str) -> Result<(LimitKey, String), String> {
     let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
     let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
@@ -171,7 +171,6 @@ fn keys(
     arguments: &Arguments,
     backend: BackendChoice,
 ) -> Result<Vec<NewKey>, CliError> {
-    let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
     // A system tool only changes when ikigai is installed again.
@@ -189,28 +188,51 @@ fn keys(
     if let Some(assets) = arguments.assets {
         add("assets", NewValue::Word(assets.as_str().to_owned()));
     }
-    let dirs = [("ro", &arguments.read), ("rw", &arguments.write)];
+    let Arguments { read, write, net, env, limit, .. } = arguments;
+    let asked = Asked { read, write, net, env, limit };
+    keys.extend(capability_keys(&asked, host.authority().workspace())?);
+    Ok(keys)
+}
+
+/// The capabilities that a person asks for, for a tool or a server.
+pub(in crate::commands) struct Asked<'a> {
+    pub(in crate::commands) read: &'a [PathBuf],
+    pub(in crate::commands) write: &'a [PathBuf],
+    pub(in crate::commands) net: &'a [String],
+    pub(in crate::commands) env: &'a [String],
+    pub(in crate::commands) limit: &'a [(LimitKey, String)],
+}
+
+/// Returns the keys of an entry for directories, hosts, variables and limits.
+pub(in crate::commands) fn capability_keys(
+    asked: &Asked<'_>,
+    workspace: &Path,
+) -> Result<Vec<NewKey>, CliError> {
+    let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));
+    let mut keys: Vec<NewKey> = Vec::new();
+    let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
+    let dirs = [("ro", asked.read), ("rw", asked.write)];
     let mut rules = Vec::new();
     for (access, dir) in
         dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
     {
-        rules.push(format!("{access}:{}", path_in_policy(dir, host.authority().workspace())?));
+        rules.push(format!("{access}:{}", path_in_policy(dir, workspace)?));
     }
     if !rules.is_empty() {
         add("fs", NewValue::List(rules));
     }
-    if !arguments.net.is_empty() {
-        Net::parse(arguments.net.iter().map(String::as_str))
+    if !asked.net.is_empty() {
+        Net::parse(asked.net.iter().map(String::as_str))
             .map_err(|what| wrong(format!("--net: {what}")))?;
-        add("net", NewValue::List(arguments.net.clone()));
+        add("net", NewValue::List(asked.net.to_vec()));
     }
-    if !arguments.env.is_empty() {
-        for name in &arguments.env {
+    if !asked.env.is_empty() {
+        for name in asked.env {
             check_variable(name).map_err(|what| wrong(format!("--env: {what}")))?;
         }
-        add("env", NewValue::List(arguments.env.clone()));
+        add("env", NewValue::List(asked.env.to_vec()));
     }
-    for (key, text) in &arguments.limit {
+    for (key, text) in asked.limit {
         let value = match key {
             LimitKey::WallClock | LimitKey::Memory | LimitKey::Output => {
                 NewValue::Word(text.clone())

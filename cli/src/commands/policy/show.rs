@@ -17,7 +17,7 @@ use crate::output::{print, print_json};
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{FileStatus, Provenance};
-use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -109,7 +109,13 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let mut text = format!("{table}\n");
     let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
     let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
-    for line in denied.into_iter().chain(notes).chain(unknown_tools(host, snapshot)) {
+    let asked = rows.iter().filter_map(|row| {
+        let which = decision::approval(row.backend(), row.decided.as_ref().ok()?)?;
+        Some(format!("{}: calls to which somebody has to agree: {which}", row.tool.name()))
+    });
+    let servers = snapshot.servers().iter().filter_map(KnownServer::complaint);
+    let unknown = unknown_tools(host, snapshot).into_iter();
+    for line in denied.into_iter().chain(notes).chain(asked).chain(servers).chain(unknown) {
         text.push_str(&format!("\n{line}\n"));
     }
     let (profile, by) = host.authority().profile()?;

@@ -159,6 +159,10 @@ fn answers(
             by: by("assets"),
         });
     }
+    if decision.needs_consent(backend) {
+        let by = format!("once somebody agrees, by {}", by("approve"));
+        answers.push(Answer { question: "call".to_owned(), is_allowed: true, by });
+    }
     if answers.is_empty() {
         let question = "call".to_owned();
         answers.push(Answer { question, is_allowed: true, by: by("sandbox") });

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal;
-use super::streams::{Signals, Streams, feed, pump};
+use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{Supervisor, host_socket, plan};
 use crate::exec::assets::AssetGate;
@@ -50,11 +50,17 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(program: Arc<Path>, supervisor: Supervisor, mut call: Call) -> Self {
+    /// Returns a call whose stdin and stdout are those of the call, or are `held` by somebody else.
+    pub(super) fn new(
+        program: Arc<Path>,
+        supervisor: Supervisor,
+        mut call: Call,
+        held: Option<Held>,
+    ) -> Self {
         // A token of its own, because dropping this call must not cancel others.
         let cancel = call.cancel.child_token();
         call.cancel = cancel.clone();
-        let work = Box::pin(async move { run(&program, &supervisor, call).await });
+        let work = Box::pin(async move { run(&program, &supervisor, call, held).await });
         Self { work: Some(work), runtime: None, cancel }
     }
 }
@@ -100,7 +106,7 @@ struct Ending {
     reason: Option<Reason>,
 }
 
-async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
+async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<Held>) -> Outcome {
     if call.cancel.is_cancelled() {
         return Outcome::cancelled();
     }
@@ -110,7 +116,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
             Ok(plan) => plan,
             Err(error) => return Outcome::not_started(error.to_string()),
         };
-    let begun = Streams::open(&call.stdin).and_then(|(streams, ends)| {
+    let begun = Streams::open(&call.stdin, held).and_then(|(streams, ends)| {
         let process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
@@ -140,7 +146,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call) -> Outcome {
         host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
-        pump(streams.stderr, &call.stderr, &stderr, &signals),
+        pump(Some(streams.stderr), &call.stderr, &stderr, &signals),
     );
 
     supervisor.fill_reserve();
@@ -381,6 +387,8 @@ mod tests {
             stdout: Sink::Head,
             stderr: Sink::Head,
             grant: Arc::default(),
+            principal: None,
+            front_end: None,
             assets: None,
             workspace: Path::new("/w").into(),
             limits: Limits::default(),

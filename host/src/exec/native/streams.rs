@@ -23,8 +23,15 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Streams {
     /// Missing where the tool has the host's own stdin.
     pub(super) stdin: Option<Sender>,
-    pub(super) stdout: Receiver,
+    /// Missing where somebody else holds it.
+    pub(super) stdout: Option<Receiver>,
     pub(super) stderr: Receiver,
+}
+
+/// The tool's ends of a stdin and a stdout that somebody else holds.
+pub(super) struct Held {
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
 }
 
 /// Signals between a call and its streams.
@@ -39,8 +46,18 @@ pub(super) struct Signals {
 }
 
 impl Streams {
-    /// Opens the pipes. Returns the host's ends and the tool's stdin, stdout and stderr.
-    pub(super) fn open(stdin: &Stdin) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
+    /// Opens the pipes that nobody holds yet. Returns the host's ends and the tool's stdin, stdout
+    /// and stderr.
+    pub(super) fn open(
+        stdin: &Stdin,
+        held: Option<Held>,
+    ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
+        let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let stderr = Receiver::from_owned_fd(stderr)?;
+        if let Some(Held { stdin, stdout }) = held {
+            let streams = Self { stdin: None, stdout: None, stderr };
+            return Ok((streams, [stdin, stdout, tool_stderr]));
+        }
         let (stdin, tool_stdin) = match stdin {
             Stdin::Inherit => (None, io::stdin().as_fd().try_clone_to_owned()?),
             Stdin::Bytes(_) => {
@@ -49,12 +66,8 @@ impl Streams {
             }
         };
         let (stdout, tool_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        let streams = Self {
-            stdin,
-            stdout: Receiver::from_owned_fd(stdout)?,
-            stderr: Receiver::from_owned_fd(stderr)?,
-        };
+        let stdout = Some(Receiver::from_owned_fd(stdout)?);
+        let streams = Self { stdin, stdout, stderr };
         Ok((streams, [tool_stdin, tool_stdout, tool_stderr]))
     }
 }
@@ -76,7 +89,8 @@ pub(super) async fn feed(to: Option<Sender>, bytes: Bytes, signals: &Signals) {
 /// Reads everything that the tool writes, until the pipe is closed or the tool has ended. After
 /// its end the rest in the pipe is read without waiting: a process that could not be ended may
 /// hold the other end.
-pub(super) async fn pump(mut from: Receiver, sink: &Sink, into: &Pipe, signals: &Signals) {
+pub(super) async fn pump(from: Option<Receiver>, sink: &Sink, into: &Pipe, signals: &Signals) {
+    let Some(mut from) = from else { return };
     let mut chunk = Vec::with_capacity(CHUNK);
     let mut left = None;
     loop {

@@ -7,7 +7,7 @@
 pub(super) mod http;
 pub(super) mod messages;
 pub(super) mod sockets;
-mod tls;
+pub(in crate::exec) mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;

@@ -246,7 +246,9 @@ impl EffectiveGrant {
 
     /// Refuses a list of hosts for a native tool: a network namespace is empty or whole.
     pub(super) fn check_net(&self, request: &Request<'_>) -> Result<(), Denial> {
-        if request.backend == Backend::Wasm || self.net.any || self.net.peers.is_empty() {
+        // That of a server is judged where it is started or connected to.
+        let is_native = request.backend == Backend::Native;
+        if !is_native || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
         let provenance = self.provenance.of("net").last().cloned();
@@ -272,8 +274,9 @@ impl EffectiveGrant {
         let inherits_env = request.backend == Backend::Native && self.env == Env::User;
         let mut env = match (request.backend, &self.env) {
             (Backend::Native, Env::User) => standard::user_env(host),
-            (Backend::Native, Env::Names(_)) => standard::minimal_env(),
-            (Backend::Wasm, _) => Vec::new(),
+            (Backend::Native | Backend::Mcp, Env::Names(_)) => standard::minimal_env(),
+            // Nothing but a native tool has the environment of its user.
+            (Backend::Wasm, _) | (Backend::Mcp, Env::User) => Vec::new(),
         };
         if let Env::Names(names) = self.env {
             for name in names {

@@ -34,7 +34,8 @@ pub(super) enum Within {
 
 impl<'a> Reach<'a> {
     pub(super) fn new(user: &Layer, context: &PolicyContext<'a>) -> Self {
-        let rules = user.tools.values().filter_map(|entry| entry.fs.as_ref());
+        let entries = user.tools.values().chain(user.servers.values());
+        let rules = entries.filter_map(|entry| entry.fs.as_ref());
         let granted = rules.flat_map(|at| {
             let written = at.value.iter().filter(|rule| rule.access == Access::ReadWrite);
             // No tool has a directory that does not exist.

@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request};
 use crate::policy::remedy::{Hints, Permissions, Remedy};
 use crate::policy::rule::{Entry, Layer, LayerKind};
-use crate::policy::{AssetAccess, Profile, ToolOrigin};
+use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
 /// Returns the entry of the user's file that grants this very tool. An entry that only bears its
 /// name grants it nothing, which becomes a note.
@@ -20,10 +20,19 @@ pub(super) fn granting<'a>(
         let named = user.tools.values().find(|entry| names_content(entry, request));
         return Ok(named.map(|entry| (user, entry)));
     };
-    let Some(entry) = user.tools.get(name) else { return Ok(None) };
+    let Some(entry) = user.entry(request.backend, name) else {
+        return if is_server(request) { Err(not_granted(name)) } else { Ok(None) };
+    };
     let Some(granted) = &entry.sha256 else {
+        if is_server(request) {
+            return Err(not_granted(name));
+        }
         if request.origin == ToolOrigin::System {
             return Ok(Some((user, entry)));
+        }
+        // To ask more often needs no grant.
+        if entry.grants_nothing() {
+            return Ok(None);
         }
         let text = format!(
             "{} speaks of system tools alone, since it has no sha256, and so not of `{}`",
@@ -34,6 +43,7 @@ pub(super) fn granting<'a>(
         return Ok(None);
     };
     if names_content(entry, request) {
+        check_approved(user, entry, request)?;
         return Ok(Some((user, entry)));
     }
     let digests =
@@ -46,8 +56,41 @@ pub(super) fn granting<'a>(
         digests(&request.contents[request.contents.len().saturating_sub(1)..]),
         if granted.value.is_empty() { "none".to_owned() } else { digests(&granted.value) },
     );
-    let remedy = Remedy::GrantAgain { tool: name.to_owned(), permissions: permissions(entry) };
+    let remedy = if is_server(request) {
+        Remedy::GrantServer { server: name.to_owned() }
+    } else {
+        Remedy::GrantAgain { tool: name.to_owned(), permissions: permissions(entry) }
+    };
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
+}
+
+fn is_server(request: &Request<'_>) -> bool {
+    request.backend == Backend::Mcp
+}
+
+fn not_granted(server: &str) -> Denial {
+    let reason = format!("the server `{server}` was granted nothing, so it is not used");
+    Denial::new(reason, Provenance::Profile(Profile::Standard))
+        .remedy(Remedy::GrantServer { server: server.to_owned() })
+}
+
+/// Refuses a tool of a server that nobody approved as the server describes it now.
+fn check_approved(layer: &Layer, entry: &Entry, request: &Request<'_>) -> Result<(), Denial> {
+    let (Some(tool), Some(server)) = (request.tool, request.name) else { return Ok(()) };
+    let known = entry.approved.as_ref().and_then(|at| at.value.get(tool.name));
+    if known == Some(&tool.digest) {
+        return Ok(());
+    }
+    let name = tool.name.escape_debug();
+    let reason = match known {
+        Some(_) => format!("the server `{server}` changed its tool `{name}` since it was approved"),
+        None => format!("the tool `{name}` of the server `{server}` was not approved"),
+    };
+    let at = entry.approved.as_ref();
+    let provenance =
+        at.map_or_else(|| entry_provenance(layer, entry), |at| provenance_of(layer, at));
+    let (server, tool) = (server.to_owned(), tool.name.to_owned());
+    Err(Denial::new(reason, provenance).remedy(Remedy::ApproveTool { server, tool }))
 }
 
 /// Returns whether the entry lists every content that is known of the file.
@@ -95,6 +138,10 @@ pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result
                 request.path.display()
             );
             return Err(Denial::new(reason, provenance_of(layer, at)));
+        }
+        // A bound that lists tools allows no others.
+        if entry.approved.is_some() {
+            check_approved(layer, entry, request)?;
         }
         let backend = entry.backend.as_ref().filter(|_| layer.kind == LayerKind::Ceiling);
         if let Some(at) = backend.filter(|at| !at.value.allows(request.backend)) {

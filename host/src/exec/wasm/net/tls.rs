@@ -16,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 /// # Errors
 ///
 /// There is no certificate.
-pub(super) fn config() -> Result<Arc<ClientConfig>, String> {
+pub(in crate::exec) fn config() -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::warn!("a certificate of this machine was left out: {error}");

@@ -1,0 +1,240 @@
+//! `ikigai mcp add`: defines a server of MCP, grants it what it may touch, and has its tools
+//! approved.
+
+use std::env;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{LimitKey, NewKey, NewValue, check_server_name};
+use ikigai_host::registry::{Definition, definition_path};
+use toml_edit::{Array, DocumentMut, value};
+
+use super::approve;
+use crate::commands::policy::{carry_out, grant};
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::eprint;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai mcp add files --read ~/notes -- mcp-server-filesystem ~/notes\n  \
+    ikigai mcp add git --write . --tools git_log,git_diff -- uv run mcp-server-git\n  \
+    ikigai mcp add docs https://mcp.example.com/mcp --token-env DOCS_TOKEN\n\n\
+    A server that is started runs in the sandbox, and sees the granted directories, the system's \
+    programs, and its own program. It has no network, or with --net '*' all of it.";
+
+/// The programs that download what they run.
+const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The name of the server, which the names of its tools begin with
+    name: String,
+    /// The address of a server over HTTP
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    url: Option<String>,
+    /// The program of the server and its arguments
+    #[arg(last = true, value_name = "COMMAND", num_args = 1..)]
+    command: Vec<String>,
+    #[command(flatten)]
+    grant: GrantArguments,
+    /// The variable of the environment with the token for a server over HTTP
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    token_env: Option<String>,
+    /// Offer these tools of the server alone [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tools: Option<Vec<String>>,
+    /// Do not ask, neither for the grant nor for the tools
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// The directories, hosts and variables that the server may use, and its limits.
+#[derive(Debug, Args)]
+struct GrantArguments {
+    /// A directory to read; one in the workspace is granted in every workspace
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    read: Vec<PathBuf>,
+    /// A directory to read and write
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    write: Vec<PathBuf>,
+    /// A host to connect to, for a server over HTTP; `*` is the whole network
+    #[arg(long, value_name = "HOST:PORT")]
+    net: Vec<String>,
+    /// A variable of the environment to see
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// A limit: wall_clock (of a call), memory, output or processes
+    #[arg(long, value_name = "LIMIT=VALUE", value_parser = grant::limit)]
+    limit: Vec<(LimitKey, String)>,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    check_server_name(&arguments.name).map_err(|what| CliError::usage(anyhow::Error::msg(what)))?;
+    let host = options.host()?;
+    let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
+        let what = "there is no directory of your tools to keep a definition in";
+        CliError::usage(anyhow::Error::msg(what)).hint("name one with --user-tools")
+    })?;
+    let path = definition_path(&dir, &arguments.name);
+    let text = definition_text(&arguments)?;
+    let definition = Definition::parse(&path, text.as_bytes())?;
+    let before = fs::read_to_string(&path).ok();
+    if before.as_ref().is_some_and(|before| *before != text) {
+        let what = format!("the server `{}` is defined otherwise", arguments.name);
+        let hint = format!("`ikigai mcp remove {}` removes that definition", arguments.name);
+        return Err(CliError::usage(anyhow::Error::msg(what)).hint(hint));
+    }
+    let keys = keys(&host, &definition, &arguments)?;
+    let proposal = host.authority().propose_server(&arguments.name, &keys)?;
+    for warning in warnings(&arguments) {
+        eprint(&format!("warning: {warning}\n"));
+    }
+    eprint(&format!("{}\n{text}\n", path.display()));
+    if !carry_out(&proposal, arguments.yes)? {
+        return Ok(ExitCode::from(error::FAILED));
+    }
+    if before.is_none() {
+        write(&dir, &path, &text).map_err(CliError::failed)?;
+    }
+    let approved = approve::tools(&host, &arguments.name, &[], arguments.yes).await;
+    approved.map_err(|error| match network_hint(&arguments) {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
+}
+
+/// Returns the text of a definition.
+fn definition_text(arguments: &Arguments) -> Result<String, CliError> {
+    let mut file = DocumentMut::new();
+    let list = |words: &[String]| value(words.iter().collect::<Array>());
+    if let [program, args @ ..] = &arguments.command[..] {
+        let program = find(program).map_err(CliError::usage)?;
+        file["command"] = value(program);
+        file["args"] = list(args);
+    }
+    if let Some(url) = &arguments.url {
+        file["url"] = value(url);
+    }
+    if let Some(name) = &arguments.token_env {
+        file["token_env"] = value(name);
+    }
+    if let Some(tools) = &arguments.tools {
+        file["tools"] = list(tools);
+    }
+    Ok(file.to_string())
+}
+
+/// Returns the absolute path of a program, which a shell would find by this name.
+fn find(program: &str) -> anyhow::Result<String> {
+    let named = Path::new(program);
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let found = if program.contains('/') {
+        Some(std::path::absolute(named)?).filter(is_program)
+    } else {
+        let dirs = env::var_os("PATH").unwrap_or_default();
+        let dirs: Vec<PathBuf> = env::split_paths(&dirs).filter(|dir| dir.is_absolute()).collect();
+        dirs.into_iter().map(|dir| dir.join(program)).find(is_program)
+    };
+    let found = found.with_context(|| format!("there is no program `{program}`"))?;
+    let path = found.into_os_string().into_string();
+    path.map_err(|path| anyhow::anyhow!("the path `{}` is not UTF-8", path.display()))
+}
+
+/// Returns the keys of the server's entry in the policy.
+fn keys(
+    host: &Host,
+    definition: &Definition,
+    arguments: &Arguments,
+) -> Result<Vec<NewKey>, CliError> {
+    let mut keys = vec![approve::contents_key(host, definition)?];
+    let GrantArguments { read, write, net, env, limit } = &arguments.grant;
+    let mut net = net.clone();
+    match &arguments.url {
+        // A server over HTTP is of no use without its own address.
+        Some(url) if net.is_empty() => net.push(peer_of(url)?),
+        None if net.iter().any(|peer| peer != "*") => {
+            let what = "a server that is started has no network or all of it, so a list of hosts \
+                        could not be kept";
+            let error = CliError::usage(anyhow::Error::msg(what));
+            return Err(error.hint("--net '*' gives it the whole network"));
+        }
+        _ => {}
+    }
+    let asked = grant::Asked { read, write, net: &net, env, limit };
+    keys.extend(grant::capability_keys(&asked, host.authority().workspace())?);
+    // What was granted to an earlier definition and is not named now is taken away.
+    for key in ["fs", "net", "env", "limits"] {
+        let is_named = |(name, _): &NewKey| name.split('.').next() == Some(key);
+        if !keys.iter().any(is_named) {
+            keys.push((key.to_owned(), NewValue::Absent));
+        }
+    }
+    Ok(keys)
+}
+
+/// Returns the host and the port of an address, as a grant names them.
+fn peer_of(address: &str) -> Result<String, CliError> {
+    let wrong = |what: &str| {
+        let what = format!("`{}` {what}", address.escape_debug());
+        CliError::usage(anyhow::Error::msg(what))
+    };
+    let url = url::Url::parse(address).map_err(|_| wrong("is no address"))?;
+    let host = url.host_str().ok_or_else(|| wrong("names no host"))?;
+    let is_here = matches!(url.host(), Some(url::Host::Ipv4(ip)) if ip.is_loopback())
+        || matches!(url.host(), Some(url::Host::Ipv6(ip)) if ip.is_loopback());
+    if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
+        return Err(wrong("is not https").hint("plain http is for addresses of this machine alone"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let hint = "keep the token in a variable: --token-env NAME";
+        return Err(wrong("has a password, and a definition is no place for one").hint(hint));
+    }
+    let port = url.port_or_known_default().ok_or_else(|| wrong("names no port"))?;
+    Ok(format!("{host}:{port}"))
+}
+
+/// Returns what a person should know of a command before it is granted anything.
+fn warnings(arguments: &Arguments) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(program) = downloader(arguments) {
+        warnings.push(format!(
+            "`{program}` runs what it finds in a cache or downloads, which is not bound by the \
+             digest of `{program}`; a program that is installed is"
+        ));
+    }
+    if arguments.command.iter().any(|word| word.ends_with("@latest")) {
+        warnings.push("`@latest` may be another program tomorrow; name a version".to_owned());
+    }
+    warnings
+}
+
+fn downloader(arguments: &Arguments) -> Option<&'static str> {
+    let program = Path::new(arguments.command.first()?).file_name()?;
+    DOWNLOADERS.into_iter().find(|known| program == *known)
+}
+
+/// Returns the hint for a program that could not download what it runs.
+fn network_hint(arguments: &Arguments) -> Option<String> {
+    let program = downloader(arguments).filter(|_| arguments.grant.net.is_empty())?;
+    Some(format!(
+        "`{program}` has no network here, and finds only what is in a granted directory; install \
+         the server and name its program, or add --net '*' and --write for the cache of `{program}`"
+    ))
+}
+
+fn write(dir: &Path, path: &Path, text: &str) -> anyhow::Result<()> {
+    let what = || format!("cannot write `{}`", path.display());
+    fs::create_dir_all(dir).with_context(what)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).with_context(what)?;
+    file.persist(path).with_context(what)?;
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `ikigai mcp approve`: shows the tools of a server as they are now, and has a person approve them.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{NewKey, NewValue};
+use ikigai_host::registry::{Definition, KnownServer, ListedTool, ServerState, Standing};
+
+use crate::commands::policy::{agreed, carry_out};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::mcp::approved::Approved;
+use crate::mcp::description;
+use crate::options::Options;
+use crate::output::eprint;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai mcp approve files\n  \
+    ikigai mcp approve files read_file list_directory --yes";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The server
+    #[arg(add = complete::servers())]
+    name: String,
+    /// Its tools, by the server's own names; all that are not approved if none is named
+    tools: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { name, tools: names, yes } = arguments;
+    let host = options.host()?;
+    let server = known(&host, &name).await?;
+    // What it is bound to comes first: without that it is not even asked.
+    if let (ServerState::Unusable(_), Some(definition)) = (&server.state, &server.definition) {
+        let key = contents_key(&host, definition)?;
+        let proposal = host.authority().propose_server(&name, &[key])?;
+        if !proposal.is_unchanged() && !carry_out(&proposal, yes)? {
+            return Ok(ExitCode::from(error::FAILED));
+        }
+    }
+    tools(&host, &name, &names, yes).await
+}
+
+/// Returns a server as it is now.
+pub(super) async fn known(host: &Host, name: &str) -> Result<KnownServer, CliError> {
+    host.registry().server(name).await.map_err(|reason| {
+        CliError::usage(anyhow::Error::msg(reason)).hint("`ikigai mcp list` lists the servers")
+    })
+}
+
+/// Returns the key that binds the entry of a server to its definition and its program.
+pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKey, CliError> {
+    let contents = host.registry().server_contents(definition);
+    let contents = contents.map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
+    let digests = contents.iter().map(ToString::to_string).collect();
+    Ok(("sha256".to_owned(), NewValue::List(digests)))
+}
+
+/// Shows the tools of a server that nobody approved as they are, and approves them if a person
+/// agrees. Without names all are meant.
+pub(super) async fn tools(
+    host: &Host,
+    name: &str,
+    names: &[String],
+    yes: bool,
+) -> Result<ExitCode, CliError> {
+    let server = known(host, name).await?;
+    let listed = match &server.state {
+        ServerState::Listed { tools, .. } => tools,
+        ServerState::Unusable(reason) => {
+            return Err(CliError::failed(anyhow::Error::msg(reason.clone())));
+        }
+        ServerState::NotAsked => {
+            let what = format!("the server `{name}` was not asked for its tools");
+            return Err(CliError::failed(anyhow::Error::msg(what)));
+        }
+    };
+    let chosen = chosen(name, listed, names)?;
+    if chosen.is_empty() {
+        eprint(&format!("all {} tools of `{name}` are approved\n", offered(listed)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let kept = Approved::of(host, name);
+    for tool in &chosen {
+        eprint(&format!("\n{}", description::of(tool, kept.before(host, tool).as_ref())));
+    }
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            let what = format!("{} tools of `{name}` wait for approval", chosen.len());
+            let hint =
+                format!("a person reads them, and approves with `ikigai mcp approve {name}`");
+            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
+        }
+        if !agreed(&format!("\nOffer these {} tools to models?", chosen.len()))? {
+            eprint("nothing was approved\n");
+            return Ok(ExitCode::from(error::FAILED));
+        }
+    }
+    let key = |tool: &&ListedTool| {
+        let digest = NewValue::Word(tool.digest.to_string());
+        (format!("tools.{}", tool.description.name), digest)
+    };
+    let keys: Vec<NewKey> = chosen.iter().map(key).collect();
+    let proposal = host.authority().propose_server(name, &keys)?;
+    proposal.write().map_err(|error| {
+        let what = format!("cannot write `{}`", proposal.path.display());
+        CliError::failed(anyhow::Error::new(error).context(what))
+    })?;
+    if let Err(error) = kept.keep(&chosen) {
+        eprint(&format!("warning: later changes cannot be shown as a difference: {error:#}\n"));
+    }
+    let called = chosen.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+    eprint(&format!("approved, and offered as {called}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the tools that are meant and not approved yet.
+fn chosen<'a>(
+    server: &str,
+    listed: &'a [ListedTool],
+    names: &[String],
+) -> Result<Vec<&'a ListedTool>, CliError> {
+    if names.is_empty() {
+        let waits = |tool: &&ListedTool| matches!(tool.standing, Standing::New | Standing::Changed);
+        return Ok(listed.iter().filter(waits).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in names {
+        let found = listed.iter().find(|tool| tool.description.name == *name || tool.name == *name);
+        let tool = found.ok_or_else(|| {
+            let what = format!("the server `{server}` has no tool `{}`", name.escape_debug());
+            let hint = format!("`ikigai mcp show {server}` lists its tools");
+            CliError::usage(anyhow::Error::msg(what)).hint(hint)
+        })?;
+        match &tool.standing {
+            Standing::Approved => {}
+            Standing::New | Standing::Changed => chosen.push(tool),
+            Standing::NotChosen => {
+                let what = format!("the definition of `{server}` does not choose `{name}`");
+                return Err(CliError::usage(anyhow::Error::msg(what)));
+            }
+            Standing::Forbidden(reason) => {
+                return Err(CliError::failed(anyhow::Error::msg(reason.clone())));
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Returns the number of tools that are offered.
+pub(super) fn offered(listed: &[ListedTool]) -> usize {
+    listed.iter().filter(|tool| tool.standing == Standing::Approved).count()
+}

@@ -1,0 +1,112 @@
+//! `ikigai mcp list`: the servers that have a definition, a line each.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_host::exec::mcp::Target;
+use ikigai_host::registry::{Depth, KnownServer, ListedTool, ServerState, Standing};
+use serde_json::{Value, json};
+
+use super::approve::offered;
+use crate::commands::list::{plain_table, print_warnings};
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = host.registry().scan(Depth::Remembered).await;
+    print_warnings(&snapshot);
+    if arguments.json {
+        let servers: Vec<Value> = snapshot.servers().iter().map(as_json).collect();
+        print_json(&json!({ "servers": servers }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if snapshot.servers().is_empty() {
+        eprint("no servers are defined\nhint: `ikigai mcp add --help` shows how to add one\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = plain_table();
+    table.set_header(["NAME", "STATE", "SERVER"]);
+    for server in snapshot.servers() {
+        table.add_row([server.name.clone(), state(server), target(server)]);
+    }
+    print(&format!("{table}\n"))?;
+    let waits = |server: &&KnownServer| server.withheld().next().is_some();
+    for server in snapshot.servers().iter().filter(waits) {
+        eprint(&format!("`ikigai mcp approve {}` shows what is withheld\n", server.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the state of a server in a few words.
+fn state(server: &KnownServer) -> String {
+    match &server.state {
+        ServerState::NotAsked => "not asked yet".to_owned(),
+        ServerState::Unusable(reason) => format!("not used: {reason}"),
+        ServerState::Listed { tools, .. } => match server.withheld().count() {
+            0 => format!("{} tools", offered(tools)),
+            withheld => format!("{} tools, {withheld} withheld", offered(tools)),
+        },
+    }
+}
+
+/// Returns the command or the address of a server.
+pub(super) fn target(server: &KnownServer) -> String {
+    match server.definition.as_ref().map(|definition| &definition.server.target) {
+        None => server.path.display().to_string(),
+        Some(Target::Remote { url, .. }) => url.clone(),
+        Some(Target::Process { program, args }) => {
+            let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+            let words = std::iter::once(program.display().to_string()).chain(args);
+            words.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+/// Returns a server as JSON, with its tools.
+pub(super) fn as_json(server: &KnownServer) -> Value {
+    let mut value = json!({
+        "name": server.name,
+        "path": server.path.to_string_lossy(),
+        "server": target(server),
+    });
+    match &server.state {
+        ServerState::NotAsked => value["state"] = "not_asked".into(),
+        ServerState::Unusable(reason) => {
+            value["state"] = "unusable".into();
+            value["reason"] = reason.as_str().into();
+        }
+        ServerState::Listed { tools, skipped } => {
+            value["state"] = "listed".into();
+            value["tools"] = tools.iter().map(tool_as_json).collect();
+            let skipped = skipped.iter().map(|(name, why)| json!({ "name": name, "reason": why }));
+            value["skipped"] = skipped.collect();
+        }
+    }
+    value
+}
+
+fn tool_as_json(tool: &ListedTool) -> Value {
+    let standing = match &tool.standing {
+        Standing::Approved => "approved",
+        Standing::New => "new",
+        Standing::Changed => "changed",
+        Standing::NotChosen => "not_chosen",
+        Standing::Forbidden(_) => "forbidden",
+    };
+    json!({
+        "name": tool.description.name,
+        "offered_as": tool.name,
+        "standing": standing,
+        "digest": tool.digest,
+        "description": tool.description,
+    })
+}

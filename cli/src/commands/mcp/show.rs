@@ -1,0 +1,58 @@
+//! `ikigai mcp show`: everything known of one server, which is asked for its tools.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_host::registry::ServerState;
+use ikigai_protocol::written_out;
+
+use super::approve::known;
+use super::list::{as_json, target};
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::mcp::approved::Approved;
+use crate::mcp::description;
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The server
+    #[arg(add = complete::servers())]
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let server = known(&host, &arguments.name).await?;
+    let is_usable = !matches!(server.state, ServerState::Unusable(_));
+    let code = ExitCode::from(if is_usable { 0 } else { error::FAILED });
+    if arguments.json {
+        print_json(&as_json(&server))?;
+        return Ok(code);
+    }
+    let mut text = format!("{}\n{}\n", server.path.display(), target(&server));
+    match &server.state {
+        ServerState::NotAsked => text.push_str("not asked yet\n"),
+        ServerState::Unusable(reason) => text.push_str(&format!("not used: {reason}\n")),
+        ServerState::Listed { tools, skipped } => {
+            let kept = Approved::of(&host, &server.name);
+            for tool in tools {
+                let before = kept.before(&host, tool);
+                text.push_str(&format!("\n{}", description::of(tool, before.as_ref())));
+            }
+            for (name, reason) in skipped {
+                text.push_str(&format!("\n{} cannot be used: {reason}\n", written_out(name)));
+            }
+            if server.withheld().next().is_some() {
+                let name = &server.name;
+                eprint(&format!("`ikigai mcp approve {name}` offers those that are withheld\n"));
+            }
+        }
+    }
+    print(&text)?;
+    Ok(code)
+}

@@ -1,0 +1,53 @@
+//! The token of a server over HTTP: where it is kept, and how it is read.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use ikigai_host::Paths;
+use ikigai_host::paths::{read_secret, secret_of_user};
+use ikigai_mcp::Token;
+
+/// The name of the file.
+const NAME: &str = "mcp.token";
+
+/// The directory of a user's sockets and the like, which is gone when the user has logged out: the
+/// XDG base directory specification.
+const RUNTIME: &str = "XDG_RUNTIME_DIR";
+
+/// The random bytes of a token.
+const BYTES: usize = 32;
+
+/// Returns the token of this user's servers and its file, which is made unless it exists.
+pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
+    let runtime = std::env::var_os(RUNTIME).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let dir = runtime.map(|dir| dir.join("ikigai")).or_else(|| paths.state.clone());
+    let dir =
+        dir.with_context(|| format!("neither `{RUNTIME}` nor `HOME` says where to keep it"))?;
+    let file = dir.join(NAME);
+    let text = fresh().and_then(|fresh| secret_of_user(&dir, NAME, &fresh));
+    Ok((parsed(&file, text)?, file))
+}
+
+/// Reads a token from a file that is somebody's own.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Token> {
+    parsed(file, read_secret(file))
+}
+
+fn parsed(file: &Path, text: io::Result<String>) -> anyhow::Result<Token> {
+    let place = || format!("the token in `{}` cannot be used", file.display());
+    let text = text.with_context(place)?;
+    Token::new(text.trim_end()).with_context(place)
+}
+
+/// Returns a text that nobody can guess.
+fn fresh() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,225 @@
+//! The protocol of servers for the host: its trait over the client half of `ikigai-mcp`.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use ikigai_host::exec::mcp::{
+    Answer, Attended, Auth, CallError, Connect, Connection, Judge, Remote, ServerAnswer,
+    ServerStreams, ServerTools, ToolDescription,
+};
+use ikigai_host::front_end;
+use ikigai_mcp::{
+    Client, Era, Filled, Form, HttpServer, Interaction, Progress, RemoteTool, Resolve, TokenSource,
+    Waiting, connect_http, connect_streams,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// The client half of the protocol, as this program introduces itself.
+pub(crate) struct Servers;
+
+impl Connect for Servers {
+    fn to_process(
+        &self,
+        streams: ServerStreams,
+        revision: Option<String>,
+    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+        let ServerStreams { stdin, stdout } = streams;
+        let era = revision.as_deref().and_then(era);
+        let opening = Box::pin(connect_streams(client(), stdout, stdin, era));
+        Box::pin(async move {
+            let connection = opening.await.map_err(|error| error.to_string())?;
+            Ok(Arc::new(Upstream::new(connection)) as Arc<dyn Connection>)
+        })
+    }
+
+    fn to_remote(
+        &self,
+        remote: Remote,
+        revision: Option<String>,
+    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+        let era = revision.as_deref().and_then(era);
+        Box::pin(async move {
+            let Remote { name, url, auth, judge } = remote;
+            let tls = judge.tls()?;
+            let server = HttpServer {
+                url,
+                allow_loopback: true,
+                headers: HeaderMap::new(),
+                tokens: Some(Arc::new(Token { server: name, auth })),
+                resolver: Arc::new(Judged(judge)),
+                tls: (*tls).clone(),
+            };
+            let opened = connect_http(client(), server, era).await;
+            let connection = opened.map_err(|error| error.to_string())?;
+            Ok(Arc::new(Upstream::new(connection)) as Arc<dyn Connection>)
+        })
+    }
+}
+
+/// The judge of a grant, as the judge of addresses.
+struct Judged(Judge);
+
+impl Resolve for Judged {
+    fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+        let (judge, host) = (self.0.clone(), host.to_owned());
+        Box::pin(async move {
+            let found = judge.resolve(&host, port).await.map_err(|error| error.to_string())?;
+            Ok(found.into_iter().map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// The token of a server.
+struct Token {
+    server: String,
+    auth: Auth,
+}
+
+impl TokenSource for Token {
+    fn token(&self) -> Waiting<'_, Result<Option<String>, String>> {
+        let token = match &self.auth {
+            Auth::None => Ok(None),
+            Auth::Variable(name) => match std::env::var(name) {
+                Ok(token) if !token.is_empty() => Ok(Some(token)),
+                _ => {
+                    let server = &self.server;
+                    Err(format!("the variable `{name}` with the token for `{server}` is not set"))
+                }
+            },
+        };
+        Box::pin(std::future::ready(token))
+    }
+
+    fn refresh<'a>(&'a self, _: &'a str) -> Waiting<'a, Result<Option<String>, String>> {
+        // A variable has no other value than before.
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+fn client() -> Client {
+    Client {
+        name: "ikigai".to_owned(),
+        title: "ikigai".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The words by which a revision is remembered.
+const ERAS: [(&str, Era); 2] = [("modern", Era::Modern), ("legacy", Era::Legacy)];
+
+fn era(word: &str) -> Option<Era> {
+    ERAS.iter().find(|(known, _)| *known == word).map(|(_, era)| *era)
+}
+
+/// An open connection, until it is closed.
+struct Upstream {
+    connection: Mutex<Option<Arc<ikigai_mcp::Connection>>>,
+    era: Era,
+    changes: tokio::sync::Mutex<watch::Receiver<u64>>,
+}
+
+impl Upstream {
+    fn new(connection: ikigai_mcp::Connection) -> Self {
+        let (era, changes) = (connection.era(), connection.changed().into());
+        Self { connection: Mutex::new(Some(Arc::new(connection))), era, changes }
+    }
+
+    fn connection(&self) -> Option<Arc<ikigai_mcp::Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The reason for calls after the end of a connection.
+const CLOSED: &str = "the connection was closed";
+
+impl Connection for Upstream {
+    fn revision(&self) -> String {
+        let word = ERAS.iter().find(|(_, known)| *known == self.era);
+        word.map_or("", |(word, _)| word).to_owned()
+    }
+
+    fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
+        Box::pin(async {
+            let connection = self.connection().ok_or(CLOSED)?;
+            let listed = connection.tools().await.map_err(|error| error.to_string())?;
+            if let Some(reason) = listed.cut {
+                tracing::warn!("the list of tools of a server is cut: {reason}");
+            }
+            let tools = listed.tools.into_iter().map(description).collect();
+            Ok(ServerTools { tools, skipped: listed.skipped })
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Bytes,
+        cancel: CancellationToken,
+        attended: &'a Attended<'a>,
+    ) -> Answer<'a, Result<ServerAnswer, CallError>> {
+        use ikigai_mcp::CallError as Error;
+
+        Box::pin(async move {
+            let connection = self.connection().ok_or(CallError::Lost(CLOSED.to_owned()))?;
+            let caller = Caller(attended);
+            let answered = connection.call(tool, arguments, &cancel, &caller).await;
+            answered.map(ServerAnswer).map_err(|error| match error {
+                Error::Refused { code, message } => {
+                    CallError::Refused { code: code.into(), message }
+                }
+                Error::Malformed(reason) => CallError::Malformed(reason),
+                other @ Error::Unauthorized(_) => CallError::Unauthorized(other.to_string()),
+                other @ (Error::Arguments | Error::Cancelled | Error::Closed(_)) => {
+                    CallError::Lost(other.to_string())
+                }
+            })
+        })
+    }
+
+    fn changed(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            if self.changes.lock().await.changed().await.is_err() {
+                // The connection has ended, and nothing changes any more.
+                std::future::pending().await
+            }
+        })
+    }
+
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // One that is still used ends with its last call.
+            if let Some(Ok(connection)) = connection.map(Arc::try_unwrap) {
+                connection.close().await;
+            }
+        })
+    }
+}
+
+/// The one for whom a server is called.
+struct Caller<'a>(&'a Attended<'a>);
+
+impl Interaction for Caller<'_> {
+    fn fill(&self, form: Form) -> Waiting<'_, Filled> {
+        Box::pin(async move {
+            match self.0.fill(&form.message, form.schema).await {
+                front_end::Filled::Accepted(values) => Filled::Accepted(values),
+                front_end::Filled::Declined => Filled::Declined,
+                front_end::Filled::Cancelled => Filled::Cancelled,
+            }
+        })
+    }
+
+    fn progress(&self, progress: Progress) {
+        let Progress { progress, total, message } = progress;
+        self.0.report(front_end::Progress { progress, total, message });
+    }
+}
+
+fn description(tool: RemoteTool) -> ToolDescription {
+    let RemoteTool { name, title, description, input, output, annotations } = tool;
+    ToolDescription { name, title, description, parameters: input, returns: output, annotations }
+}

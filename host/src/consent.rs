@@ -1,0 +1,174 @@
+//! The question whether a call may run, for a person who has to agree to it.
+//!
+//! Owns the question and its answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The policy
+//! decides that somebody is asked: the key `approve`. An answer lets through what the policy grants,
+//! and grants nothing itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use ikigai_protocol::{Access, written_out};
+
+use crate::digest::Digest;
+use crate::policy::{AssetAccess, Backend, Decision};
+
+/// The most characters of the arguments in a question.
+const ARGUMENTS_SHOWN: usize = 2_000;
+
+/// Those of them that are the end of the arguments.
+const TAIL_SHOWN: usize = 500;
+
+/// The one who answers a question, as the audit log names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Respondent {
+    /// A person in front of the program.
+    Person,
+    /// A client of the program, which speaks for its user.
+    Client,
+}
+
+impl Respondent {
+    /// Returns `person` or `client`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// The reply to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// The time that it took.
+    pub waited: Duration,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The call may run.
+    Yes,
+    /// The call may not run.
+    No,
+    /// Nobody answered in time.
+    Timeout,
+    /// Nobody can be asked, for this reason.
+    Unavailable(String),
+    /// The question is with the respondent, who repeats the call with the answer.
+    Pending,
+}
+
+impl Answer {
+    /// Returns the word for the audit log.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Timeout => "timeout",
+            Self::Unavailable(_) => "unavailable",
+            Self::Pending => "pending",
+        }
+    }
+}
+
+/// The question whether a call may run. It prints as the text for a person, in which characters
+/// that deceive are written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The name of the tool, or the path of a program.
+    pub tool: String,
+    /// The SHA-256 digests of its file, and of the program of a server.
+    pub contents: Vec<Digest>,
+    /// The rules that require an answer, such as `FILE:LINE` of a policy.
+    pub required_by: String,
+    /// The grant in words.
+    pub grant: String,
+    /// The arguments, or their beginning and end.
+    pub arguments: String,
+}
+
+impl Question {
+    /// Returns the question about a call of a tool with these contents. `arguments` are JSON
+    /// on one line.
+    pub(crate) fn new(
+        tool: &str,
+        contents: Vec<Digest>,
+        (decision, backend): (&Decision, Backend),
+        arguments: &str,
+    ) -> Self {
+        Self {
+            tool: written_out(tool),
+            contents,
+            required_by: written_out(&decision.approve_decided_by()),
+            grant: written_out(&in_words(decision, backend)),
+            arguments: shortened(&written_out(arguments)),
+        }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tool, contents, required_by, grant, arguments } = self;
+        let digests: Vec<String> = contents.iter().map(Digest::to_string).collect();
+        let digests = digests.join(", ");
+        write!(
+            f,
+            "Run the tool `{tool}`?\n\nArguments: {arguments}\n\nIt may: {grant}\nIts file: sha256 \
+             {digests}\nAsked because of: {required_by}"
+        )
+    }
+}
+
+/// Returns the grant in words.
+fn in_words(decision: &Decision, backend: Backend) -> String {
+    if decision.is_unconfined(backend) {
+        return "do everything that its user may do".to_owned();
+    }
+    let grant = &decision.grant;
+    let mut parts: Vec<String> = Vec::new();
+    for dir in &grant.dirs {
+        let verb = match dir.access {
+            Access::ReadOnly => "read",
+            Access::ReadWrite => "read and write",
+        };
+        parts.push(format!("{verb} {}", dir.path.display()));
+    }
+    if grant.net.any || !grant.net.peers.is_empty() {
+        parts.push(match grant.net.any {
+            true => "connect to any host".to_owned(),
+            false => format!("connect to {}", grant.net),
+        });
+    }
+    match grant.assets {
+        AssetAccess::None => {}
+        AssetAccess::Read => parts.push("read assets".to_owned()),
+        AssetAccess::Write => parts.push("read and write assets".to_owned()),
+    }
+    for variable in &decision.variables {
+        parts.push(format!("see the variable {}", variable.name));
+    }
+    if parts.is_empty() { "compute, and touch nothing".to_owned() } else { parts.join("; ") }
+}
+
+/// Returns the beginning and the end of a long text.
+fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= ARGUMENTS_SHOWN {
+        return text.to_owned();
+    }
+    // Room for the mark.
+    let head = ARGUMENTS_SHOWN - TAIL_SHOWN - 50;
+    let left = count - head - TAIL_SHOWN;
+    let (start, end) = (place(text, head), place(text, count - TAIL_SHOWN));
+    format!("{}[… {left} characters …]{}", &text[..start], &text[end..])
+}
+
+/// Returns the place of a character in bytes.
+fn place(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(place, _)| place)
+}

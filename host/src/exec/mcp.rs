@@ -1,0 +1,188 @@
+//! The executor for tools of servers that speak the Model Context Protocol (MCP).
+//!
+//! Owns the servers that are in use (`Pool`): their start, their end, how many calls each has at
+//! once, and the check that a tool is still the one that was approved. The protocol itself is that of
+//! the embedding program, which implements [`Connect`]. Does not decide what a server may touch.
+
+mod attended;
+mod connect;
+mod description;
+mod pool;
+mod running;
+mod stderr;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+pub use attended::Attended;
+pub use connect::{
+    Answer, Auth, CallError, Connect, Connection, Judge, Remote, ServerAnswer, ServerStreams,
+    ServerTools,
+};
+pub use description::ToolDescription;
+pub(crate) use pool::Pool;
+pub use pool::{Server, Target};
+
+use self::attended::Clock;
+use self::running::Running;
+use crate::digest::Digest;
+use crate::exec::output::Captured;
+use crate::exec::{Call, Executor, Exit, Outcome, Usage};
+use crate::limits::Limit;
+use crate::policy::Remedy;
+
+/// The time that the connection has to tell its server of the end of a call.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The number of calls in a row without an answer after which a server is started anew.
+const TIMEOUTS_IN_A_ROW: u32 = 3;
+
+/// A tool of a server.
+#[derive(Clone)]
+pub(crate) struct ServerProgram {
+    pub(crate) server: Arc<Server>,
+    /// The name, as the server has it.
+    pub(crate) tool: Arc<str>,
+    /// The digest of the description that was found.
+    pub(crate) digest: Digest,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Executor for ServerProgram {
+    fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        let program = self.clone();
+        Box::pin(async move { program.answer(call).await })
+    }
+}
+
+impl ServerProgram {
+    async fn answer(&self, call: Call) -> Outcome {
+        let begun = Instant::now();
+        let deadline = tokio::time::Instant::from_std(begun)
+            .checked_add(call.limits.wall_clock)
+            .unwrap_or_else(far_away);
+        let clock = Clock::new(deadline);
+        let work = async {
+            let _permit = self.pool.permit(&self.server, &call).await?;
+            let running = self.pool.running(&self.server, &call).await?;
+            self.check(&running).map_err(Outcome::denied)?;
+            self.ask(&running, &call, &clock).await
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => Err(Outcome::cancelled()),
+            outcome = work => outcome,
+            () = clock.over() => {
+                Err(Outcome::late(format!("the server `{}` was still busy", self.server.name)))
+            }
+        };
+        let mut outcome = outcome.unwrap_or_else(|outcome| outcome);
+        outcome.usage = Usage { duration: begun.elapsed(), ..outcome.usage };
+        outcome
+    }
+
+    /// Refuses a tool that is not the one that was approved any more.
+    fn check(&self, running: &Running) -> Result<(), String> {
+        let (server, tool) = (self.server.name.clone(), self.tool.to_string());
+        let shown = tool.escape_debug();
+        let reason = match running.digest(&self.tool) {
+            Some(digest) if digest == self.digest => return Ok(()),
+            Some(_) => {
+                format!("the server `{server}` changed its tool `{shown}` since it was approved")
+            }
+            None => format!("the server `{server}` has no tool `{shown}` any more"),
+        };
+        let remedy = Remedy::ApproveTool { server, tool };
+        Err(self.pool.hints().append(reason, &remedy))
+    }
+
+    /// Asks the server, until it answers, ends, or the time is over.
+    async fn ask(
+        &self,
+        running: &Arc<Running>,
+        call: &Call,
+        clock: &Clock,
+    ) -> Result<Outcome, Outcome> {
+        let arguments = match &call.stdin {
+            crate::exec::Stdin::Bytes(bytes) => bytes.clone(),
+            crate::exec::Stdin::Inherit => {
+                let reason = "a tool of a server has no stdin of its own; call it by its name";
+                return Err(Outcome::not_started(reason));
+            }
+        };
+        let _use = running.begin_call();
+        // Cancelled in any case when the wait for the answer ends, also if this future is dropped.
+        let cancel = CancellationToken::new();
+        let _cancel_if_dropped = cancel.clone().drop_guard();
+        let attended = Attended::new(&self.server.name, call.front_end.as_deref(), clock);
+        let connection = running.connection();
+        let mut answer = connection.call(&self.tool, arguments, cancel.clone(), &attended);
+        let answered = tokio::select! {
+            biased;
+            answer = &mut answer => Some(answer),
+            () = call.cancel.cancelled() => None,
+            () = clock.over() => None,
+        };
+        let Some(answered) = answered else {
+            cancel.cancel();
+            // It only has to be told: its answer is of no use any more.
+            let _ = tokio::time::timeout(FAREWELL, answer).await;
+            if call.cancel.is_cancelled() {
+                return Err(Outcome { stderr: running.stderr(), ..Outcome::cancelled() });
+            }
+            if running.note_timeout() >= TIMEOUTS_IN_A_ROW {
+                tracing::warn!("the server `{}` does not answer, and is ended", self.server.name);
+                running.end();
+            }
+            let exit = Exit::Ended;
+            return Err(Outcome { exit, stderr: running.stderr(), ..Outcome::late("") });
+        };
+        match answered {
+            Ok(answer) => {
+                running.note_answer();
+                Ok(answered_with(answer.0, call))
+            }
+            Err(CallError::Refused { code, message }) => {
+                running.note_answer();
+                let text = format!("the server refused the call: {message} (error {code})");
+                Ok(answered_with(refusal(&text), call))
+            }
+            Err(CallError::Malformed(reason)) => {
+                running.note_answer();
+                let text = format!("the answer of the server is malformed: {reason}");
+                Ok(answered_with(refusal(&text), call))
+            }
+            Err(CallError::Lost(reason)) => Err(running.lost(&self.server.name, &reason).await),
+            Err(CallError::Unauthorized(reason)) => Err(Outcome::denied(reason)),
+        }
+    }
+}
+
+/// Returns the outcome of a call with this answer.
+fn answered_with(answer: Bytes, call: &Call) -> Outcome {
+    let total = answer.len() as u64;
+    let exit = Exit::Code(0);
+    let nothing = Outcome { exit, ..Outcome::not_started("") };
+    if total > call.limits.output {
+        return Outcome { exit: Exit::Ended, limit: Some(Limit::Output), ..nothing };
+    }
+    Outcome { stdout: Captured { bytes: answer.into(), total }, ..nothing }
+}
+
+/// Returns the answer for an error of the protocol, which the model should see.
+fn refusal(text: &str) -> Bytes {
+    let answer = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
+    answer.to_string().into()
+}
+
+/// A time that no call reaches.
+fn far_away() -> tokio::time::Instant {
+    // As tokio itself does where a time cannot be represented.
+    tokio::time::Instant::now() + Duration::from_secs(86_400 * 365 * 30)
+}

@@ -1,0 +1,242 @@
+//! The one for whom a server is called, as the server may address them: its forms, its reports, and
+//! the time of the call, which stands still while a person fills a form.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ikigai_protocol::{is_invisible, written_out};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::front_end::{Filled, Form, FrontEnd, Progress};
+
+/// The most forms in one call.
+const FORMS: u32 = 16;
+
+/// The most characters of a form's message.
+const MESSAGE: usize = 2_000;
+
+/// The longest time that all forms of one call together add to it.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// The one for whom a server is called.
+pub struct Attended<'a> {
+    server: &'a str,
+    front_end: Option<&'a dyn FrontEnd>,
+    clock: &'a Clock,
+    forms: AtomicU32,
+}
+
+impl<'a> Attended<'a> {
+    pub(super) fn new(
+        server: &'a str,
+        front_end: Option<&'a dyn FrontEnd>,
+        clock: &'a Clock,
+    ) -> Self {
+        Self { server, front_end, clock, forms: AtomicU32::new(0) }
+    }
+
+    /// Has a person fill a form of the server. It is declined where nobody can be asked, where its
+    /// schema has characters that deceive, and where the call has had too many.
+    pub async fn fill(&self, message: &str, schema: Map<String, Value>) -> Filled {
+        let Some(front_end) = self.front_end else { return Filled::Declined };
+        let is_over = self.forms.fetch_add(1, Ordering::Relaxed) >= FORMS;
+        if is_over || schema.iter().any(|(key, value)| deceives(key) || any_deceives(value)) {
+            tracing::warn!("a form of the server `{}` was declined", self.server);
+            return Filled::Declined;
+        }
+        let mut message = written_out(message);
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
+            message.truncate(end);
+            message.push('…');
+        }
+        let form = Form { server: self.server.to_owned(), message, schema };
+        let _stopped = self.clock.stop();
+        front_end.fill(form).await
+    }
+
+    /// Passes on a report of the server.
+    pub fn report(&self, progress: Progress) {
+        if let Some(front_end) = self.front_end {
+            front_end.report(progress);
+        }
+    }
+}
+
+/// Returns whether a text has characters that a person does not see, or is deceived by. Line breaks
+/// are none.
+fn deceives(text: &str) -> bool {
+    text.chars().any(|c| is_invisible(c) && !matches!(c, '\n' | '\t'))
+}
+
+fn any_deceives(value: &Value) -> bool {
+    match value {
+        Value::String(text) => deceives(text),
+        Value::Array(items) => items.iter().any(any_deceives),
+        Value::Object(members) => {
+            members.iter().any(|(key, value)| deceives(key) || any_deceives(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The time of a call.
+pub(super) struct Clock(watch::Sender<Remaining>);
+
+impl Clock {
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self(watch::Sender::new(Remaining { deadline, left: LONGEST, stopped: None }))
+    }
+
+    /// Waits until the time is over.
+    pub(super) async fn over(&self) {
+        let mut changes = self.0.subscribe();
+        loop {
+            let end = changes.borrow_and_update().end();
+            tokio::select! {
+                biased;
+                // The sender is `self`.
+                _ = changes.changed() => {}
+                () = sleep_until(end) => return,
+            }
+        }
+    }
+
+    /// Stops the clock until the answer is dropped. One form is open at a time.
+    fn stop(&self) -> Stopped<'_> {
+        self.0.send_modify(|remaining| remaining.stop(Instant::now()));
+        Stopped(self)
+    }
+}
+
+/// A clock that stands still.
+struct Stopped<'a>(&'a Clock);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|remaining| remaining.go_on(Instant::now()));
+    }
+}
+
+/// The time that is left to a call.
+#[derive(Clone, Copy)]
+struct Remaining {
+    deadline: Instant,
+    /// The time that forms may still add.
+    left: Duration,
+    /// The beginning of the form that is open.
+    stopped: Option<Instant>,
+}
+
+impl Remaining {
+    /// Returns the end of the call, if nothing more happens.
+    fn end(self) -> Instant {
+        if self.stopped.is_some() { self.deadline + self.left } else { self.deadline }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.stopped = Some(now);
+    }
+
+    fn go_on(&mut self, now: Instant) {
+        let Some(since) = self.stopped.take() else { return };
+        let added = now.saturating_duration_since(since).min(self.left);
+        self.deadline += added;
+        self.left -= added;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::consent::{Question, Reply, Respondent};
+    use crate::front_end::Answer;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A person who accepts every form at once.
+    #[derive(Default)]
+    struct Quick(Mutex<Vec<Form>>);
+
+    impl FrontEnd for Quick {
+        fn respondent(&self) -> Respondent {
+            Respondent::Person
+        }
+
+        fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+            unreachable!("nothing asks for consent here")
+        }
+
+        fn fill(&self, form: Form) -> Answer<'_, Filled> {
+            self.0.lock().expect("no panic").push(form);
+            Box::pin(std::future::ready(Filled::Accepted(Map::new())))
+        }
+    }
+
+    /// Returns the answer to a form, for which nobody has to wait.
+    fn fill(attended: &Attended<'_>, message: &str, schema: Map<String, Value>) -> Filled {
+        let answer = pin!(attended.fill(message, schema));
+        match answer.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(filled) => filled,
+            Poll::Pending => unreachable!("the person answers at once"),
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_call_stands_still_while_a_form_is_open() {
+        let begun = Instant::now();
+        let mut remaining =
+            Remaining { deadline: begun + 60 * SECOND, left: LONGEST, stopped: None };
+        remaining.stop(begun + 10 * SECOND);
+        assert_eq!(remaining.end(), begun + 60 * SECOND + LONGEST);
+        remaining.go_on(begun + 110 * SECOND);
+        assert_eq!(remaining.end(), begun + 160 * SECOND);
+        remaining.stop(begun + 120 * SECOND);
+        assert_eq!(remaining.end(), begun + 60 * SECOND + LONGEST);
+        remaining.go_on(begun + 220 * SECOND);
+        assert_eq!(remaining.end(), begun + 260 * SECOND);
+    }
+
+    #[test]
+    fn forms_cannot_stop_the_time_for_ever() {
+        let begun = Instant::now();
+        let mut remaining =
+            Remaining { deadline: begun + 60 * SECOND, left: LONGEST, stopped: None };
+        remaining.stop(begun);
+        remaining.go_on(begun + LONGEST + SECOND);
+        assert_eq!(remaining.end(), begun + 60 * SECOND + LONGEST);
+        remaining.stop(begun + LONGEST + SECOND);
+        assert_eq!(remaining.end(), begun + 60 * SECOND + LONGEST);
+    }
+
+    #[test]
+    fn forms_are_counted_and_say_what_a_person_sees() {
+        let clock = Clock::new(Instant::now() + SECOND);
+        let person = Quick::default();
+        let attended = Attended::new("files", Some(&person), &clock);
+        let schema = |text: &str| match json!({ "properties": { "a": { "title": text } } }) {
+            Value::Object(schema) => schema,
+            _ => unreachable!("it is an object"),
+        };
+        let long = format!("a\u{202e}b\n{}", "x".repeat(5_000));
+        assert_eq!(fill(&attended, &long, schema("a b")), Filled::Accepted(Map::new()));
+        let shown = person.0.lock().expect("no panic")[0].clone();
+        assert_eq!(shown.server, "files");
+        assert!(shown.message.starts_with("a\\u{202e}b\n"), "{}", shown.message);
+        assert_eq!(shown.message.chars().count(), MESSAGE + 1);
+        assert_eq!(fill(&attended, "?", schema("a\u{200b}b")), Filled::Declined);
+        for _ in 2..FORMS {
+            assert_eq!(fill(&attended, "?", Map::new()), Filled::Accepted(Map::new()));
+        }
+        assert_eq!(fill(&attended, "?", Map::new()), Filled::Declined);
+        let nobody = Attended::new("files", None, &clock);
+        assert_eq!(fill(&nobody, "?", Map::new()), Filled::Declined);
+    }
+}

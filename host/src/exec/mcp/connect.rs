@@ -1,0 +1,189 @@
+//! The protocol of servers, as the host sees it: traits that the embedding program implements.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::attended::Attended;
+use super::description::ToolDescription;
+use crate::exec::wasm::net::tls;
+use crate::policy::{Grant, is_public};
+
+/// The result of an operation, as a future: `Box::pin(async move { … })`.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The protocol of servers, for [`HostBuilder::servers`](crate::HostBuilder::servers).
+///
+/// A revision is a word that [`Connection::revision`] returned for the same server before. It saves
+/// the question for it.
+pub trait Connect: Send + Sync {
+    /// Opens a connection to a server that was just started, over its stdin and stdout. Fails with
+    /// the reason for a person.
+    fn to_process(
+        &self,
+        streams: ServerStreams,
+        revision: Option<String>,
+    ) -> Answer<'static, Result<Arc<dyn Connection>, String>>;
+
+    /// Opens a connection to a server over HTTP. Fails with the reason for a person.
+    fn to_remote(
+        &self,
+        remote: Remote,
+        revision: Option<String>,
+    ) -> Answer<'static, Result<Arc<dyn Connection>, String>>;
+}
+
+/// The host's ends of the streams of a server's process.
+pub struct ServerStreams {
+    /// Its stdin.
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Its stdout.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+/// A server over HTTP.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// The name of its definition.
+    pub name: String,
+    /// The address of its endpoint.
+    pub url: String,
+    /// The source of its token.
+    pub auth: Auth,
+    /// The judge of the addresses that may be connected to.
+    pub judge: Judge,
+}
+
+/// The source of the token for a server over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Auth {
+    /// There is none.
+    #[default]
+    None,
+    /// The variable of this name in the environment of the host.
+    Variable(String),
+}
+
+/// The judge of the addresses that a server over HTTP, and what it refers to, may have: the `net`
+/// of its grant.
+#[derive(Clone)]
+pub struct Judge(Arc<Grant>);
+
+impl Judge {
+    pub(crate) fn new(grant: Arc<Grant>) -> Self {
+        Self(grant)
+    }
+
+    /// Returns the configuration of TLS, with the certificates that this machine trusts.
+    ///
+    /// # Errors
+    ///
+    /// There is no certificate.
+    pub fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        tls::config()
+    }
+
+    /// Returns the addresses of a host that may be connected to; never an empty list.
+    ///
+    /// # Errors
+    ///
+    /// The host is not granted, does not resolve, or has no address that is granted.
+    pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let net = &self.0.net;
+        let refused = |what: String| io::Error::new(io::ErrorKind::PermissionDenied, what);
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        let found = match literal.parse() {
+            Ok(ip) => vec![SocketAddr::new(ip, port)],
+            Err(_) if net.any || net.allows_name(host, Some(port)) => {
+                tokio::net::lookup_host((host, port)).await?.collect()
+            }
+            Err(_) => return Err(refused(format!("`{host}:{port}` is not granted"))),
+        };
+        let is_allowed = |address: &SocketAddr| {
+            // A name lends its grant to public addresses only.
+            let by_name = literal.parse::<std::net::IpAddr>().is_err() && is_public(address.ip());
+            by_name || net.allows_address(*address)
+        };
+        let allowed: Vec<SocketAddr> = found.into_iter().filter(is_allowed).collect();
+        if allowed.is_empty() {
+            return Err(refused(format!("no address of `{host}:{port}` is granted")));
+        }
+        Ok(allowed)
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Judge").field(&self.0.net).finish()
+    }
+}
+
+/// An open connection to a server. Dropping it ends it.
+pub trait Connection: Send + Sync {
+    /// Returns the revision of the protocol as a word.
+    fn revision(&self) -> String;
+
+    /// Returns all tools that the server has now. Fails with the reason for a person.
+    fn tools(&self) -> Answer<'_, Result<ServerTools, String>>;
+
+    /// Calls a tool by the server's own name for it. `arguments` are the text of one JSON object.
+    /// The answer is the JSON text of `{content, structuredContent?, isError?}`. Cancelling
+    /// `cancel` tells the server, and ends the wait. What the server asks and reports meanwhile is
+    /// for `attended`.
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Bytes,
+        cancel: CancellationToken,
+        attended: &'a Attended<'a>,
+    ) -> Answer<'a, Result<ServerAnswer, CallError>>;
+
+    /// Resolves when the list of tools has changed since the last call of this method.
+    fn changed(&self) -> Answer<'_, ()>;
+
+    /// Ends the connection in the way of the protocol.
+    fn close(&self) -> Answer<'_, ()>;
+}
+
+/// The answer of a tool as JSON text.
+#[derive(Clone, Debug)]
+pub struct ServerAnswer(pub Bytes);
+
+/// The tools of a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerTools {
+    /// The tools.
+    pub tools: Vec<ToolDescription>,
+    /// The names of those that cannot be used, with the reason.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// The reason that a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The server answered with an error of the protocol.
+    #[error("{message} (error {code})")]
+    Refused {
+        /// The code.
+        code: i64,
+        /// The message.
+        message: String,
+    },
+    /// The answer is not one. The text is the reason.
+    #[error("the answer is malformed: {0}")]
+    Malformed(String),
+    /// The connection has ended.
+    #[error("{0}")]
+    Lost(String),
+    /// The server wants another token. The text says how to get one.
+    #[error("{0}")]
+    Unauthorized(String),
+}

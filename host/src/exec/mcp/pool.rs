@@ -1,0 +1,282 @@
+//! The servers of one host that are in use, each at most once for each principal: a server that
+//! keeps something of one of them must not give it to another.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::connect::{Auth, Connect, ServerTools};
+use super::running::Running;
+use crate::digest::Digest;
+use crate::exec::native::Supervisor;
+use crate::exec::{Call, Exit, Outcome};
+use crate::policy::Hints;
+
+/// The calls of one server that run at once.
+const AT_ONCE: usize = 16;
+
+/// The servers that run at once for principals that came over a network.
+const OF_PRINCIPALS: usize = 64;
+
+/// The time in which failures of a server are counted.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The failures within [`MINUTE`] after which a server is not started again at once.
+const FAILURES: usize = 3;
+
+/// The wait after that many failures. Each further one doubles it.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A server, as its definition describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The name of the definition.
+    pub name: String,
+    /// The digest of the definition.
+    pub digest: Digest,
+    /// The way to reach it.
+    pub target: Target,
+}
+
+/// The way to reach a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// It is a program, which speaks on its stdin and stdout.
+    Process {
+        /// The absolute path of the program.
+        program: PathBuf,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
+    /// It is somewhere else, and speaks over HTTP.
+    Remote {
+        /// The address of its endpoint.
+        url: String,
+        /// The source of its token.
+        auth: Auth,
+    },
+}
+
+/// The servers of one host.
+pub(crate) struct Pool {
+    connect: Option<Arc<dyn Connect>>,
+    supervisor: Supervisor,
+    hints: Hints,
+    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    /// The revision of the protocol that each server spoke last.
+    revisions: Mutex<HashMap<Digest, String>>,
+    /// Counts the changes of lists of tools.
+    changes: watch::Sender<u64>,
+}
+
+/// The definition of a server, and the principal for whom it runs; nobody where the host was started
+/// by its user.
+type Key = (Digest, Option<Arc<str>>);
+
+/// The place of one server.
+struct Slot {
+    permits: Arc<Semaphore>,
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Arc<Running>>,
+    /// When it failed within the last [`MINUTE`].
+    failures: VecDeque<Instant>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { permits: Arc::new(Semaphore::new(AT_ONCE)), state: tokio::sync::Mutex::default() }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(
+        connect: Option<Arc<dyn Connect>>,
+        supervisor: Supervisor,
+        hints: Hints,
+    ) -> Self {
+        let (slots, revisions) = (Mutex::default(), Mutex::default());
+        Self { connect, supervisor, hints, slots, revisions, changes: watch::Sender::new(0) }
+    }
+
+    /// Returns the sentences for what can be done where a call is refused.
+    pub(super) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// Returns whether there is a protocol to speak to servers by.
+    pub(crate) fn can_connect(&self) -> bool {
+        self.connect.is_some()
+    }
+
+    /// Returns the number of times that the list of some server was read, as a channel.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Waits until a call of the server may begin.
+    ///
+    /// # Errors
+    ///
+    /// It runs for too many others.
+    pub(super) async fn permit(
+        &self,
+        server: &Server,
+        call: &Call,
+    ) -> Result<Option<OwnedSemaphorePermit>, Outcome> {
+        let permits = Arc::clone(&self.slot(server, call).map_err(Outcome::not_started)?.permits);
+        // It is never closed.
+        Ok(permits.acquire_owned().await.ok())
+    }
+
+    /// Returns the tools of a server, which is started if it is not in use, and the revision of the
+    /// protocol that it speaks.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be used. The text is the reason.
+    pub(crate) async fn list(
+        &self,
+        server: &Server,
+        call: &Call,
+    ) -> Result<(Arc<ServerTools>, String), String> {
+        match self.running(server, call).await {
+            Ok(running) => Ok((running.tools(), running.connection().revision())),
+            Err(outcome) => Err(match outcome.exit {
+                Exit::NotStarted(reason)
+                | Exit::Denied(reason)
+                | Exit::Trap(reason)
+                | Exit::Lost { reason, .. } => reason,
+                Exit::Code(_) | Exit::Signal(_) | Exit::Ended => "it ended".to_owned(),
+            }),
+        }
+    }
+
+    /// Returns the tools that a server in use has now.
+    pub(crate) fn listed(&self, server: &Server) -> Option<Arc<ServerTools>> {
+        let slots = self.slots();
+        let of_server = slots.iter().filter(|((digest, _), _)| *digest == server.digest);
+        // That of the user first, whose list is the one that was approved.
+        let mut of_server: Vec<_> = of_server.collect();
+        of_server.sort_by(|((_, one), _), ((_, other), _)| one.cmp(other));
+        of_server.into_iter().find_map(|(_, slot)| {
+            // One that is being started has no list yet.
+            let state = slot.state.try_lock().ok()?;
+            let running = state.running.as_ref().filter(|running| !running.has_failed())?;
+            Some(running.tools())
+        })
+    }
+
+    /// Tells the revision of the protocol that a server spoke in another run.
+    pub(crate) fn remember(&self, server: &Server, revision: &str) {
+        self.revisions().entry(server.digest).or_insert_with(|| revision.to_owned());
+    }
+
+    /// Returns the server with the grant of a call. It is started if it is not in use.
+    pub(super) async fn running(
+        &self,
+        server: &Server,
+        call: &Call,
+    ) -> Result<Arc<Running>, Outcome> {
+        let slot = self.slot(server, call).map_err(Outcome::not_started)?;
+        let mut state = slot.state.lock().await;
+        if let Some(running) = &state.running {
+            if running.is_usable_with(&call.grant) {
+                return Ok(Arc::clone(running));
+            }
+            if running.has_failed() {
+                state.failures.push_back(Instant::now());
+            }
+        }
+        // Its calls go on, and it ends with the last of them.
+        state.running = None;
+        state.may_start(&server.name).map_err(Outcome::not_started)?;
+        let Some(connect) = &self.connect else {
+            return Err(Outcome::not_started("this program does not speak to servers of MCP"));
+        };
+        let revision = self.revisions().get(&server.digest).cloned();
+        let (supervisor, changes) = (&self.supervisor, self.changes.clone());
+        let started = Running::start(server, &**connect, supervisor, call, revision, changes).await;
+        match started {
+            Ok(running) => {
+                self.revisions().insert(server.digest, running.connection().revision());
+                state.running = Some(Arc::clone(&running));
+                Ok(running)
+            }
+            Err(outcome) => {
+                state.failures.push_back(Instant::now());
+                // It may be another version now.
+                self.revisions().remove(&server.digest);
+                Err(outcome)
+            }
+        }
+    }
+
+    /// Returns the place of a server for the principal of a call.
+    fn slot(&self, server: &Server, call: &Call) -> Result<Arc<Slot>, String> {
+        let mut slots = self.slots();
+        let key = (server.digest, call.principal.clone());
+        if let Some(slot) = slots.get(&key) {
+            return Ok(Arc::clone(slot));
+        }
+        // Those of principals who are gone leave nothing behind.
+        slots.retain(|(_, principal), slot| principal.is_none() || slot.is_used());
+        let others = slots.keys().filter(|(_, principal)| principal.is_some()).count();
+        if call.principal.is_some() && others >= OF_PRINCIPALS {
+            let name = &server.name;
+            return Err(format!(
+                "the server `{name}` cannot be started: {OF_PRINCIPALS} servers run for other \
+                 principals; try again when some of them are idle"
+            ));
+        }
+        Ok(Arc::clone(slots.entry(key).or_default()))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<Key, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn revisions(&self) -> MutexGuard<'_, HashMap<Digest, String>> {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    /// Returns whether a call uses the server, or may, or it failed a short time ago.
+    fn is_used(self: &Arc<Self>) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return true };
+        let now = Instant::now();
+        state.failures.retain(|at| now - *at < MINUTE);
+        let runs = state.running.as_ref().is_some_and(|running| running.is_in_use());
+        let waits = self.permits.available_permits() < AT_ONCE || Arc::strong_count(self) > 1;
+        runs || waits || !state.failures.is_empty()
+    }
+}
+
+impl State {
+    /// Refuses to start a server that has failed again and again.
+    fn may_start(&mut self, name: &str) -> Result<(), String> {
+        let now = Instant::now();
+        self.failures.retain(|at| now - *at < MINUTE);
+        let Some(further) = self.failures.len().checked_sub(FAILURES) else { return Ok(()) };
+        let Some(last) = self.failures.back() else { return Ok(()) };
+        let wait = WAIT * 2_u32.pow(u32::try_from(further).unwrap_or(u32::MAX).min(3));
+        let left = wait.saturating_sub(now - *last);
+        if left.is_zero() {
+            return Ok(());
+        }
+        let (times, seconds) = (self.failures.len(), left.as_secs() + 1);
+        Err(format!(
+            "the server `{name}` failed {times} times within a minute; it can be started again in \
+             {seconds} s"
+        ))
+    }
+}

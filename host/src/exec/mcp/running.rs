@@ -1,0 +1,420 @@
+//! One server that is in use: its process, its connection, and the tools that it has now.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connect::{Connect, Connection, Judge, Remote, ServerStreams, ServerTools};
+use super::pool::{Server, Target};
+use super::stderr::Stderr;
+use crate::digest::Digest;
+use crate::exec::envelope::exit_code;
+use crate::exec::native::Supervisor;
+use crate::exec::output::Captured;
+use crate::exec::{Call, Exit, Outcome};
+use crate::limits::Limit;
+use crate::policy::Grant;
+
+/// The time that a server has to open a connection and to list its tools.
+const OPENING: Duration = Duration::from_secs(30);
+
+/// The time without a call after which a server is ended.
+const IDLE: Duration = Duration::from_secs(5 * 60);
+
+/// The time that a server has to end by itself when its stdin is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The exit code that stands for a connection that ended without a process: 128 + SIGPIPE.
+const LOST: i32 = 141;
+
+/// The end of a process, once it has ended.
+type Ended = watch::Receiver<Option<Arc<Outcome>>>;
+
+/// A server that is in use.
+pub(crate) struct Running {
+    connection: Arc<dyn Connection>,
+    grant: Arc<Grant>,
+    listed: Mutex<Listed>,
+    /// Ends the process at once. Cancelled when this is dropped.
+    end: CancellationToken,
+    /// Cancelled when no call is to use this any more.
+    retired: CancellationToken,
+    process: Option<Ended>,
+    stderr: Stderr,
+    /// True once a call was lost with the connection.
+    has_lost: AtomicBool,
+    /// The calls in a row that had no answer in time.
+    timeouts: AtomicU32,
+    calls: Mutex<Calls>,
+}
+
+#[derive(Default)]
+struct Listed {
+    tools: Arc<ServerTools>,
+    digests: BTreeMap<String, Digest>,
+}
+
+struct Calls {
+    running: usize,
+    last: Instant,
+}
+
+/// A call that uses the server.
+pub(super) struct Use<'a>(&'a Running);
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.0.calls();
+        calls.running -= 1;
+        calls.last = Instant::now();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.retired.cancel();
+        self.end.cancel();
+    }
+}
+
+impl Running {
+    /// Starts a server, or connects to it, with the grant of a call, and lists its tools. Each
+    /// later change of the list is counted in `changes`.
+    pub(super) async fn start(
+        server: &Server,
+        connect: &dyn Connect,
+        supervisor: &Supervisor,
+        call: &Call,
+        revision: Option<String>,
+        changes: watch::Sender<u64>,
+    ) -> Result<Arc<Self>, Outcome> {
+        let end = CancellationToken::new();
+        // A future that is dropped leaves no process.
+        let guard = end.clone().drop_guard();
+        let stderr = Stderr::default();
+        let (opening, process) = match &server.target {
+            Target::Remote { url, auth } => {
+                let remote = Remote {
+                    name: server.name.clone(),
+                    url: url.clone(),
+                    auth: auth.clone(),
+                    judge: Judge::new(Arc::clone(&call.grant)),
+                };
+                (connect.to_remote(remote, revision), None)
+            }
+            Target::Process { .. } => {
+                let process = spawn(server, supervisor, call, &stderr, &end)
+                    .map_err(|error| Outcome::not_started(error.to_string()))?;
+                (connect.to_process(process.streams, revision), Some(process.ended))
+            }
+        };
+        let opened = timeout(OPENING, async {
+            let connection = opening.await?;
+            let tools = connection.tools().await?;
+            Ok::<_, String>((connection, tools))
+        });
+        let opened = opened
+            .await
+            .unwrap_or_else(|_| Err(format!("it did not answer within {} s", OPENING.as_secs())));
+        let (connection, tools) = match opened {
+            Ok(opened) => opened,
+            Err(reason) => {
+                return Err(not_opened(server, &reason, process, &stderr, &end).await);
+            }
+        };
+        let running = Arc::new(Self {
+            connection,
+            grant: Arc::clone(&call.grant),
+            listed: Mutex::default(),
+            end: guard.disarm(),
+            retired: CancellationToken::new(),
+            process,
+            stderr,
+            has_lost: AtomicBool::new(false),
+            timeouts: AtomicU32::new(0),
+            calls: Mutex::new(Calls { running: 0, last: Instant::now() }),
+        });
+        running.keep(tools);
+        changes.send_modify(|count| *count += 1);
+        tokio::spawn(follow_changes(
+            Arc::downgrade(&running),
+            Arc::clone(&running.connection),
+            running.retired.clone(),
+            changes,
+        ));
+        tokio::spawn(end_when_idle(Arc::downgrade(&running), running.retired.clone()));
+        Ok(running)
+    }
+
+    pub(super) fn connection(&self) -> &dyn Connection {
+        &*self.connection
+    }
+
+    /// Returns the tools that the server has now.
+    pub(super) fn tools(&self) -> Arc<ServerTools> {
+        Arc::clone(&self.listed().tools)
+    }
+
+    /// Returns the digest of the description that a tool has now.
+    pub(super) fn digest(&self, tool: &str) -> Option<Digest> {
+        self.listed().digests.get(tool).copied()
+    }
+
+    /// Returns the end of what the server wrote to stderr.
+    pub(super) fn stderr(&self) -> Captured {
+        self.stderr.kept()
+    }
+
+    /// Returns whether a call with this grant can use the server.
+    pub(super) fn is_usable_with(&self, grant: &Grant) -> bool {
+        !self.has_failed() && !self.retired.is_cancelled() && *self.grant == *grant
+    }
+
+    /// Returns whether the server may be called again, or still answers a call.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.retired.is_cancelled() || self.calls().running > 0
+    }
+
+    /// Returns whether the server ended although nobody asked it to, or does not answer.
+    pub(super) fn has_failed(&self) -> bool {
+        let has_ended = self.process.as_ref().is_some_and(|ended| ended.borrow().is_some());
+        (has_ended && !self.retired.is_cancelled())
+            || self.has_lost.load(Ordering::Relaxed)
+            || self.timeouts.load(Ordering::Relaxed) >= super::TIMEOUTS_IN_A_ROW
+    }
+
+    /// Notes that a call begins, which lasts until the answer is dropped.
+    pub(super) fn begin_call(&self) -> Use<'_> {
+        self.calls().running += 1;
+        Use(self)
+    }
+
+    pub(super) fn note_answer(&self) {
+        self.timeouts.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes a call without an answer, and returns how many there were in a row.
+    pub(super) fn note_timeout(&self) -> u32 {
+        self.timeouts.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Ends the server: it is asked to end, and killed if it has not after [`GRACE`]. Calls that
+    /// still run are lost.
+    pub(super) fn end(self: &Arc<Self>) {
+        if self.retired.is_cancelled() {
+            return;
+        }
+        self.retired.cancel();
+        let running = Arc::clone(self);
+        tokio::spawn(async move {
+            let _ = timeout(GRACE, running.connection.close()).await;
+            if let Some(mut ended) = running.process.clone() {
+                let _ = timeout(GRACE, ended.wait_for(Option::is_some)).await;
+            }
+            running.end.cancel();
+        });
+    }
+
+    /// Returns the outcome of a call whose connection was lost for this reason.
+    pub(super) async fn lost(self: &Arc<Self>, server: &str, reason: &str) -> Outcome {
+        let ended = match &self.process {
+            None => None,
+            // The end of its stdout may come before its own.
+            Some(ended) => {
+                let mut ended = ended.clone();
+                let ended = timeout(GRACE, ended.wait_for(Option::is_some)).await;
+                ended.ok().and_then(Result::ok).and_then(|ended| ended.clone())
+            }
+        };
+        self.has_lost.store(true, Ordering::Relaxed);
+        self.retired.cancel();
+        self.end.cancel();
+        let limit = ended.as_ref().and_then(|ended| ended.limit);
+        let code = ended.as_ref().and_then(|ended| exit_code(&ended.exit));
+        let reason = match ended.as_deref() {
+            Some(ended) => format!("the server `{server}` {}", end_text(&ended.exit)),
+            None => format!("the server `{server}` was lost: {reason}"),
+        };
+        Outcome {
+            exit: Exit::Lost { code: code.unwrap_or(LOST), reason },
+            limit: limit.filter(|limit| *limit != Limit::Output),
+            stderr: self.stderr(),
+            ..Outcome::not_started("")
+        }
+    }
+
+    fn keep(&self, tools: ServerTools) {
+        let digests = tools.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
+        *self.listed() = Listed { tools: Arc::new(tools), digests };
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the time at which the server has been idle for long enough; nothing while a call
+    /// runs.
+    fn idle_at(&self) -> Option<Instant> {
+        let calls = self.calls();
+        (calls.running == 0).then(|| calls.last + IDLE)
+    }
+}
+
+/// A process that was started, and the host's ends of its streams.
+struct Process {
+    streams: ServerStreams,
+    ended: Ended,
+}
+
+#[cfg(target_os = "linux")]
+fn spawn(
+    server: &Server,
+    supervisor: &Supervisor,
+    call: &Call,
+    stderr: &Stderr,
+    end: &CancellationToken,
+) -> io::Result<Process> {
+    use bytes::Bytes;
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use tokio::net::unix::pipe::{Receiver, Sender};
+
+    use crate::exec::Stdin;
+    use crate::exec::native::NativeProgram;
+    use crate::exec::output::Sink;
+    use crate::limits::Limits;
+
+    /// A server has no limit on time, but each of its calls has: a century.
+    const ALWAYS: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+    let Target::Process { program, args } = &server.target else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let (its_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let streams = ServerStreams {
+        stdin: Box::new(Sender::from_owned_fd(stdin)?),
+        stdout: Box::new(Receiver::from_owned_fd(stdout)?),
+    };
+    let whole_life = Call {
+        args: args.clone(),
+        stdin: Stdin::Bytes(Bytes::new()),
+        stdout: Sink::Head,
+        stderr: stderr.sink(),
+        front_end: None,
+        assets: None,
+        limits: Limits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
+        cancel: end.clone(),
+        ..call.clone()
+    };
+    let program = NativeProgram::new(program.as_path(), supervisor.clone());
+    let process = program.hold(whole_life, [its_stdin, its_stdout]);
+    let (sender, ended) = watch::channel(None);
+    tokio::spawn(async move {
+        let outcome = process.await;
+        sender.send_replace(Some(Arc::new(outcome)));
+    });
+    Ok(Process { streams, ended })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spawn(
+    _: &Server,
+    _: &Supervisor,
+    _: &Call,
+    _: &Stderr,
+    _: &CancellationToken,
+) -> io::Result<Process> {
+    Err(io::Error::other("servers are started on Linux only"))
+}
+
+/// Ends a server that could not be used for this reason, and returns the outcome for it.
+async fn not_opened(
+    server: &Server,
+    reason: &str,
+    process: Option<Ended>,
+    stderr: &Stderr,
+    end: &CancellationToken,
+) -> Outcome {
+    let name = &server.name;
+    let Some(mut ended) = process else {
+        return Outcome::not_started(format!("the server `{name}` cannot be used: {reason}"));
+    };
+    // A process that failed says more about it than the stream that ended with it.
+    let by_itself = timeout(GRACE, ended.wait_for(Option::is_some)).await.is_ok();
+    end.cancel();
+    // The supervisor has bounds of its own on the time that this takes.
+    let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+    let mut why = match ended.as_deref().map(|ended| &ended.exit) {
+        Some(Exit::NotStarted(reason) | Exit::Denied(reason)) => reason.clone(),
+        Some(exit) if by_itself => end_text(exit),
+        _ => reason.to_owned(),
+    };
+    let complaint = stderr.kept().last_lines();
+    if !complaint.is_empty() {
+        why = format!("{why}: {complaint}");
+    }
+    let outcome = Outcome::not_started(format!("the server `{name}` cannot be used: {why}"));
+    Outcome { stderr: stderr.kept(), ..outcome }
+}
+
+/// Returns the end of a process in a few words.
+fn end_text(exit: &Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("ended with exit code {code}"),
+        Exit::Signal(signal) => format!("was killed by signal {signal}"),
+        Exit::Ended => "was ended by the host".to_owned(),
+        Exit::NotStarted(reason)
+        | Exit::Denied(reason)
+        | Exit::Trap(reason)
+        | Exit::Lost { reason, .. } => reason.clone(),
+    }
+}
+
+/// Lists the tools anew whenever the server says that they changed.
+async fn follow_changes(
+    running: Weak<Running>,
+    connection: Arc<dyn Connection>,
+    retired: CancellationToken,
+    changes: watch::Sender<u64>,
+) {
+    let follow = async {
+        loop {
+            connection.changed().await;
+            let listed = timeout(OPENING, connection.tools()).await;
+            let Some(running) = running.upgrade() else { return };
+            match listed {
+                Ok(Ok(tools)) => running.keep(tools),
+                // No tool may be called as it was, since nobody knows what it is now.
+                Ok(Err(_)) | Err(_) => running.keep(ServerTools::default()),
+            }
+            changes.send_modify(|count| *count += 1);
+        }
+    };
+    retired.run_until_cancelled(follow).await;
+}
+
+/// Ends the server when nobody has called it for [`IDLE`].
+async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
+    let watch = async {
+        loop {
+            let Some(running) = running.upgrade() else { return };
+            let idle_at = running.idle_at();
+            if idle_at.is_some_and(|at| at <= Instant::now()) {
+                return running.end();
+            }
+            drop(running);
+            sleep_until(idle_at.unwrap_or_else(|| Instant::now() + IDLE)).await;
+        }
+    };
+    retired.run_until_cancelled(watch).await;
+}

@@ -1,0 +1,70 @@
+//! The front end of a call: the side from which it came, as far as the call addresses it while it
+//! runs.
+
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+
+use crate::consent::{Question, Reply, Respondent};
+
+/// An answer of a front end, as a future: `Box::pin(async move { … })`.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The front end of a call.
+///
+/// One that can ask somebody implements it, and gives it to
+/// [`Host::call_for`](crate::Host::call_for). Dropping a future takes its question back.
+pub trait FrontEnd: Send + Sync {
+    /// Returns who answers.
+    fn respondent(&self) -> Respondent;
+
+    /// Asks whether the call may run, and waits for the answer. Must end by itself where nobody
+    /// answers.
+    fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a, Reply>;
+
+    /// Has a person fill a form of the tool, and waits for it. Must end by itself where nobody
+    /// answers. The default is to decline.
+    fn fill(&self, form: Form) -> Answer<'_, Filled> {
+        let _ = form;
+        Box::pin(std::future::ready(Filled::Declined))
+    }
+
+    /// Notes that the tool reports how far it is. The default is to do nothing.
+    fn report(&self, progress: Progress) {
+        let _ = progress;
+    }
+}
+
+/// A form of a tool: only servers have such.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    /// The name of the server that asks.
+    pub server: String,
+    /// The text of the server, in which characters that deceive are written out.
+    pub message: String,
+    /// The JSON Schema of the values: an object whose properties are primitive. Its texts are the
+    /// server's, too.
+    pub schema: Map<String, Value>,
+}
+
+/// The answer to a form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filled {
+    /// The values.
+    Accepted(Map<String, Value>),
+    /// The person does not want to answer, or nobody can be asked.
+    Declined,
+    /// The person turned away without an answer.
+    Cancelled,
+}
+
+/// A report of a tool on how far it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The progress so far, in a unit of the tool.
+    pub progress: f64,
+    /// The progress at the end, if the tool knows it.
+    pub total: Option<f64>,
+    /// The tool's words, without characters that deceive.
+    pub message: Option<String>,
+}

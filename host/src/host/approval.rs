@@ -1,0 +1,102 @@
+//! The question before a call, where the policy requires that somebody agrees to it.
+//!
+//! Owns the order: the policy decides, somebody is asked, and the policy decides again, since
+//! minutes may have passed. The clock of the call has not begun.
+
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Host, NOBODY, Subject};
+use crate::audit::Entry;
+use crate::consent::{Answer, Question, Reply};
+use crate::digest::Digest;
+use crate::exec::envelope::compact;
+use crate::exec::{Outcome, Stdin};
+use crate::front_end::FrontEnd;
+use crate::policy::{Backend, Decision, Remedy};
+
+impl Host {
+    /// Asks for consent to a call where its decision requires it, and returns the decision that
+    /// then holds.
+    ///
+    /// # Errors
+    ///
+    /// The call may not run. The outcome says why.
+    pub(super) async fn with_consent(
+        &self,
+        entry: &mut Entry<'_>,
+        subject: Subject<'_>,
+        decision: Decision,
+        stdin: &Stdin,
+        (front_end, cancel): (Option<&dyn FrontEnd>, &CancellationToken),
+    ) -> Result<Decision, Box<Outcome>> {
+        let backend = subject.build.backend();
+        if !decision.needs_consent(backend) {
+            return Ok(decision);
+        }
+        let refused = |why: &str| Box::new(Outcome::denied(unapproved(&decision, why)));
+        let impossible = |why: &str| Box::new(Outcome::denied(self.unasked(&decision, why)));
+        let Some(front_end) = front_end else {
+            entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
+            return Err(impossible(NOBODY));
+        };
+        let contents = self.contents_to_run(subject).await?;
+        let arguments = match stdin {
+            Stdin::Bytes(bytes) => compact(&String::from_utf8_lossy(bytes)),
+            Stdin::Inherit => String::new(),
+        };
+        let question =
+            Question::new(&subject.title(), contents.clone(), (&decision, backend), &arguments);
+        let begun = Instant::now();
+        let reply = cancel.run_until_cancelled(front_end.ask(&question)).await;
+        let Some(Reply { answer, waited }) = reply else {
+            entry.unanswered(front_end.respondent(), begun.elapsed());
+            return Err(Box::new(Outcome::cancelled()));
+        };
+        entry.asked(&answer, Some(front_end.respondent()), waited);
+        match answer {
+            Answer::Yes => {}
+            Answer::No => return Err(refused("the answer was no")),
+            Answer::Timeout => return Err(refused("nobody answered in time")),
+            Answer::Unavailable(reason) => return Err(impossible(&reason)),
+            Answer::Pending => return Err(refused("the answer comes with the next call")),
+        }
+        let now = match self.decide_now(subject).await {
+            Ok(Ok(now)) => now,
+            Ok(Err(denial)) => return Err(Box::new(Outcome::denied(denial.to_string()))),
+            Err(reason) => return Err(Box::new(Outcome::not_started(reason))),
+        };
+        if now.grant != decision.grant || self.contents_to_run(subject).await? != contents {
+            return Err(refused("its file or its grant changed while the question was open"));
+        }
+        Ok(now)
+    }
+
+    /// Returns the digests of the contents that would run now.
+    async fn contents_to_run(&self, subject: Subject<'_>) -> Result<Vec<Digest>, Box<Outcome>> {
+        match subject.build.backend() {
+            // It was compiled from the contents that were found.
+            Backend::Wasm => Ok(vec![subject.build.digest]),
+            Backend::Native | Backend::Mcp => {
+                let present = self.registry.present_contents(subject.build).await;
+                present.map_err(|reason| Box::new(Outcome::not_started(reason)))
+            }
+        }
+    }
+
+    /// Returns the reason why a call does not run about which nobody can be asked, with a hint.
+    pub(super) fn unasked(&self, decision: &Decision, why: &str) -> String {
+        let reason = unapproved(decision, why);
+        match self.authority().hint(&Remedy::AskPerson) {
+            Some(hint) => format!("{reason}; {hint}"),
+            None => reason,
+        }
+    }
+}
+
+/// Returns the reason why a call does not run that nobody agreed to.
+fn unapproved(decision: &Decision, why: &str) -> String {
+    let (approve, by) = (decision.approve, decision.approve_decided_by());
+    format!("somebody has to agree to it, by `approve = \"{approve}\"` of {by}, and {why}")
+}

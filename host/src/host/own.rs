@@ -1,0 +1,91 @@
+//! The calls of tools that are part of the host and run no program.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai_protocol::EnvelopeCode;
+
+use super::{Host, NOBODY};
+use crate::audit::Requester;
+use crate::consent::Answer;
+use crate::exec::envelope::Envelope;
+use crate::exec::scrub::Secrets;
+use crate::policy::{AssetAccess, Backend, Decision, Grant, Provenance, Request, ToolOrigin};
+
+impl Host {
+    /// Answers a call of a tool that is part of the host and runs no program: one of
+    /// [`RESERVED_NAMES`](ikigai_protocol::RESERVED_NAMES). The policy decides on its access to
+    /// assets, and the call is recorded like any other.
+    #[doc(hidden)]
+    pub async fn call_own<A>(
+        &self,
+        requester: &Requester,
+        name: &str,
+        arguments: Bytes,
+        answer: impl FnOnce(AssetAccess) -> A,
+    ) -> Envelope
+    where
+        A: Future<Output = Envelope>,
+    {
+        let mut entry = self.audit.begin(requester, name);
+        entry.arguments(arguments);
+        let envelope = match self.authority().decide(&own_request(name)) {
+            Ok(decision) if decision.needs_consent(Backend::Wasm) => {
+                entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
+                let reason = self.unasked(&decision, NOBODY);
+                Envelope::refused(EnvelopeCode::PermissionDenied, reason)
+            }
+            Ok(decision) => {
+                let assets = own_assets(requester, &decision);
+                let grant = Grant { assets, ..Grant::default() };
+                let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
+                entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
+                answer(grant.assets).await
+            }
+            Err(denial) => Envelope::refused(EnvelopeCode::PermissionDenied, denial.to_string()),
+        };
+        entry.end(envelope.failure());
+        envelope
+    }
+
+    /// Returns the access to assets that a tool which is part of the host has for a front end,
+    /// without recording the question.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn own_access(&self, requester: &Requester, name: &str) -> AssetAccess {
+        match self.authority().decide(&own_request(name)) {
+            Ok(decision) if !decision.needs_consent(Backend::Wasm) => {
+                own_assets(requester, &decision)
+            }
+            Ok(_) | Err(_) => AssetAccess::None,
+        }
+    }
+}
+
+/// Returns the request to the policy for a tool that is part of the host.
+fn own_request(name: &str) -> Request<'_> {
+    Request {
+        name: Some(name),
+        origin: ToolOrigin::System,
+        // The host confines it as it does a component.
+        backend: Backend::Wasm,
+        fell_back: false,
+        path: Path::new(name),
+        contents: &[],
+        tool: None,
+    }
+}
+
+/// Returns the access to assets of a tool that is part of the host. The default is that of the
+/// person who started the host: a principal that came over a network has what a policy file grants.
+fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
+    let is_default = !matches!(
+        decision.provenance.of("assets").first(),
+        Some(Provenance::File { .. } | Provenance::Override(_))
+    );
+    if requester.principal.is_some() && is_default {
+        return AssetAccess::None;
+    }
+    decision.grant.assets
+}

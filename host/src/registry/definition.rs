@@ -1,0 +1,192 @@
+//! The definition of a server: a file `NAME.mcp.toml` among the user's tools.
+//!
+//! It says how a server is reached and holds no secret. It grants nothing: the policy does.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use super::candidate::{self, DEFINITION};
+use super::file;
+use crate::digest::Digest;
+use crate::exec::mcp::{Auth, Server, Target};
+use crate::policy::{ToolOrigin, check_server_name};
+use crate::toml_file::{FileError, Item, Pair, TomlFile, kind_of, pairs};
+
+/// The largest definition in bytes.
+const LARGEST: u64 = 64 << 10;
+
+/// The keys of a definition.
+const KEYS: [&str; 5] = ["command", "args", "url", "token_env", "tools"];
+
+/// The definition of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its path.
+    pub path: PathBuf,
+    /// The server.
+    pub server: Arc<Server>,
+    /// The tools to offer, by the server's own names; all if nothing.
+    pub tools: Option<Vec<String>>,
+}
+
+/// Returns the path of the definition of a server of this name.
+#[must_use]
+pub fn definition_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{DEFINITION}"))
+}
+
+/// Returns the names of the servers that have a definition in a directory. No file is opened.
+#[must_use]
+pub fn defined_servers(dir: &Path) -> Vec<String> {
+    let listing = candidate::list(dir, ToolOrigin::User).unwrap_or_default();
+    let name = |candidate: candidate::Candidate| {
+        file::name(&candidate.path).strip_suffix(DEFINITION).map(ToOwned::to_owned)
+    };
+    listing.candidates.into_iter().filter_map(name).collect()
+}
+
+impl Definition {
+    /// Reads a definition.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no definition.
+    pub(super) fn read(path: &Path) -> Result<Self, FileError> {
+        let unreadable = |error| FileError::whole(path, format!("cannot be read: {error}"));
+        let mut text = Vec::new();
+        file::open(path)
+            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut text))
+            .map_err(unreadable)?;
+        if text.len() as u64 > LARGEST {
+            let most = LARGEST >> 10;
+            return Err(FileError::whole(path, format!("is larger than {most} KiB")));
+        }
+        Self::parse(path, &text)
+    }
+
+    /// Parses the text of a definition at this path, whose file names the server.
+    ///
+    /// # Errors
+    ///
+    /// The text is no definition, or the name is none of a server.
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, FileError> {
+        let name = file::name(path);
+        let name = name.strip_suffix(DEFINITION).unwrap_or(&name);
+        check_server_name(name).map_err(|what| FileError::whole(path, what))?;
+        let (file, table) = TomlFile::parse(path, text)?;
+        let keys = Keys::read(&file, table.get_ref())?;
+        let target = keys.target().map_err(|what| FileError::whole(path, what))?;
+        let server = Server { name: name.to_owned(), digest: Digest::of(text), target };
+        Ok(Self { path: path.to_owned(), server: Arc::new(server), tools: keys.tools })
+    }
+}
+
+/// The keys of a definition as they are written.
+#[derive(Default)]
+struct Keys {
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    url: Option<String>,
+    token_env: Option<String>,
+    tools: Option<Vec<String>>,
+}
+
+impl Keys {
+    fn read(file: &TomlFile<'_>, table: &DeTable<'_>) -> Result<Self, FileError> {
+        let mut keys = Self::default();
+        let text = |key: &str, item: &Item<'_>| {
+            let text = item.get_ref().as_str().filter(|text| !text.is_empty());
+            text.map(ToOwned::to_owned).ok_or_else(|| {
+                let found =
+                    item.get_ref().as_str().map_or_else(|| kind_of(item), |_| "empty".to_owned());
+                let what = format!("`{key}` is {found} where a text belongs");
+                file.fail(&item.span(), what)
+            })
+        };
+        let list = |key: &str, item: &Item<'_>| {
+            let whole = file.list(key, item, |text, _| Ok(text.to_owned()))?;
+            Ok(Some(whole))
+        };
+        for Pair { key, span, item } in pairs(table) {
+            match key {
+                "command" => keys.command = Some(text(key, item)?),
+                "args" => keys.args = list(key, item)?,
+                "url" => keys.url = Some(text(key, item)?),
+                "token_env" => keys.token_env = Some(text(key, item)?),
+                "tools" => keys.tools = list(key, item)?,
+                _ => return Err(file.unknown(&span, key, &KEYS)),
+            }
+        }
+        Ok(keys)
+    }
+
+    fn target(&self) -> Result<Target, &'static str> {
+        let auth = self.token_env.clone().map_or(Auth::None, Auth::Variable);
+        match (&self.command, &self.url) {
+            (Some(_), None) if auth != Auth::None => {
+                Err("has a token for a `command`, which gets variables by its grant")
+            }
+            (Some(command), None) => {
+                let program = PathBuf::from(command);
+                if !program.is_absolute() {
+                    return Err("has a `command` that is no absolute path");
+                }
+                let args = self.args.iter().flatten().map(OsString::from).collect();
+                Ok(Target::Process { program, args })
+            }
+            (None, Some(_)) if self.args.is_some() => Err("has `args` for a `url`"),
+            (None, Some(url)) => Ok(Target::Remote { url: url.clone(), auth }),
+            (Some(_), Some(_)) => Err("has both `command` and `url`"),
+            (None, None) => Err("has neither `command` nor `url`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &str, text: &str) -> Result<Definition, String> {
+        Definition::parse(Path::new(name), text.as_bytes()).map_err(|error| error.line())
+    }
+
+    #[test]
+    fn both_kinds_of_servers_are_read() {
+        let text = "command = \"/bin/x\"\nargs = [\"-y\", \"a b\"]\ntools = [\"one\"]\n";
+        let definition = parse("/t/files.mcp.toml", text).expect("read");
+        assert_eq!(definition.server.name, "files");
+        assert_eq!(definition.server.digest, Digest::of(text.as_bytes()));
+        assert_eq!(definition.tools.as_deref(), Some(&["one".to_owned()][..]));
+        let args = vec!["-y".into(), "a b".into()];
+        let program = PathBuf::from("/bin/x");
+        assert_eq!(definition.server.target, Target::Process { program, args });
+        let text = "url = \"https://mcp.example/\"\ntoken_env = \"TOKEN\"\n";
+        let auth = Auth::Variable("TOKEN".to_owned());
+        let url = "https://mcp.example/".to_owned();
+        let definition = parse("/t/a-b.mcp.toml", text).expect("read");
+        assert_eq!(definition.server.target, Target::Remote { url, auth });
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (name, text, expected) in [
+            ("x.mcp.toml", "", "neither `command` nor `url`"),
+            ("x.mcp.toml", "command = \"npx\"", "no absolute path"),
+            ("x.mcp.toml", "command = \"/a\"\nurl = \"https://b\"", "both"),
+            ("x.mcp.toml", "url = \"https://b\"\nargs = []", "`args` for a `url`"),
+            ("x.mcp.toml", "command = \"/a\"\ntoken_env = \"A\"", "a token for a `command`"),
+            ("x.mcp.toml", "comand = \"/a\"", "did you mean `command`?"),
+            ("x.mcp.toml", "command = 1", "where a text belongs"),
+            ("x.mcp.toml", "args = [1]", "where a string belongs"),
+            ("a__b.mcp.toml", "command = \"/a\"", "no name of a server"),
+            ("1.mcp.toml", "command = \"/a\"", "no name of a server"),
+        ] {
+            let error = parse(name, text).expect_err(text);
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+}

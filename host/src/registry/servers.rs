@@ -1,0 +1,473 @@
+//! The servers of a scan: their definitions, the tools that each has, and which of these were
+//! approved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::{ResultKind, ToolSchema};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::arguments;
+use super::candidate::{Candidate, DEFINITION};
+use super::definition::Definition;
+use super::memo::{Answer, Question};
+use super::scan::{Scan, Wanted};
+use super::tool::{Build, Tool};
+use super::{Depth, Snapshot};
+use crate::digest::Digest;
+use crate::exec::mcp::{ServerProgram, ServerTools, Target, ToolDescription};
+use crate::exec::output::Sink;
+use crate::exec::{Call, Stdin};
+use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
+
+/// The number of servers that are asked at once.
+pub(super) const ASKED_AT_ONCE: usize = 8;
+
+/// The longest name under which a tool of a server is offered, in bytes. Clients add names of their
+/// own, and have room for 64.
+const LONGEST_NAME: usize = 48;
+
+/// The hexadecimal digits that tell shortened names apart.
+const DIGITS: usize = 6;
+
+/// The characters between the name of a server and that of its tool.
+const BETWEEN: &str = "__";
+
+/// A server whose definition is among the user's tools: [`Snapshot::servers`].
+#[derive(Clone, Debug)]
+pub struct KnownServer {
+    /// Its name.
+    pub name: String,
+    /// The path of its definition.
+    pub path: PathBuf,
+    /// The definition; nothing where it has a mistake.
+    pub definition: Option<Arc<Definition>>,
+    /// The tools that it has, if it can be used.
+    pub state: ServerState,
+}
+
+impl KnownServer {
+    /// Returns the tools that wait for approval.
+    pub fn withheld(&self) -> impl Iterator<Item = &ListedTool> {
+        let tools = match &self.state {
+            ServerState::Listed { tools, .. } => &tools[..],
+            ServerState::NotAsked | ServerState::Unusable(_) => &[],
+        };
+        tools.iter().filter(|tool| matches!(tool.standing, Standing::New | Standing::Changed))
+    }
+
+    /// Returns a line about the server for a person, if something of it cannot be used.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let name = &self.name;
+        if let ServerState::Unusable(reason) = &self.state {
+            return Some(format!("the server `{name}` is not used: {reason}"));
+        }
+        let withheld: Vec<_> =
+            self.withheld().map(|it| it.description.name.escape_debug().to_string()).collect();
+        if withheld.is_empty() {
+            return None;
+        }
+        let tools = withheld.join("`, `");
+        Some(format!("of the server `{name}` are withheld until they are approved: `{tools}`"))
+    }
+}
+
+/// The state of a server at a scan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerState {
+    /// It was not asked for its tools yet.
+    NotAsked,
+    /// It is not used, for this reason.
+    Unusable(String),
+    /// It has these tools.
+    Listed {
+        /// The tools, in the order of their names.
+        tools: Vec<ListedTool>,
+        /// The names of tools that cannot be used, with the reason.
+        skipped: Vec<(String, String)>,
+    },
+}
+
+/// A tool of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedTool {
+    /// The description by the server.
+    pub description: ToolDescription,
+    /// The digest of the description.
+    pub digest: Digest,
+    /// The name under which it is offered, once it is approved.
+    pub name: String,
+    /// The state of its approval.
+    pub standing: Standing,
+}
+
+/// The state of the approval of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody approved it as it is.
+    Approved,
+    /// Nobody approved a tool of this name.
+    New,
+    /// It was approved, and has changed since.
+    Changed,
+    /// Its definition does not choose it.
+    NotChosen,
+    /// Policy forbids it, for this reason.
+    Forbidden(String),
+}
+
+/// A server that may be used, with the decision on it.
+struct Usable {
+    definition: Arc<Definition>,
+    contents: Vec<Digest>,
+    decision: Decision,
+}
+
+impl Scan {
+    /// Looks at one definition. Asks the server for its tools unless they are known, or it is not
+    /// wanted.
+    pub(super) async fn server(&self, candidate: &Candidate) -> KnownServer {
+        let path = candidate.path.clone();
+        let definition = match Definition::read(&path) {
+            Ok(definition) => Arc::new(definition),
+            Err(error) => {
+                let name = super::file::name(&path);
+                let name = name.trim_end_matches(DEFINITION).to_owned();
+                let state = ServerState::Unusable(error.line());
+                return KnownServer { name, path, definition: None, state };
+            }
+        };
+        let name = definition.server.name.clone();
+        let known =
+            |state| KnownServer { name, path, definition: Some(Arc::clone(&definition)), state };
+        let usable = match self.usable(&definition) {
+            Ok(usable) => usable,
+            Err(reason) => return known(ServerState::Unusable(reason)),
+        };
+        let listed = self.listed(&usable).await;
+        known(match listed {
+            None => ServerState::NotAsked,
+            Some(Err(reason)) => ServerState::Unusable(reason),
+            Some(Ok(listed)) => self.judge(&usable, &listed),
+        })
+    }
+
+    /// Decides whether a server may be used at all.
+    fn usable(&self, definition: &Arc<Definition>) -> Result<Usable, String> {
+        if !self.loader.servers().can_connect() {
+            return Err("this program does not speak to servers of MCP".to_owned());
+        }
+        let contents = contents(definition, &self.memo)?;
+        let decision = self
+            .authority
+            .decide(&request(definition, &contents, None))
+            .map_err(|denial| denial.to_string())?;
+        Ok(Usable { definition: Arc::clone(definition), contents, decision })
+    }
+
+    /// Returns the tools of a server; nothing if they are not known and it is not to be asked.
+    async fn listed(&self, usable: &Usable) -> Option<Result<Arc<ServerTools>, String>> {
+        let server = &usable.definition.server;
+        let pool = self.loader.servers();
+        let question = question(usable);
+        let remembered = self.memo.answer(&question);
+        if let Some(live) = pool.listed(server) {
+            self.keep(&question, remembered.as_ref(), &live);
+            return Some(Ok(live));
+        }
+        let wants = self.wants(&server.name);
+        match remembered {
+            Some(Answer::Server { revision, tools, skipped })
+                if !wants || self.depth != Depth::Everything =>
+            {
+                pool.remember(server, &revision);
+                return Some(Ok(Arc::new(ServerTools { tools, skipped })));
+            }
+            Some(Answer::Refused(reason)) if !wants => return Some(Err(reason)),
+            _ if !wants => return None,
+            _ => {}
+        }
+        // Its process starts in a directory that another may write to: so that is recorded first.
+        if let Err(reason) = self.authority.record_writable(&usable.decision.grant) {
+            return Some(Err(reason));
+        }
+        let call = self.server_call(&usable.decision);
+        let asked = pool.list(server, &call);
+        let Some(asked) = super::before_deadline(self.deadline, asked).await else {
+            return Some(Err("it was still being asked".to_owned()));
+        };
+        Some(match asked {
+            Ok((tools, revision)) => {
+                let ServerTools { tools: all, skipped } = (*tools).clone();
+                self.memo.keep_answer(question, Answer::Server { revision, tools: all, skipped });
+                Ok(tools)
+            }
+            Err(reason) => {
+                self.memo.keep_answer(question, Answer::Refused(reason.clone()));
+                Err(reason)
+            }
+        })
+    }
+
+    /// Remembers the list of a server in use, if it is another than the one that is remembered.
+    fn keep(&self, question: &Question, remembered: Option<&Answer>, live: &ServerTools) {
+        let Some(Answer::Server { revision, tools, skipped }) = remembered else { return };
+        if *tools != live.tools || *skipped != live.skipped {
+            let ServerTools { tools, skipped } = live.clone();
+            let answer = Answer::Server { revision: revision.clone(), tools, skipped };
+            self.memo.keep_answer(question.clone(), answer);
+        }
+    }
+
+    /// Returns whether a server that is not known is asked for its tools. A scan for all tools asks
+    /// none: it must not wait for servers.
+    fn wants(&self, server: &str) -> bool {
+        match &self.wanted {
+            Wanted::All | Wanted::Known => false,
+            Wanted::Servers => true,
+            Wanted::Tool(name) => name.starts_with(&prefix(server)),
+        }
+    }
+
+    fn server_call(&self, decision: &Decision) -> Call {
+        Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::new(decision.grant.clone()),
+            principal: None,
+            front_end: None,
+            assets: None,
+            workspace: Arc::clone(&self.workspace),
+            limits: decision.limits,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Returns the state of a server with these tools.
+    fn judge(&self, usable: &Usable, listed: &ServerTools) -> ServerState {
+        let definition = &usable.definition;
+        let approved = self.authority.approved(&definition.server.name);
+        let mut skipped = listed.skipped.clone();
+        let mut tools = Vec::with_capacity(listed.tools.len());
+        for description in &listed.tools {
+            let input = Value::Object(description.parameters.clone());
+            if let Err(error) = arguments::compile(&input) {
+                let reason = format!("its schema does not compile as JSON Schema: {error}");
+                skipped.push((description.name.clone(), reason));
+                continue;
+            }
+            let digest = description.digest();
+            let tool = ServerTool { name: &description.name, digest };
+            let is_chosen =
+                definition.tools.as_ref().is_none_or(|chosen| chosen.contains(&description.name));
+            let decided = self.authority.decide(&request(definition, &usable.contents, Some(tool)));
+            let standing = match (decided, approved.get(&description.name)) {
+                _ if !is_chosen => Standing::NotChosen,
+                (Ok(_), _) => Standing::Approved,
+                (Err(_), None) => Standing::New,
+                (Err(_), Some(before)) if *before != digest => Standing::Changed,
+                (Err(denial), Some(_)) => Standing::Forbidden(denial.to_string()),
+            };
+            let (description, name) = (description.clone(), String::new());
+            tools.push(ListedTool { description, digest, name, standing });
+        }
+        tools.sort_by(|one, other| one.description.name.cmp(&other.description.name));
+        name_all(&definition.server.name, &mut tools);
+        ServerState::Listed { tools, skipped }
+    }
+
+    /// Adds the approved tools of a server to a snapshot.
+    pub(super) fn add_server(&self, snapshot: &mut Snapshot, server: KnownServer) {
+        if let (Some(definition), ServerState::Listed { tools, .. }) =
+            (&server.definition, &server.state)
+        {
+            let approved = tools.iter().filter(|tool| tool.standing == Standing::Approved);
+            for tool in approved {
+                if let Some(other) = snapshot.tools.get(&tool.name) {
+                    snapshot.warnings.push(format!(
+                        "`{}` of the server `{}` is not offered: `{}` has this name",
+                        tool.description.name.escape_debug(),
+                        server.name,
+                        other.build.path.display()
+                    ));
+                    continue;
+                }
+                let offered = self.tool(definition, tool);
+                snapshot.tools.insert(tool.name.clone(), offered);
+            }
+        }
+        snapshot.servers.push(server);
+    }
+
+    fn tool(&self, definition: &Arc<Definition>, tool: &ListedTool) -> Tool {
+        let ToolDescription { description, parameters, returns, .. } = &tool.description;
+        let mut parameters = parameters.clone();
+        parameters.entry("type").or_insert_with(|| "object".into());
+        parameters.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        let schema = ToolSchema {
+            name: tool.name.clone(),
+            description: description.clone(),
+            parameters: Value::Object(parameters),
+            returns: returns.clone().map(Value::Object),
+            result: ResultKind::Content,
+        };
+        let program = ServerProgram {
+            server: Arc::clone(&definition.server),
+            tool: tool.description.name.as_str().into(),
+            digest: tool.digest,
+            pool: Arc::clone(self.loader.servers()),
+        };
+        let build = Build::of_server(definition.path.clone(), program);
+        let reason = format!("it is a tool of the server `{}`", definition.server.name);
+        Tool::new(schema, ToolOrigin::User, Arc::new(build), reason.into(), None)
+    }
+}
+
+/// Returns the digests of a definition and of the program that it names, as they are now.
+pub(super) fn contents(
+    definition: &Definition,
+    memo: &super::memo::Memo,
+) -> Result<Vec<Digest>, String> {
+    let mut contents = vec![definition.server.digest];
+    if let Target::Process { program, .. } = &definition.server.target {
+        contents.push(program_digest(program, memo)?);
+    }
+    Ok(contents)
+}
+
+/// Returns the digest of the program of a server as it is now.
+pub(super) fn program_digest(
+    program: &std::path::Path,
+    memo: &super::memo::Memo,
+) -> Result<Digest, String> {
+    let unusable = |reason: String| format!("its program `{}`: {reason}", program.display());
+    let candidate = Candidate::at(program.to_owned(), ToolOrigin::User)
+        .map_err(|unfit| unusable(unfit.to_string()))?;
+    if candidate.backend != Backend::Native {
+        return Err(unusable("it is no executable".to_owned()));
+    }
+    candidate.digest(memo).map_err(|error| unusable(error.to_string()))
+}
+
+/// Returns the request to the policy for a server, or for one of its tools.
+fn request<'a>(
+    definition: &'a Definition,
+    contents: &'a [Digest],
+    tool: Option<ServerTool<'a>>,
+) -> Request<'a> {
+    Request {
+        name: Some(&definition.server.name),
+        origin: ToolOrigin::User,
+        backend: Backend::Mcp,
+        fell_back: false,
+        path: &definition.path,
+        contents,
+        tool,
+    }
+}
+
+/// Returns the key of the answer of a server. A server that has another grant may answer otherwise.
+fn question(usable: &Usable) -> Question {
+    let grant = &usable.decision.grant;
+    let names: Vec<_> = grant.env.iter().map(|(name, _)| name).collect();
+    let asked = format!("{:?} {:?} {:?} {names:?}", usable.contents, grant.dirs, grant.net);
+    Question::new(Backend::Mcp, &usable.definition.path, Digest::of(asked.as_bytes()))
+}
+
+/// Returns the beginning of the names of all tools of a server.
+pub(super) fn prefix(server: &str) -> String {
+    format!("{}{BETWEEN}", sanitized(server))
+}
+
+/// Returns a name with `_` for each character that no tool's name can have.
+fn sanitized(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Names the tools of a server. A name that had to be changed and would be that of another tool, or
+/// is too long, gets digits of the digest of the server's own name for the tool.
+fn name_all(server: &str, tools: &mut [ListedTool]) {
+    let plain =
+        |tool: &ListedTool| format!("{}{}", prefix(server), sanitized(&tool.description.name));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for tool in tools.iter() {
+        *counts.entry(plain(tool)).or_default() += 1;
+    }
+    let mut taken = BTreeSet::new();
+    for tool in tools.iter_mut() {
+        let plain = plain(tool);
+        let is_own = sanitized(&tool.description.name) == tool.description.name;
+        let is_alone = counts.get(&plain) == Some(&1);
+        tool.name = if plain.len() <= LONGEST_NAME && (is_own || is_alone) {
+            plain
+        } else {
+            shortened(&plain, &tool.description.name)
+        };
+        // Two digests that begin alike: the second tool has no name, and is not offered.
+        if !taken.insert(tool.name.clone()) {
+            tool.standing = Standing::Forbidden("its name is that of another tool".to_owned());
+        }
+    }
+}
+
+/// Returns a name of at most [`LONGEST_NAME`] bytes, with both ends of `plain` and digits for the
+/// name that the tool really has.
+fn shortened(plain: &str, own: &str) -> String {
+    let digits = &Digest::of(own.as_bytes()).to_string()[..DIGITS];
+    let room = LONGEST_NAME - DIGITS - 2;
+    if plain.len() <= room {
+        return format!("{plain}_{digits}");
+    }
+    // The names are ASCII.
+    let (head, tail) = (room / 2, room - room / 2);
+    format!("{}_{digits}_{}", &plain[..head], &plain[plain.len() - tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Map;
+
+    fn named(server: &str, names: &[&str]) -> Vec<String> {
+        let tool = |name: &&str| ListedTool {
+            description: ToolDescription {
+                name: (*name).to_owned(),
+                title: None,
+                description: String::new(),
+                parameters: Map::new(),
+                returns: None,
+                annotations: None,
+            },
+            digest: Digest::of(name.as_bytes()),
+            name: String::new(),
+            standing: Standing::Approved,
+        };
+        let mut tools: Vec<_> = names.iter().map(tool).collect();
+        name_all(server, &mut tools);
+        tools.into_iter().map(|tool| tool.name).collect()
+    }
+
+    #[test]
+    fn names_fit_every_client_and_differ() {
+        assert_eq!(named("git-hub", &["search", "a.b"]), ["git_hub__search", "git_hub__a_b"]);
+        let alike = named("s", &["a.b", "a/b", "a_b"]);
+        assert_eq!(alike[2], "s__a_b", "the name that needs no change keeps it");
+        assert!(alike[0].starts_with("s__a_b_") && alike[1].starts_with("s__a_b_"), "{alike:?}");
+        assert_ne!(alike[0], alike[1]);
+        let long = |end: char| format!("{}{end}", "x".repeat(100));
+        let (one, other) = (long('1'), long('2'));
+        let names = named("server", &[&one, &other]);
+        for name in &names {
+            assert_eq!(name.len(), LONGEST_NAME, "{name}");
+            assert!(name.starts_with("server__x") && ikigai_protocol::is_tool_name(name), "{name}");
+        }
+        assert!(names[0].ends_with("x1") && names[1].ends_with("x2"), "{names:?}");
+        assert_eq!(named("s", &["é"]), ["s___"]);
+    }
+}

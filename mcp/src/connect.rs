@@ -1,0 +1,332 @@
+//! A client: the tools of another server, listed and called.
+//!
+//! Owns the way to a server and back: its handshake in either era of the protocol, its list of
+//! tools, its calls and their ends. The bytes of arguments and results pass through unread. Starting
+//! a process, choosing a server's tools and trusting them is the caller's business, and so is the
+//! number of requests in flight.
+
+mod call;
+mod forms;
+mod http;
+mod tools;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation, ProtocolVersion, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, Peer, RequestContext, RoleClient, RunningService,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::Transport;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::form::{Filled, Form};
+use crate::wire::{ClientWire, Upstream, plain};
+
+pub use crate::wire::Progress;
+pub use call::CallError;
+pub use http::{HttpServer, Resolve, TokenSource, Waiting, connect_http};
+pub use tools::{Listed, RemoteTool};
+
+/// The time in which a server must have introduced itself.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// The time after which a server that says nothing to the first question of the newer era is asked
+/// that of the older one. The library waits 10 s where this is longer.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The pauses between two subscriptions, where a server ends them.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The name with which a client introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The name for programs.
+    pub name: String,
+    /// The name for people.
+    pub title: String,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// The way in which a server opens a connection. It is worth remembering: asking costs a message,
+/// and some seconds where a server is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Era {
+    /// The revision 2026-07-28, in which each request says all about itself.
+    Modern,
+    /// An older revision, which opens with `initialize`.
+    Legacy,
+}
+
+/// The reason for which there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The server is gone, or sent what no server may send.
+    #[error("the connection ended before the server introduced itself: {0}")]
+    Closed(String),
+    /// The server said nothing of use for too long.
+    #[error("the server did not introduce itself within {} s", HANDSHAKE.as_secs())]
+    Timeout,
+    /// The server answered with an error.
+    #[error("the server refused the connection: {message} (code {code})")]
+    Refused {
+        /// The code of the protocol.
+        code: i32,
+        /// The server's words.
+        message: String,
+    },
+    /// The server wants a revision of the protocol that is not known here.
+    #[error("the server speaks the revision `{0}` of the protocol, which is not known")]
+    Revision(String),
+    /// The address may not be connected to. Nothing was sent.
+    #[error("no connection can be made: {0}")]
+    Address(String),
+    /// The server wants a token, or another one: its `WWW-Authenticate`.
+    #[error("the server wants a token that it knows")]
+    Unauthorized(String),
+    /// The server's introduction makes no sense.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(String),
+}
+
+/// A connection to a server. It ends when it is dropped.
+pub struct Connection {
+    service: RunningService<RoleClient, Handler>,
+    upstream: Arc<Upstream>,
+    era: Era,
+    /// True if messages have headers, which may repeat arguments.
+    is_http: bool,
+    /// The task that keeps a subscription; it ends with the connection.
+    _listening: JoinSet<()>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Connection").field("era", &self.era).finish_non_exhaustive()
+    }
+}
+
+/// Connects to a server over two streams, one message a line.
+///
+/// Without an `era`, the server is asked for it. One that is given is tried: a server that was
+/// `Modern` may have become `Legacy`, but one that was `Legacy` is not asked for anything newer.
+///
+/// # Errors
+///
+/// The server does not introduce itself in time, or refuses to.
+pub async fn connect_streams(
+    client: Client,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+    era: Option<Era>,
+) -> Result<Connection, ConnectError> {
+    let upstream = Arc::new(Upstream::default());
+    let wire = ClientWire::new(input, output, Arc::clone(&upstream), SILENCE);
+    connect(client, wire, upstream, era).await
+}
+
+/// A handshake that is under way.
+type Handshake = Pin<
+    Box<
+        dyn Future<Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>>
+            + Send,
+    >,
+>;
+
+/// Shakes hands with the server behind a transport.
+async fn connect(
+    client: Client,
+    transport: impl Transport<RoleClient> + 'static,
+    upstream: Arc<Upstream>,
+    era: Option<Era>,
+) -> Result<Connection, ConnectError> {
+    let lifecycle = match era {
+        Some(Era::Legacy) => ClientLifecycleMode::Initialize,
+        None | Some(Era::Modern) => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    };
+    // Boxed, since a caller's compiler cannot see that the library's own future may change threads.
+    let handshake: Handshake = Box::pin(serve_client_with_lifecycle(
+        Handler(client, upstream.clone()),
+        transport,
+        lifecycle,
+    ));
+    let service = tokio::time::timeout(HANDSHAKE, handshake)
+        .await
+        .map_err(|_| ConnectError::Timeout)?
+        .map_err(|error| ConnectError::of(error, &upstream))?;
+    let info = service.peer_info();
+    let info = info.ok_or_else(|| ConnectError::Protocol("it did not introduce itself".into()))?;
+    let version = &info.protocol_version;
+    if !ProtocolVersion::KNOWN_VERSIONS.contains(version) {
+        return Err(ConnectError::Revision(plain(version.as_str())));
+    }
+    let era = if version.has_initialize() { Era::Legacy } else { Era::Modern };
+    let tools = info.capabilities.tools.as_ref();
+    let tells = tools.is_some_and(|tools| tools.list_changed == Some(true));
+    let mut listening = JoinSet::new();
+    if era == Era::Modern && tells {
+        listening.spawn(listen(service.peer().clone(), Arc::clone(&upstream)));
+    }
+    Ok(Connection { service, upstream, era, is_http: false, _listening: listening })
+}
+
+impl Connection {
+    /// Returns the era of the server.
+    #[must_use]
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// Returns a count of the changes of the server's list of tools, as the server tells of them.
+    /// In the newer era it may also grow without one.
+    #[must_use]
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.upstream.changes()
+    }
+
+    /// Waits until the connection has ended, and returns the reason: the server closed its stream,
+    /// or broke a bound.
+    pub async fn closed(&self) -> Arc<str> {
+        self.upstream.ended().await
+    }
+
+    /// Closes the connection. What is on its way to the server has two seconds to be read.
+    pub async fn close(self) {
+        self.upstream.end("the connection was closed");
+        if let Err(error) = self.service.cancel().await {
+            tracing::error!("a connection to a server ended in a panic: {error}");
+        }
+    }
+}
+
+impl ConnectError {
+    fn of(error: ClientInitializeError, upstream: &Upstream) -> Self {
+        if let Some(challenge) = error.auth_challenge() {
+            return Self::Unauthorized(challenge.to_owned());
+        }
+        match error {
+            ClientInitializeError::JsonRpcError(ErrorData { code, message, .. }) => {
+                Self::Refused { code: code.0, message: message.into_owned() }
+            }
+            // The answer to the older handshake says more: that to the newer one is that there is
+            // no such method.
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                Self::of(*fallback, upstream)
+            }
+            ClientInitializeError::TransportError { error, .. } => {
+                let reason = upstream.reason().map(|reason| reason.to_string());
+                Self::Closed(reason.unwrap_or_else(|| innermost(&error)))
+            }
+            other => match upstream.reason() {
+                Some(reason) => Self::Closed(reason.to_string()),
+                None => Self::Protocol(plain(&other.to_string())),
+            },
+        }
+    }
+}
+
+/// Returns the first cause of an error: the library wraps it in words about itself.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    plain(&cause.to_string())
+}
+
+/// The handler of what the library is asked by a server: forms, since the wire answers the rest.
+struct Handler(Client, Arc<Upstream>);
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let Client { name, title, version } = &self.0;
+        let program = Implementation::new(name, version).with_title(title);
+        let elicitation =
+            ElicitationCapability::default().with_form(FormElicitationCapability::default());
+        let capabilities =
+            ClientCapabilities::builder().enable_elicitation_with(elicitation).build();
+        // The newest that opens with `initialize`: the newer era is asked for by other means.
+        ClientConfig::new(capabilities, program)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        form: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let filled = context.ct.run_until_cancelled(self.1.fill(Form::of(form))).await;
+        Ok(filled.unwrap_or(Filled::Cancelled).into())
+    }
+}
+
+/// Keeps a subscription to changes of the list of tools. The changes themselves are counted where
+/// they are read.
+async fn listen(peer: Peer<RoleClient>, upstream: Arc<Upstream>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        match peer.listen(filter).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_)) = subscription.next().await {}
+                // A change of the time without a subscription is not told.
+                upstream.change();
+            }
+            Err(error) => {
+                tracing::debug!("a server lets nobody listen: {}", plain(&error.to_string()))
+            }
+        }
+        if upstream.reason().is_some() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_to_the_newer_era_is_asked_for_the_older_one() {
+        let (client_output, input) = duplex(1024);
+        let (mut output, client_input) = duplex(1024);
+        let client = Client { name: "c".into(), title: "C".into(), version: "1".into() };
+        let upstream = Arc::new(Upstream::default());
+        let silence = Duration::from_millis(1);
+        let wire = ClientWire::new(client_input, client_output, Arc::clone(&upstream), silence);
+        let connecting = tokio::spawn(connect(client, wire, upstream, None));
+        let mut lines = BufReader::new(input).lines();
+        let discover = lines.next_line().await.expect("readable").expect("a line");
+        assert!(discover.contains("server/discover"), "{discover}");
+        let initialize = lines.next_line().await.expect("readable").expect("a line");
+        assert!(initialize.contains(r#""id":1,"method":"initialize""#), "{initialize}");
+        // The late answer to the first question is ignored.
+        for line in [
+            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"?"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26","capabilities":{}}}"#,
+        ] {
+            output.write_all(format!("{line}\n").as_bytes()).await.expect("it reads");
+        }
+        let connection = connecting.await.expect("no panic").expect("connected");
+        assert_eq!(connection.era(), Era::Legacy);
+    }
+}

@@ -1,0 +1,213 @@
+//! Requests whose arguments and results pass through as bytes, and the ends that they may have.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientRequest, ErrorData,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::forms::{Ended, ROUNDS};
+use super::{Connection, Era, innermost};
+use crate::form::Interaction;
+use crate::wire::{Answers, Asked, Question};
+
+/// The reason for which a request has no result. Nothing is tried twice: a call may have run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The arguments are no JSON object. Nothing was sent.
+    #[error("the arguments are no JSON object")]
+    Arguments,
+    /// The server answered with an error of the protocol.
+    #[error("the server refused: {message} (code {code})")]
+    Refused {
+        /// The code of the protocol.
+        code: i32,
+        /// The server's words.
+        message: String,
+    },
+    /// The server's answer is not one.
+    #[error("the server's answer is malformed: {0}")]
+    Malformed(String),
+    /// The call was cancelled, and the server told so.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The server wants a token, or another one: its `WWW-Authenticate`. Nothing ran.
+    #[error("the server wants a token that it knows")]
+    Unauthorized(String),
+    /// The connection ended before the answer came.
+    #[error("the connection ended: {0}")]
+    Closed(String),
+}
+
+impl Connection {
+    /// Calls a tool. Returns the JSON text of its result as the server wrote it: an object with
+    /// `content`, and perhaps `structuredContent`, `isError` and members about the protocol.
+    ///
+    /// `arguments` is the text of a JSON object, which the server gets as it is, but for line
+    /// breaks between its values. If `cancel` is cancelled, or the future dropped, the server is
+    /// told that nobody waits any more. The server may have `interaction` fill forms meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// There is no result. A tool that failed is a result with `isError`.
+    pub async fn call(
+        &self,
+        name: &str,
+        arguments: Bytes,
+        cancel: &CancellationToken,
+        interaction: &dyn Interaction,
+    ) -> Result<Bytes, CallError> {
+        let arguments: Arc<RawValue> = object(arguments)?.into();
+        let mut answers = Answers::default();
+        for _ in 0..ROUNDS {
+            let (asked, mut questions) = Asked::call(Arc::clone(&arguments), answers);
+            let mut call = CallToolRequest::new(CallToolRequestParams::new(name.to_owned()));
+            call.extensions.insert(Arc::clone(&asked));
+            let request = ClientRequest::CallToolRequest(call);
+            let answer = self.ask(request, &asked, cancel);
+            let result = tokio::select! {
+                biased;
+                result = answer => result?,
+                never = attend(&asked, &mut questions, interaction) => match never {},
+            };
+            match Ended::read(&result, self.era == Era::Modern)? {
+                Ended::Complete => return Ok(result),
+                Ended::Asking(required) => {
+                    let answered = cancel.run_until_cancelled(required.answered(interaction)).await;
+                    answers = answered.ok_or(CallError::Cancelled)?;
+                }
+            }
+        }
+        Err(CallError::Malformed(format!("the server asked {ROUNDS} times without an answer")))
+    }
+
+    /// Sends a request, which has `asked` among its extensions, and waits for its result.
+    pub(super) async fn ask(
+        &self,
+        request: ClientRequest,
+        asked: &Asked,
+        cancel: &CancellationToken,
+    ) -> Result<Bytes, CallError> {
+        if cancel.is_cancelled() {
+            return Err(CallError::Cancelled);
+        }
+        let options = PeerRequestOptions::no_options();
+        let sent = self.service.send_request_with_option(request, options).await;
+        let mut flight = InFlight::of(sent.map_err(|error| self.failed(error))?);
+        let answer = tokio::select! {
+            biased;
+            answer = flight.answer() => answer,
+            reason = self.upstream.ended() => {
+                flight.forget();
+                return Err(CallError::Closed(reason.to_string()));
+            }
+            () = cancel.cancelled() => return Err(CallError::Cancelled),
+        };
+        flight.forget();
+        answer.map_err(|error| self.failed(error))?;
+        asked.result().ok_or_else(|| CallError::Malformed("no result".to_owned()))
+    }
+
+    fn failed(&self, error: ServiceError) -> CallError {
+        if let Some(challenge) = error.auth_challenge() {
+            return CallError::Unauthorized(challenge.to_owned());
+        }
+        match error {
+            ServiceError::McpError(ErrorData { code, message, .. }) => {
+                CallError::Refused { code: code.0, message: message.into_owned() }
+            }
+            other => {
+                let reason = self.upstream.reason();
+                CallError::Closed(reason.map_or_else(|| innermost(&other), |it| it.to_string()))
+            }
+        }
+    }
+}
+
+/// A request whose answer is waited for. The server is told when it no longer is.
+struct InFlight(Option<RequestHandle<RoleClient>>);
+
+impl InFlight {
+    fn of(handle: RequestHandle<RoleClient>) -> Self {
+        Self(Some(handle))
+    }
+
+    /// Waits for the library to have the answer.
+    async fn answer(&mut self) -> Result<(), ServiceError> {
+        let answer = match &mut self.0 {
+            Some(handle) => (&mut handle.rx).await.ok(),
+            None => None,
+        };
+        answer.unwrap_or(Err(ServiceError::TransportClosed)).map(|_| ())
+    }
+
+    /// Notes that there is nothing to tell the server.
+    fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let Some(handle) = self.0.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let params = CancelledNotificationParam::new(Some(handle.id.clone()), None);
+            let cancelled = CancelledNotification::new(params).into();
+            if handle.peer.send_notification(cancelled).await.is_ok() {
+                // The library answers the request itself now, and would miss who asked.
+                let _ = handle.rx.await;
+            }
+        });
+    }
+}
+
+/// Returns arguments in one line.
+fn object(arguments: Bytes) -> Result<Box<RawValue>, CallError> {
+    let mut arguments = Vec::from(arguments);
+    // In JSON, line breaks are between values only.
+    for byte in &mut arguments {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    let text = String::from_utf8(arguments).map_err(|_| CallError::Arguments)?;
+    let value = RawValue::from_string(text).map_err(|_| CallError::Arguments)?;
+    if value.get().starts_with('{') { Ok(value) } else { Err(CallError::Arguments) }
+}
+
+/// Passes on what a server says and asks while a call runs, one form after the other.
+async fn attend(
+    asked: &Asked,
+    questions: &mut mpsc::Receiver<Question>,
+    interaction: &dyn Interaction,
+) -> Infallible {
+    let mut progress = asked.progress();
+    let reports = async {
+        // The sender lives as long as `asked`.
+        while progress.changed().await.is_ok() {
+            let latest = progress.borrow_and_update().clone();
+            latest.into_iter().for_each(|it| interaction.progress(it));
+        }
+    };
+    let forms = async {
+        while let Some(Question { form, mut answer }) = questions.recv().await {
+            tokio::select! {
+                filled = interaction.fill(form) => {
+                    // The server may have turned away in this moment.
+                    let _ = answer.send(filled);
+                }
+                () = answer.closed() => {}
+            }
+        }
+    };
+    tokio::join!(reports, forms);
+    std::future::pending().await
+}

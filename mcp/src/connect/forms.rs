@@ -1,0 +1,120 @@
+//! The result by which a server of the newest revision asks: its forms are filled, and the call is
+//! repeated with them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rmcp::model::{ElicitRequestParams, ElicitResult};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::CallError;
+use crate::form::{Filled, Form, Interaction};
+use crate::wire::{Answers, FORM, MAX_MESSAGE, plain};
+
+/// The times that a server may ask in one call.
+pub(super) const ROUNDS: usize = 8;
+
+/// The forms that a server may ask for at once.
+const FORMS: usize = 8;
+
+/// The pause before a call is repeated whose server asks for nothing but that.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The end of a call, as its result has it.
+pub(super) enum Ended<'a> {
+    /// It has ended.
+    Complete,
+    /// The server asks.
+    Asking(Required<'a>),
+}
+
+/// The things that a server asks for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Required<'a> {
+    #[serde(borrow, default)]
+    input_requests: Option<BTreeMap<String, Request<'a>>>,
+    #[serde(default)]
+    request_state: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(default)]
+    params: Value,
+}
+
+impl<'a> Ended<'a> {
+    /// Reads the result of a call.
+    ///
+    /// # Errors
+    ///
+    /// It is no result of a call, or asks for what was not offered. `may_ask` is true of the
+    /// revision in which a result can ask at all.
+    pub(super) fn read(result: &'a Bytes, may_ask: bool) -> Result<Self, CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head<'a> {
+            #[serde(borrow, default)]
+            result_type: Option<Cow<'a, str>>,
+        }
+
+        if !result.starts_with(b"{") {
+            return Err(malformed("the result is no object"));
+        }
+        let head: Head<'_> =
+            serde_json::from_slice(result).map_err(|error| malformed(&error.to_string()))?;
+        match head.result_type.as_deref() {
+            None | Some("complete") => Ok(Self::Complete),
+            Some("input_required") if may_ask => Required::read(result).map(Self::Asking),
+            Some(other) => Err(malformed(&format!("`{other}` was not offered"))),
+        }
+    }
+}
+
+impl<'a> Required<'a> {
+    fn read(result: &'a Bytes) -> Result<Self, CallError> {
+        if result.len() > MAX_MESSAGE {
+            return Err(malformed("the server asks for too much at once"));
+        }
+        let required: Self =
+            serde_json::from_slice(result).map_err(|error| malformed(&error.to_string()))?;
+        let requests = required.input_requests.iter().flatten();
+        if let Some((_, other)) = requests.clone().find(|(_, request)| request.method != FORM) {
+            return Err(malformed(&format!("`{}` was not offered", other.method)));
+        }
+        if requests.count() > FORMS {
+            return Err(malformed("the server asks for too much at once"));
+        }
+        Ok(required)
+    }
+
+    /// Has the forms filled, one after the other, and returns the answers.
+    pub(super) async fn answered(self, interaction: &dyn Interaction) -> Answers {
+        let Self { input_requests, request_state } = self;
+        if input_requests.as_ref().is_none_or(BTreeMap::is_empty) {
+            // It only wants to be asked again.
+            tokio::time::sleep(PAUSE).await;
+            return Answers { input_responses: None, request_state };
+        }
+        let mut responses = Map::new();
+        for (name, request) in input_requests.into_iter().flatten() {
+            let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
+            let filled = match params.and_then(Form::of) {
+                Some(form) => interaction.fill(form).await,
+                None => Filled::Declined,
+            };
+            responses.insert(name, json!(ElicitResult::from(filled)));
+        }
+        Answers { input_responses: Some(responses.into()), request_state }
+    }
+}
+
+pub(super) fn malformed(reason: &str) -> CallError {
+    CallError::Malformed(plain(reason))
+}

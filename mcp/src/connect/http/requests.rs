@@ -1,0 +1,178 @@
+//! Requests to one origin: the addresses they go to, their token, and redirects within the origin.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use reqwest::Response;
+use reqwest::dns::{Addrs, Name, Resolve as Lookup, Resolving};
+use reqwest::redirect::Policy;
+use url::Url;
+
+use super::{HttpServer, Resolve, TokenSource, bearer, challenge};
+use crate::wire::plain;
+
+/// The most redirects of one request.
+const MAX_REDIRECTS: usize = 3;
+
+/// The longest body in bytes.
+pub(super) const MAX_BODY: usize = 16 << 20;
+
+/// The time in which an address must answer.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The reason for which a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HttpError {
+    /// The server wants another token than the one it got.
+    #[error("the server wants another token")]
+    Unauthorized(String),
+    /// There is no answer, or one that nobody may send.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The way to one server.
+#[derive(Clone)]
+pub(super) struct Requests {
+    http: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+    tokens: Option<Arc<dyn TokenSource>>,
+}
+
+impl Requests {
+    pub(super) fn new(url: Url, server: &HttpServer) -> Result<Self, String> {
+        let port = url.port_or_known_default().unwrap_or_default();
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(server.tls.clone())
+            // The token must not be sent to another origin.
+            .redirect(Policy::none())
+            // A proxy would choose the address.
+            .no_proxy()
+            .dns_resolver(Judged { resolver: Arc::clone(&server.resolver), port })
+            .connect_timeout(CONNECT)
+            .build()
+            .map_err(|error| cause(&error))?;
+        let (headers, tokens) = (server.headers.clone(), server.tokens.clone());
+        Ok(Self { http, url, headers, tokens })
+    }
+
+    /// Sends a request, and once again with another token if the server wants one: it did not look
+    /// at the first.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, HttpError> {
+        let token = match &self.tokens {
+            Some(tokens) => tokens.token().await.map_err(HttpError::Failed)?,
+            None => None,
+        };
+        let response = self.follow(&method, headers, &body, token.as_deref()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return accepted(response);
+        }
+        let challenge = challenge(response.headers());
+        let token = match &self.tokens {
+            Some(tokens) => tokens.refresh(&challenge).await.map_err(HttpError::Failed)?,
+            None => None,
+        };
+        let Some(token) = token else { return Err(HttpError::Unauthorized(challenge)) };
+        accepted(self.follow(&method, headers, &body, Some(&token)).await?)
+    }
+
+    /// Sends a request to where the server leads within its origin.
+    async fn follow(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+        token: Option<&str>,
+    ) -> Result<Response, HttpError> {
+        let mut url = self.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self
+                .http
+                .request(method.clone(), url.clone())
+                .headers(self.headers.clone())
+                .headers(headers.clone())
+                .header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+                .body(body.clone());
+            if let Some(token) = token {
+                request = request
+                    .header(header::AUTHORIZATION, bearer(token).map_err(HttpError::Failed)?);
+            }
+            let response =
+                request.send().await.map_err(|error| HttpError::Failed(cause(&error)))?;
+            let status = response.status();
+            if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+                return Ok(response);
+            }
+            let location = response.headers().get(header::LOCATION);
+            let next = location.and_then(|it| it.to_str().ok()).and_then(|it| url.join(it).ok());
+            url = next.filter(|next| next.origin() == self.url.origin()).ok_or_else(|| {
+                HttpError::Failed(format!("the server leads to another one (HTTP {status})"))
+            })?;
+        }
+        Err(HttpError::Failed(format!("the server redirects more than {MAX_REDIRECTS} times")))
+    }
+}
+
+/// Refuses a response that must not be read.
+fn accepted(response: Response) -> Result<Response, HttpError> {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        return Err(HttpError::Unauthorized(challenge(response.headers())));
+    }
+    let encoding = response.headers().get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        // A few bytes may stand for any number of them.
+        return Err(HttpError::Failed("the server compresses its answers unasked".to_owned()));
+    }
+    Ok(response)
+}
+
+/// Reads a body to its end.
+pub(super) async fn body(mut response: Response) -> Result<Bytes, HttpError> {
+    let too_large = || HttpError::Failed(format!("an answer has more than {MAX_BODY} bytes"));
+    let mut body = BytesMut::new();
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| HttpError::Failed(cause(&error)))?
+    {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+/// Returns the innermost reason of an error, without the address, which may hold a secret.
+fn cause(error: &reqwest::Error) -> String {
+    let mut source: &dyn std::error::Error = error;
+    while let Some(inner) = source.source() {
+        source = inner;
+    }
+    plain(&source.to_string())
+}
+
+/// The caller's judge, as the HTTP client asks it.
+struct Judged {
+    resolver: Arc<dyn Resolve>,
+    port: u16,
+}
+
+impl Lookup for Judged {
+    fn resolve(&self, name: Name) -> Resolving {
+        let port = self.port;
+        let found = self.resolver.resolve(name.as_str(), port);
+        Box::pin(async move {
+            let addresses = found.await?;
+            let sockets = addresses.into_iter().map(move |it| SocketAddr::new(it, port));
+            Ok(Box::new(sockets) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! The library's transport over HTTP, with the bounds and the cutting out of results around it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt as _};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use reqwest::Response;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::challenge;
+use super::events::events;
+use super::requests::{HttpError, Requests, body};
+use crate::wire::{Incoming, Outgoing, Upstream, not_modern};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+type Error = StreamableHttpError<HttpError>;
+
+/// The library's transport, and the requests in flight.
+pub(super) struct HttpWire {
+    inner: StreamableHttpClientTransport<HttpClient>,
+    upstream: Arc<Upstream>,
+}
+
+impl HttpWire {
+    pub(super) fn new(
+        inner: StreamableHttpClientTransport<HttpClient>,
+        upstream: Arc<Upstream>,
+    ) -> Self {
+        Self { inner, upstream }
+    }
+}
+
+impl Transport<RoleClient> for HttpWire {
+    type Error = <StreamableHttpClientTransport<HttpClient> as Transport<RoleClient>>::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.upstream.sent(&message);
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await;
+        if message.is_none() {
+            self.upstream.end("the connection to the server was given up");
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}
+
+/// The HTTP client of the library.
+#[derive(Clone)]
+pub(super) struct HttpClient {
+    requests: Requests,
+    upstream: Arc<Upstream>,
+}
+
+impl HttpClient {
+    pub(super) fn new(requests: Requests, upstream: Arc<Upstream>) -> Self {
+        Self { requests, upstream }
+    }
+
+    /// Sends a request of the library.
+    async fn send(
+        &self,
+        method: Method,
+        session: Option<&str>,
+        custom: HashMap<HeaderName, HeaderValue>,
+        body: Bytes,
+    ) -> Result<Response, Error> {
+        let mut headers: HeaderMap = custom.into_iter().collect();
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        if !body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
+        if let Some(session) = session {
+            let session = HeaderValue::try_from(session).map_err(|_| unexpected("its session"))?;
+            headers.insert(SESSION, session);
+        }
+        let response = self.requests.send(method, &headers, body).await.map_err(of)?;
+        if response.status() == StatusCode::FORBIDDEN
+            && response.headers().contains_key(header::WWW_AUTHENTICATE)
+        {
+            return Err(of(HttpError::Unauthorized(challenge(response.headers()))));
+        }
+        Ok(response)
+    }
+
+    /// Returns the answer in a body of JSON.
+    fn answer(&self, body: &Bytes) -> Result<ServerJsonRpcMessage, Error> {
+        match Incoming::read(body, &self.upstream) {
+            Incoming::Message(message) => Ok(*message),
+            Incoming::Question(_) | Incoming::Ignored | Incoming::Noise => {
+                Err(unexpected("an answer that is none"))
+            }
+        }
+    }
+
+    /// Returns the events of a response, without the messages that are dealt with here.
+    fn events(
+        &self,
+        response: Response,
+        session: Option<Arc<str>>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> BoxStream<'static, Result<Sse, SseError>> {
+        let client = self.clone();
+        events(response)
+            .then(move |event| {
+                let (client, session, custom) = (client.clone(), session.clone(), custom.clone());
+                async move { Ok(client.event(event?, session, custom).await) }
+            })
+            .boxed()
+    }
+
+    /// Reads one event. A question of the server is answered before the next event is looked at.
+    async fn event(
+        &self,
+        mut event: Sse,
+        session: Option<Arc<str>>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Sse {
+        let Some(data) = event.data.take().filter(|data| !data.trim().is_empty()) else {
+            return event;
+        };
+        match Incoming::read(&Bytes::from(data), &self.upstream) {
+            Incoming::Message(message) => match serde_json::to_string(&message) {
+                Ok(message) => event.data = Some(message),
+                Err(error) => tracing::error!("a message cannot be written as JSON: {error}"),
+            },
+            Incoming::Question(answer) => {
+                let body = Bytes::from(answer.to_string());
+                if let Err(error) = self.send(Method::POST, session.as_deref(), custom, body).await
+                {
+                    tracing::debug!("a question of a server could not be answered: {error}");
+                }
+            }
+            Incoming::Ignored | Incoming::Noise => {}
+        }
+        event
+    }
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        _: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let text = Bytes::from(serde_json::to_vec(&Outgoing::of(&message))?);
+        let response = self.send(Method::POST, session.as_deref(), custom.clone(), text).await?;
+        let status = response.status();
+        let id = response.headers().get(SESSION).and_then(|it| it.to_str().ok());
+        let id = id.map(ToOwned::to_owned);
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            self.upstream.end("the server ended the session");
+            return Err(Error::SessionExpired);
+        }
+        let JsonRpcMessage::Request(request) = &message else {
+            // Nothing that matters is in the answer.
+            return if status.is_success() {
+                Ok(StreamableHttpPostResponse::Accepted)
+            } else {
+                Err(unexpected(&format!("HTTP {status}")))
+            };
+        };
+        if status.is_success() && is(&response, EVENTS) {
+            let session = session.or_else(|| id.as_deref().map(Arc::from));
+            let events = self.events(response, session, custom);
+            return Ok(StreamableHttpPostResponse::Sse(events, id));
+        }
+        let is_json = is(&response, JSON);
+        let answer =
+            if is_json { self.answer(&body(response).await.map_err(of)?).ok() } else { None };
+        match answer {
+            Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, id)),
+            None if status.is_client_error()
+                && matches!(request.request, ClientRequest::DiscoverRequest(_)) =>
+            {
+                let error = not_modern(&format!("the server answered with HTTP {status}"));
+                let answer = JsonRpcMessage::error(error, Some(request.id.clone()));
+                Ok(StreamableHttpPostResponse::Json(answer, None))
+            }
+            None => Err(unexpected(&format!("HTTP {status} without a message"))),
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        _: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let response = self.send(Method::DELETE, Some(&session), custom, Bytes::new()).await?;
+        tracing::debug!("a session was deleted: HTTP {}", response.status());
+        Ok(())
+    }
+
+    async fn get_stream(
+        &self,
+        _: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let mut headers = custom.clone();
+        if let Some(last) = last_event {
+            let last = HeaderValue::try_from(last).map_err(|_| unexpected("the id of an event"))?;
+            headers.insert(LAST_EVENT, last);
+        }
+        let response = self.send(Method::GET, session.as_deref(), headers, Bytes::new()).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(Error::ServerDoesNotSupportSse),
+            status if !status.is_success() => Err(unexpected(&format!("HTTP {status}"))),
+            _ if is(&response, EVENTS) => Ok(self.events(response, session, custom)),
+            _ => Err(unexpected("a stream that is none")),
+        }
+    }
+}
+
+/// Returns whether a response has this media type.
+fn is(response: &Response, media_type: &str) -> bool {
+    let value = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let found = value.and_then(|it| it.split(';').next()).map(str::trim);
+    found.is_some_and(|found| found.eq_ignore_ascii_case(media_type))
+}
+
+fn of(error: HttpError) -> Error {
+    match error {
+        HttpError::Unauthorized(challenge) => {
+            Error::AuthRequired(AuthRequiredError::new(challenge))
+        }
+        failed @ HttpError::Failed(_) => Error::Client(failed),
+    }
+}
+
+fn unexpected(answer: &str) -> Error {
+    Error::UnexpectedServerResponse(format!("the server sent {answer}").into())
+}

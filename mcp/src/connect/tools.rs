@@ -1,0 +1,272 @@
+//! The list of a server's tools: all pages of it, within bounds, without the tools that make no
+//! sense.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::is_invisible;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::{CallError, Connection, Era};
+use crate::wire::{Asked, plain};
+
+/// The most tools of a server, those included that are left out.
+const MAX_TOOLS: usize = 2000;
+
+/// The most pages of a list.
+const MAX_PAGES: usize = 200;
+
+/// The longest text of one tool in bytes.
+const MAX_TOOL: usize = 1 << 20;
+
+/// The memory of all tools of a server in bytes, as a tree, by a rough reckoning.
+const MAX_MEMORY: usize = 64 << 20;
+
+/// The memory of one value in a tree in bytes.
+const VALUE: usize = 64;
+
+/// The longest name in bytes.
+const MAX_NAME: usize = 256;
+
+/// The member of a schema that names a header.
+const HEADER: &str = "x-mcp-header";
+
+/// The tools of a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The tools in the order of the server.
+    pub tools: Vec<RemoteTool>,
+    /// The tools that are left out, by their names as far as they can be shown, each with the
+    /// reason.
+    pub skipped: Vec<(String, String)>,
+    /// The reason for which the list ends before its end.
+    pub cut: Option<String>,
+}
+
+/// A tool as a server lists it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct RemoteTool {
+    /// The name by which it is called.
+    pub name: String,
+    /// The name for people.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The description for the model.
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of the arguments, whose root has `type: "object"`.
+    #[serde(rename = "inputSchema")]
+    pub input: Map<String, Value>,
+    /// The JSON Schema of the result.
+    #[serde(default, rename = "outputSchema")]
+    pub output: Option<Map<String, Value>>,
+    /// The server's own claims about the tool.
+    #[serde(default)]
+    pub annotations: Option<Map<String, Value>>,
+}
+
+impl Connection {
+    /// Returns the tools of the server: at most 2,000 of at most 1 MiB each.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer with a list. One tool that makes no sense is left out instead.
+    pub async fn tools(&self) -> Result<Listed, CallError> {
+        let has_headers = self.is_http && self.era == Era::Modern;
+        let mut listing = Listing { has_headers, ..Listing::default() };
+        let mut cursor = None;
+        loop {
+            let page = self.page(cursor.take()).await?;
+            match listing.take(&page)? {
+                Some(next) => cursor = Some(next),
+                None => return Ok(listing.listed),
+            }
+        }
+    }
+
+    async fn page(&self, cursor: Option<String>) -> Result<Bytes, CallError> {
+        let asked = Arc::new(Asked::default());
+        let params = cursor.map(|it| PaginatedRequestParams::default().with_cursor(Some(it)));
+        let mut request = ListToolsRequest { params, ..ListToolsRequest::default() };
+        request.extensions.insert(Arc::clone(&asked));
+        let request = ClientRequest::ListToolsRequest(request);
+        self.ask(request, &asked, &CancellationToken::new()).await
+    }
+}
+
+/// A list that is being read.
+#[derive(Default)]
+struct Listing {
+    /// True if arguments would have to be repeated as headers where a schema says so.
+    has_headers: bool,
+    listed: Listed,
+    names: HashSet<String>,
+    cursors: HashSet<String>,
+    memory: usize,
+}
+
+/// A page of a list. Its tools are not read yet.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    #[serde(borrow)]
+    tools: Entries<'a>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
+
+/// The first tools of a page, as many as a server may have and one more.
+struct Entries<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded;
+
+        impl<'de> Visitor<'de> for Bounded {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list of tools")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while entries.len() <= MAX_TOOLS
+                    && let Some(entry) = list.next_element()?
+                {
+                    entries.push(entry);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_seq(Bounded)
+    }
+}
+
+impl Listing {
+    /// Adds a page, and returns the cursor of the next if there is one to ask for.
+    fn take(&mut self, page: &Bytes) -> Result<Option<String>, CallError> {
+        let page: Page<'_> = serde_json::from_slice(page)
+            .map_err(|error| CallError::Malformed(plain(&error.to_string())))?;
+        for entry in page.tools.0 {
+            if self.listed.tools.len() + self.listed.skipped.len() == MAX_TOOLS {
+                return Ok(self.cut(format!("the server lists more than {MAX_TOOLS} tools")));
+            }
+            match self.tool(entry) {
+                Ok(tool) => self.listed.tools.push(tool),
+                Err(reason) => self.listed.skipped.push((label(entry), reason)),
+            }
+        }
+        let Some(cursor) = page.next_cursor else { return Ok(None) };
+        if self.cursors.len() + 1 == MAX_PAGES {
+            return Ok(self.cut(format!("the list has more than {MAX_PAGES} pages")));
+        }
+        if !self.cursors.insert(cursor.clone()) {
+            return Ok(self.cut("the server leads back to a page that it has sent".to_owned()));
+        }
+        Ok(Some(cursor))
+    }
+
+    fn cut(&mut self, reason: String) -> Option<String> {
+        self.listed.cut = Some(reason);
+        None
+    }
+
+    /// Reads a tool.
+    fn tool(&mut self, entry: &RawValue) -> Result<RemoteTool, String> {
+        let text = entry.get();
+        if text.len() > MAX_TOOL {
+            return Err(format!("its description and schemas have more than {MAX_TOOL} bytes"));
+        }
+        let memory = self.memory + memory(text);
+        if memory > MAX_MEMORY {
+            return Err("the server's tools together are too large".to_owned());
+        }
+        let tool: RemoteTool = serde_json::from_str(text)
+            .map_err(|error| format!("it is malformed: {}", plain(&error.to_string())))?;
+        if tool.name.is_empty() || tool.name.len() > MAX_NAME {
+            return Err(format!("its name does not have 1 to {MAX_NAME} bytes"));
+        }
+        if tool.name.chars().any(is_invisible) {
+            return Err("its name has characters that do not show".to_owned());
+        }
+        if tool.input.get("type").and_then(Value::as_str) != Some("object") {
+            return Err("the schema of its arguments is not of `type: \"object\"`".to_owned());
+        }
+        for schema in [Some(&tool.input), tool.output.as_ref()].into_iter().flatten() {
+            if let Some(reference) = schema.values().find_map(foreign).or_else(|| own(schema)) {
+                let reference = plain(reference);
+                return Err(format!("its schema refers to `{reference}`, which is not part of it"));
+            }
+        }
+        if self.has_headers && tool.input.values().any(wants_headers) {
+            return Err(format!("its schema has `{HEADER}`, which is not supported"));
+        }
+        if !self.names.insert(tool.name.clone()) {
+            return Err("another tool of the server has the same name".to_owned());
+        }
+        self.memory = memory;
+        Ok(tool)
+    }
+}
+
+/// Returns the reckoned size of JSON as a tree, in bytes.
+fn memory(text: &str) -> usize {
+    let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    text.len() + values * VALUE
+}
+
+/// Returns a reference in a schema to another document.
+fn foreign(value: &Value) -> Option<&str> {
+    match value {
+        Value::Array(values) => values.iter().find_map(foreign),
+        Value::Object(members) => own(members).or_else(|| members.values().find_map(foreign)),
+        _ => None,
+    }
+}
+
+/// Returns whether a part of a schema names a header in which an argument is repeated.
+fn wants_headers(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(wants_headers),
+        Value::Object(members) => {
+            members.contains_key(HEADER) || members.values().any(wants_headers)
+        }
+        _ => false,
+    }
+}
+
+fn own(members: &Map<String, Value>) -> Option<&str> {
+    let references = ["$ref", "$dynamicRef", "$recursiveRef"];
+    let mut found = references.iter().filter_map(|it| members.get(*it)).filter_map(Value::as_str);
+    found.find(|reference| !reference.starts_with('#'))
+}
+
+/// Returns the name of a tool that is left out, as far as it can be shown.
+fn label(entry: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow, default)]
+        name: Option<Cow<'a, str>>,
+    }
+
+    let named = serde_json::from_str::<Named<'_>>(entry.get()).ok();
+    let name = named.and_then(|named| named.name).unwrap_or_default();
+    name.chars()
+        .take(MAX_LABEL)
+        .map(|c| if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// The longest name of a tool that is left out, in characters.
+const MAX_LABEL: usize = 100;

@@ -1,0 +1,96 @@
+//! A form of a server for a person, and what came of it, on either side of a connection.
+
+use std::pin::Pin;
+
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value};
+
+use crate::wire::Progress;
+
+/// The one for whom a call is made, as its server may address them while the call runs.
+pub trait Interaction: Send + Sync {
+    /// Has a person fill a form. The future is dropped when nobody waits for the answer any more.
+    fn fill(&self, form: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>>;
+
+    /// Notes a sign of life of the call.
+    fn progress(&self, progress: Progress);
+}
+
+/// The interaction of a call that nobody waits beside: forms are declined.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unattended;
+
+impl Interaction for Unattended {
+    fn fill(&self, _: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>> {
+        Box::pin(std::future::ready(Filled::Declined))
+    }
+
+    fn progress(&self, _: Progress) {}
+}
+
+/// A form of a server. Its texts may be meant to deceive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    /// The reason for which the server asks.
+    pub message: String,
+    /// The JSON Schema of the answer: an object whose properties are primitive.
+    pub schema: Map<String, Value>,
+}
+
+/// The answer to a form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filled {
+    /// The form with its values.
+    Accepted(Map<String, Value>),
+    /// The person does not want to answer, or nobody can be asked.
+    Declined,
+    /// The person turned away without an answer.
+    Cancelled,
+}
+
+impl Form {
+    /// Returns the form in a request. One that leads to another page is none: nobody could say
+    /// where it leads.
+    pub(crate) fn of(params: ElicitRequestParams) -> Option<Self> {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
+        else {
+            return None;
+        };
+        match serde_json::to_value(requested_schema) {
+            Ok(Value::Object(schema)) => Some(Self { message, schema }),
+            _ => None,
+        }
+    }
+
+    /// Returns the request with a form, if its schema is one of a form.
+    pub(crate) fn into_params(self) -> Option<ElicitRequestParams> {
+        let requested_schema: ElicitationSchema =
+            serde_json::from_value(Value::Object(self.schema)).ok()?;
+        let Self { message, .. } = self;
+        Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    }
+}
+
+impl From<Filled> for ElicitResult {
+    fn from(filled: Filled) -> Self {
+        match filled {
+            Filled::Accepted(values) => {
+                Self::new(ElicitationAction::Accept).with_content(Value::Object(values))
+            }
+            Filled::Declined => Self::new(ElicitationAction::Decline),
+            Filled::Cancelled => Self::new(ElicitationAction::Cancel),
+        }
+    }
+}
+
+impl From<ElicitResult> for Filled {
+    fn from(result: ElicitResult) -> Self {
+        match (result.action, result.content) {
+            (ElicitationAction::Accept, Some(Value::Object(values))) => Self::Accepted(values),
+            // A form without fields.
+            (ElicitationAction::Accept, None) => Self::Accepted(Map::new()),
+            (ElicitationAction::Cancel, _) => Self::Cancelled,
+            _ => Self::Declined,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The questions of an offer to the person behind the client of one call, and its reports.
+//!
+//! Owns the ways in which the revisions of the protocol have a question: a client that shook hands is
+//! sent a request, and one of the newest revision gets a result that asks, and repeats its call with
+//! the answer. The offer sees one way. Seals, bounds and times are those of `questions`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{CallToolResponse, ClientCapabilities, ErrorData, InputResponses};
+use rmcp::service::{RequestContext, RoleServer};
+
+use tokio::sync::watch;
+
+use super::calls::Calls;
+use super::elicitation::Elicitation;
+use super::questions::{Answered, Questions, Subject};
+use crate::connect::{Era, Progress};
+use crate::form::{Filled, Form};
+
+/// Asks the person behind the client of one call, and tells the client how far the call is.
+#[derive(Clone)]
+pub struct Asker(Arc<State>);
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").finish_non_exhaustive()
+    }
+}
+
+/// The reply to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The answer.
+    pub verdict: Verdict,
+    /// The time that the person took.
+    pub waited: Duration,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The call may run.
+    Yes,
+    /// The call may not run.
+    No,
+    /// Nobody answered in time.
+    Timeout,
+    /// Nobody can be asked, for this reason.
+    Unavailable(String),
+    /// The client gets the question as the result of this call, whatever the offer returns.
+    Pending,
+}
+
+impl From<Verdict> for Reply {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, waited: Duration::ZERO }
+    }
+}
+
+struct State {
+    questions: Arc<Questions>,
+    way: Way,
+    subject: Subject,
+    fate: Mutex<Fate>,
+    progress: watch::Sender<Option<Progress>>,
+}
+
+/// The way in which a client is asked.
+enum Way {
+    /// By a request to the client, which is among its calls.
+    Request(Elicitation, Arc<Calls>),
+    /// By the result of the call; with the answer if the call is repeated.
+    Result(Option<Answered>),
+    /// The client cannot ask.
+    None(Era),
+}
+
+/// The part of the question in the result of its call.
+#[derive(Default)]
+enum Fate {
+    /// The result is that of the offer.
+    #[default]
+    Offered,
+    /// The result is this question.
+    Asked(String),
+    /// The client lacks the capability.
+    Unable,
+    /// The question is another than the one that was answered.
+    Changed,
+}
+
+impl Asker {
+    /// Returns the asker of a call. A repeated call comes with the state and the answers of its
+    /// client.
+    ///
+    /// # Errors
+    ///
+    /// The state is not one for this call, or was used before.
+    pub(super) fn new(
+        (questions, calls): (&Arc<Questions>, &Arc<Calls>),
+        context: &RequestContext<RoleServer>,
+        era: Era,
+        subject: Subject,
+        (state, answers): (Option<String>, Option<InputResponses>),
+    ) -> Result<Self, ErrorData> {
+        let can_ask = context.client_capabilities().is_some_and(|it| has_forms(&it));
+        let way = match (era, state) {
+            (Era::Modern, Some(state)) => {
+                Way::Result(Some(questions.open(&state, &subject, answers.as_ref())?))
+            }
+            (era, _) if !can_ask => Way::None(era),
+            (Era::Modern, None) => Way::Result(None),
+            (Era::Legacy, _) => {
+                Way::Request(Elicitation::new(context.peer.clone()), Arc::clone(calls))
+            }
+        };
+        let (questions, fate) = (Arc::clone(questions), Mutex::default());
+        let progress = watch::Sender::default();
+        Ok(Self(Arc::new(State { questions, way, subject, fate, progress })))
+    }
+
+    /// Asks whether the call may run. `message` is the question for a person.
+    ///
+    /// Dropping the future takes the question back.
+    pub async fn ask(&self, message: &str) -> Reply {
+        let State { questions, way, .. } = &*self.0;
+        match way {
+            Way::None(_) => {
+                *self.fate() = Fate::Unable;
+                let reason = "the client lacks the capability `elicitation`, by which it would ask";
+                Verdict::Unavailable(reason.to_owned()).into()
+            }
+            Way::Request(client, calls) => questions.ask(client, message, calls.questions()).await,
+            Way::Result(None) => {
+                *self.fate() = Fate::Asked(message.to_owned());
+                Verdict::Pending.into()
+            }
+            Way::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
+            Way::Result(Some(_)) => {
+                *self.fate() = Fate::Changed;
+                let reason = "the answer is to another question";
+                Verdict::Unavailable(reason.to_owned()).into()
+            }
+        }
+    }
+
+    /// Has a person fill a form while the call runs. It is declined where the client shows none, and
+    /// where it would get the form as the result of its call, which still runs.
+    ///
+    /// Dropping the future takes the form back.
+    pub async fn fill(&self, form: Form) -> Filled {
+        let State { questions, way, .. } = &*self.0;
+        let (Way::Request(client, calls), Some(form)) = (way, form.into_params()) else {
+            return Filled::Declined;
+        };
+        questions.fill(client, form, calls.questions()).await.unwrap_or_else(|why| {
+            tracing::debug!("a form of a server is declined: {why}");
+            Filled::Declined
+        })
+    }
+
+    /// Tells the client how far the call is, if it asked for that. What comes faster than it is sent
+    /// replaces what came before.
+    pub fn report(&self, progress: Progress) {
+        self.0.progress.send_replace(Some(progress));
+    }
+
+    /// Returns the reports of the offer.
+    pub(super) fn reports(&self) -> watch::Receiver<Option<Progress>> {
+        self.0.progress.subscribe()
+    }
+
+    /// Returns the response to the call, if it is not the result of the offer.
+    pub(super) fn response(&self) -> Option<Result<CallToolResponse, ErrorData>> {
+        let State { questions, way, subject, .. } = &*self.0;
+        match std::mem::take(&mut *self.fate()) {
+            Fate::Offered => None,
+            Fate::Asked(message) => Some(Ok(questions.result(&message, subject).into())),
+            // Others would not understand the code.
+            Fate::Unable => {
+                matches!(way, Way::None(Era::Modern)).then(|| Err(missing_capability()))
+            }
+            Fate::Changed => Some(Err(ErrorData::invalid_params(
+                "the tool or what it may touch changed since the question; call it again without \
+                 `requestState`",
+                None,
+            ))),
+        }
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.0.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether a client shows forms. A capability that says nothing more is that of forms.
+fn has_forms(capabilities: &ClientCapabilities) -> bool {
+    let elicitation = capabilities.elicitation.as_ref();
+    elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none())
+}
+
+fn missing_capability() -> ErrorData {
+    let required = ClientCapabilities::builder().enable_elicitation().build();
+    ErrorData::missing_required_client_capability(required)
+}

@@ -1,0 +1,159 @@
+//! A server over HTTP: its connections, and its end.
+//!
+//! Owns the bound on connections, and on the time and the size of the headers of a request.
+//! `endpoint` answers a request; the other modules each hold one check. The protocol over HTTP itself
+//! is the library's.
+
+mod access;
+mod admission;
+mod body;
+mod endpoint;
+mod oauth;
+mod reply;
+mod sessions;
+mod settings;
+mod tls;
+
+use std::convert::Infallible;
+use std::io::{self, Write as _};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use access::{Access, InvalidToken, Principal, Scope, Token};
+pub use admission::InvalidAdmission;
+pub use oauth::{InvalidOAuth, OAuth};
+pub use settings::{HttpBounds, HttpSettings};
+pub use tls::{Tls, TlsError};
+
+use super::questions::Questions;
+use super::{ServeError, Server};
+use crate::offer::Offer;
+use endpoint::Endpoint;
+
+/// The bytes of the headers of a request.
+const MAX_HEADERS: usize = 16 << 10;
+
+/// The time until the next attempt after a connection could not be accepted: most likely there are
+/// no descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The time in which answers must be sent when the server ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The answer to a connection without room.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Serves clients over HTTP, at the path `/mcp`, until `cancel` is cancelled. Each principal is
+/// offered what `offers` returns for it, which is asked for every session and every request without
+/// one. When the future resolves, no call is running.
+///
+/// # Errors
+///
+/// The system has no random numbers for the key of questions.
+pub async fn serve_http<O: Offer>(
+    listener: TcpListener,
+    offers: impl Fn(&Principal) -> Arc<O> + Send + Sync + 'static,
+    server: Server,
+    settings: HttpSettings,
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
+    let questions = Questions::new().map_err(ServeError::Random)?;
+    // Answers are still sent when no call goes on.
+    let stop = CancellationToken::new();
+    let bounds = settings.bounds;
+    let tls = settings.tls.as_ref().map(Tls::acceptor);
+    let endpoint = Endpoint::new(offers, server, settings, questions, stop.clone());
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_AGAIN)).await;
+                continue;
+            }
+        };
+        if connections.len() >= bounds.connections {
+            refuse(stream, tls.is_some());
+            continue;
+        }
+        let (endpoint, tls, stop) = (Arc::clone(&endpoint), tls.clone(), stop.clone());
+        connections.spawn(async move {
+            let Some(tls) = tls else {
+                return connection(stream, endpoint, bounds, stop).await;
+            };
+            match tokio::time::timeout(bounds.headers_within, tls.accept(stream)).await {
+                Ok(Ok(stream)) => connection(stream, endpoint, bounds, stop).await,
+                Ok(Err(error)) => tracing::debug!("TLS was not agreed on: {error}"),
+                Err(_) => tracing::debug!("TLS was not agreed on in time"),
+            }
+        });
+    }
+    drop(listener);
+    endpoint.end_calls(LAST_WORDS).await;
+    stop.cancel();
+    let sent = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_WORDS, sent).await.is_err() {
+        connections.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Serves one connection, until the client closes it or `stop` is cancelled.
+async fn connection<O: Offer>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    endpoint: Arc<Endpoint<O>>,
+    bounds: HttpBounds,
+    stop: CancellationToken,
+) {
+    let service = service_fn(move |request| {
+        let answer = Arc::clone(&endpoint).answer(request);
+        async { Ok::<_, Infallible>(answer.await) }
+    });
+    let connection = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.headers_within)
+        .max_header_size(MAX_HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!("a connection ended early: {error}");
+    }
+}
+
+/// Answers a connection without room. A peer of TLS would not understand the answer.
+fn refuse(stream: TcpStream, is_tls: bool) {
+    if is_tls {
+        return;
+    }
+    // Whether it is told does not matter: the connection is closed in any case. What fits into the
+    // buffer of a new connection does not block.
+    let told =
+        stream.into_std().and_then(|mut stream| -> io::Result<()> { stream.write_all(FULL) });
+    if let Err(error) = told {
+        tracing::debug!("a connection without room was closed: {error}");
+    }
+}

@@ -1,0 +1,303 @@
+//! The principal of a request: who asks, and for which methods it may ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use subtle::ConstantTimeEq as _;
+
+use super::oauth::{OAuth, Rejected};
+use super::reply::{self, Refusal, unread};
+
+/// The least characters of a token: one that is shorter could be guessed.
+const TOKEN: usize = 32;
+
+/// The most characters of a token, far beyond those of any issuer's.
+const MOST: usize = 8 << 10;
+
+/// The clients that are answered.
+#[derive(Debug)]
+pub enum Access {
+    /// Every client that reaches the server.
+    Anyone,
+    /// The clients that have a token.
+    Token(Token),
+    /// The clients that have an access token of an issuer.
+    OAuth(Box<OAuth>),
+}
+
+/// The client of a request, as the server has checked it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    name: Arc<str>,
+    scopes: Scopes,
+}
+
+/// The parts of a server that a principal may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scopes {
+    tools: bool,
+    documents: bool,
+}
+
+/// A part of a server that a principal may use or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The tools.
+    Tools,
+    /// The resources.
+    Documents,
+}
+
+impl Scope {
+    /// Returns the part that a method is about; nothing for those that everybody needs.
+    pub(super) fn of(method: &str) -> Option<Self> {
+        match method.split_once('/')?.0 {
+            "tools" => Some(Self::Tools),
+            "resources" => Some(Self::Documents),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the scope in a token.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Documents => "documents",
+        }
+    }
+}
+
+impl Principal {
+    /// Returns a principal of an issuer.
+    pub(super) fn new(name: &str, tools: bool, documents: bool) -> Self {
+        Self { name: name.into(), scopes: Scopes { tools, documents } }
+    }
+
+    /// Returns a principal that may use everything.
+    fn with_all(name: &str) -> Self {
+        Self::new(name, true, true)
+    }
+
+    /// Returns the name: `anyone`, `token`, or what the issuer calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the name, which clients of one principal share.
+    pub(super) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns whether the principal may use a part of the server.
+    #[must_use]
+    pub fn may(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Tools => self.scopes.tools,
+            Scope::Documents => self.scopes.documents,
+        }
+    }
+}
+
+/// A token that is shared by the server and its clients.
+#[derive(Clone)]
+pub struct Token(Box<str>);
+
+/// A text that cannot be a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// It could be guessed.
+    #[error("the token has fewer than {TOKEN} characters")]
+    Short,
+    /// No header can have it.
+    #[error(
+        "the token has more than {MOST} characters, or others than letters, digits and `-._~+/=`"
+    )]
+    Malformed,
+}
+
+impl Token {
+    /// Returns a token.
+    ///
+    /// # Errors
+    ///
+    /// It is too short, or cannot be sent.
+    pub fn new(text: &str) -> Result<Self, InvalidToken> {
+        if text.len() < TOKEN {
+            return Err(InvalidToken::Short);
+        }
+        // RFC 6750, section 2.1.
+        let is_sent = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if text.len() > MOST || !text.bytes().all(is_sent) {
+            return Err(InvalidToken::Malformed);
+        }
+        Ok(Self(text.into()))
+    }
+
+    fn is(&self, other: &str) -> bool {
+        self.0.as_bytes().ct_eq(other.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Access {
+    /// Returns the principal of a request.
+    ///
+    /// # Errors
+    ///
+    /// The answer to a request of nobody known.
+    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+        let token = match (self, bearer(headers)) {
+            (Self::Anyone, _) => return Ok(Principal::with_all("anyone")),
+            (_, Bearer::None) => return Err(self.unauthorized(None, "a bearer token is required")),
+            (_, Bearer::Malformed) => return Err(self.foreign()),
+            (_, Bearer::One(token)) => token,
+        };
+        match self {
+            Self::Token(own) if own.is(token) => Ok(Principal::with_all("token")),
+            Self::Anyone | Self::Token(_) => Err(self.foreign()),
+            Self::OAuth(oauth) => oauth.principal(token).await.map_err(|rejected| match rejected {
+                Rejected::Invalid(reason) => {
+                    tracing::debug!("a token was refused: {reason}");
+                    self.foreign()
+                }
+                Rejected::Unreachable(_) => {
+                    let reason = "the keys of the issuer are not known; try again later";
+                    unread(StatusCode::SERVICE_UNAVAILABLE, reason)
+                }
+            }),
+        }
+    }
+
+    /// Returns the description of this server for clients that have no token yet, if that is asked
+    /// for.
+    pub(super) fn metadata(&self, head: &Parts) -> Option<String> {
+        match self {
+            Self::OAuth(oauth) if head.method == Method::GET => oauth.metadata(head.uri.path()),
+            _ => None,
+        }
+    }
+
+    /// Returns the answer to a request for a part of the server that its principal may not use.
+    pub(super) fn insufficient(&self, scope: Scope) -> Refusal {
+        let refusal = unread(StatusCode::FORBIDDEN, "the token is not for this method");
+        self.challenged(refusal, Some("insufficient_scope"), scope.as_str())
+    }
+
+    /// Returns the answer to a request with a token that is not taken.
+    fn foreign(&self) -> Refusal {
+        self.unauthorized(Some("invalid_token"), "the token is not for this server, or has expired")
+    }
+
+    fn unauthorized(&self, error: Option<&str>, reason: &'static str) -> Refusal {
+        let refusal = unread(StatusCode::UNAUTHORIZED, reason);
+        self.challenged(refusal, error, "tools documents")
+    }
+
+    /// Returns the answer with the challenge of RFC 6750, section 3, which leads to the issuer where
+    /// there is one.
+    fn challenged(&self, refusal: Refusal, error: Option<&str>, scope: &str) -> Refusal {
+        let mut challenge = r#"Bearer realm="ikigai""#.to_owned();
+        if let Some(error) = error {
+            challenge.push_str(&format!(r#", error="{error}""#));
+        }
+        if let Self::OAuth(oauth) = self {
+            challenge.push_str(&format!(r#", scope="{scope}", {}"#, oauth.challenge()));
+        }
+        match HeaderValue::try_from(challenge) {
+            Ok(challenge) => reply::with(refusal, WWW_AUTHENTICATE, challenge),
+            // A URL that was parsed has no characters that a header cannot have.
+            Err(_) => refusal,
+        }
+    }
+}
+
+/// The token of a request.
+enum Bearer<'a> {
+    None,
+    One(&'a str),
+    /// Several, or something else.
+    Malformed,
+}
+
+fn bearer(headers: &HeaderMap) -> Bearer<'_> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(first) = values.next() else { return Bearer::None };
+    let token = first.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        let token = token.trim_matches(' ');
+        (scheme.eq_ignore_ascii_case("bearer") && token.len() <= MOST).then_some(token)
+    });
+    match (token, values.next()) {
+        (Some(token), None) => Bearer::One(token),
+        _ => Bearer::Malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    async fn answer(values: &[&str]) -> Result<String, (StatusCode, String)> {
+        let access = Access::Token(Token::new(SECRET).expect("a token"));
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, value.parse().expect("a header"));
+        }
+        access.principal(&headers).await.map(|principal| principal.name().to_owned()).map_err(
+            |reply| {
+                let challenge = reply.headers()[WWW_AUTHENTICATE].to_str().expect("a text");
+                (reply.status(), challenge.to_owned())
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn the_token_alone_is_let_in() {
+        for value in [format!("Bearer {SECRET}"), format!("bearer  {SECRET}")] {
+            assert_eq!(answer(&[&value]).await.as_deref(), Ok("token"), "{value}");
+        }
+        let (status, challenge) = answer(&[]).await.expect_err("refused");
+        assert_eq!((status, &*challenge), (StatusCode::UNAUTHORIZED, r#"Bearer realm="ikigai""#));
+        let right = format!("Bearer {SECRET}");
+        for wrong in [
+            &[&*format!("Bearer {}", &SECRET[1..])][..],
+            &[&*format!("Bearer {SECRET}0")],
+            &[&*format!("Bearer {}", SECRET.to_uppercase())],
+            &[&*format!("Basic {SECRET}")],
+            &["Bearer"],
+            &["Bearer "],
+            &[SECRET],
+            &[&*right, &*right],
+        ] {
+            let (status, challenge) = answer(wrong).await.expect_err("refused");
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{wrong:?}");
+            assert!(challenge.contains("invalid_token"), "{wrong:?}: {challenge}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_could_be_guessed_or_not_be_sent_is_refused() {
+        assert_eq!(Token::new("secret").err(), Some(InvalidToken::Short));
+        for text in [
+            format!("{SECRET}\n"),
+            format!("{SECRET} x"),
+            format!("{SECRET}é"),
+            "x".repeat(MOST + 1),
+        ] {
+            assert_eq!(Token::new(&text).err(), Some(InvalidToken::Malformed), "{text:?}");
+        }
+        assert_eq!(format!("{:?}", Token::new(SECRET)), "Ok(Token(..))");
+    }
+}

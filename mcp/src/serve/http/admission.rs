@@ -1,0 +1,244 @@
+//! The checks of `Host` and `Origin`, by which a page in a browser on this machine is kept out.
+//!
+//! A page can make a browser send requests to any address, and by a name of its own that resolves to
+//! this machine even read the answers. Neither header can be set by a page.
+
+use http::header::{HOST, HeaderMap, ORIGIN};
+use http::request::Parts;
+use http::uri::{Authority, Uri};
+use http::{HeaderValue, StatusCode};
+
+use super::reply::{Refusal, unread};
+
+/// The names of this machine that no page can have.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// The hosts and origins that requests may name.
+#[derive(Clone, Debug)]
+pub(super) struct Admission {
+    hosts: Vec<Host>,
+    origins: Vec<Origin>,
+}
+
+/// A host or an origin that is malformed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAdmission {
+    /// The host is no name or address, with a port or without.
+    #[error("`{0}` is no host")]
+    Host(String),
+    /// The origin is not of the form `SCHEME://HOST:PORT`.
+    #[error("`{0}` is no origin")]
+    Origin(String),
+}
+
+/// A host, and its port if only that one is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+/// An origin as a browser names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Origin {
+    scheme: String,
+    name: String,
+    port: Option<u16>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let hosts = LOOPBACK.map(|name| Host { name: name.to_owned(), port: None }).into();
+        Self { hosts, origins: Vec::new() }
+    }
+}
+
+impl Admission {
+    /// Allows the host of a URL, at each of its ports.
+    pub(super) fn allow_name(&mut self, name: &str) {
+        self.hosts.push(Host { name: name.to_owned(), port: None });
+    }
+
+    /// Allows one more host.
+    pub(super) fn allow_host(&mut self, host: &str) -> Result<(), InvalidAdmission> {
+        let invalid = || InvalidAdmission::Host(host.to_owned());
+        self.hosts.push(Host::parse(host).ok_or_else(invalid)?);
+        Ok(())
+    }
+
+    /// Allows one more origin.
+    pub(super) fn allow_origin(&mut self, origin: &str) -> Result<(), InvalidAdmission> {
+        let invalid = || InvalidAdmission::Origin(origin.to_owned());
+        self.origins.push(Origin::parse(origin).ok_or_else(invalid)?);
+        Ok(())
+    }
+
+    /// Checks the head of a request.
+    ///
+    /// # Errors
+    ///
+    /// The answer to a request that names a foreign host or comes from a foreign origin.
+    pub(super) fn check(&self, head: &Parts) -> Result<(), Refusal> {
+        let malformed = |reason| unread(StatusCode::BAD_REQUEST, reason);
+        let host = only(&head.headers, HOST)
+            .and_then(Host::parse)
+            .ok_or_else(|| malformed("the request needs one valid `Host`"))?;
+        // The form of the request line that proxies are sent overrules the header.
+        let named = head.uri.authority().map(|named| Host::parse(named.as_str()));
+        let are_allowed = |host: &Host| self.hosts.iter().any(|it| it.allows(host));
+        if !are_allowed(&host)
+            || named.is_some_and(|named| !named.is_some_and(|it| are_allowed(&it)))
+        {
+            tracing::warn!(
+                "a request for another host was refused: `{}`",
+                host.name.escape_debug()
+            );
+            return Err(unread(StatusCode::FORBIDDEN, "this `Host` is not allowed"));
+        }
+        if !head.headers.contains_key(ORIGIN) {
+            return Ok(());
+        }
+        let origin = only(&head.headers, ORIGIN).and_then(Origin::parse);
+        // A page of this server's own, which has none, would be of its own origin.
+        let is_own = |it: &Origin| it.name == host.name && it.port() == host.port;
+        match origin {
+            Some(origin) if is_own(&origin) || self.origins.contains(&origin) => Ok(()),
+            _ => {
+                tracing::warn!("a request of a page of another origin was refused");
+                Err(unread(StatusCode::FORBIDDEN, "this `Origin` is not allowed"))
+            }
+        }
+    }
+}
+
+impl Host {
+    fn parse(text: &str) -> Option<Self> {
+        let authority = Authority::try_from(text).ok()?;
+        let name = authority.host().to_ascii_lowercase();
+        let is_plain = !text.contains('@') && !name.is_empty();
+        // A port that is none is dropped by the parser.
+        let has_port = text.len() > authority.host().len();
+        let port = authority.port_u16();
+        (is_plain && has_port == port.is_some()).then_some(Self { name, port })
+    }
+
+    fn allows(&self, other: &Self) -> bool {
+        self.name == other.name && (self.port.is_none() || self.port == other.port)
+    }
+}
+
+impl Origin {
+    fn parse(text: &str) -> Option<Self> {
+        let uri = Uri::try_from(text).ok()?;
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        // An origin has no path, not even that of the root.
+        let authority = text.split_once("://")?.1;
+        let Host { name, port } = Host::parse(authority)?;
+        Some(Self { scheme, name, port })
+    }
+
+    /// Returns the port as `Host` has it: not that which goes without saying.
+    fn port(&self) -> Option<u16> {
+        let implied = match &*self.scheme {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        self.port.filter(|port| Some(*port) != implied)
+    }
+}
+
+/// Returns the value of a header that is there once, as text.
+fn only(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let first: &HeaderValue = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    first.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn answer(uri: &str, headers: &[(&str, &str)]) -> Result<(), StatusCode> {
+        let mut admission = Admission::default();
+        admission.allow_host("tools.example").expect("a host");
+        admission.allow_host("port.example:8443").expect("a host");
+        admission.allow_origin("https://app.example").expect("an origin");
+        let mut request = Request::post(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        admission.check(&head).map_err(|reply| reply.status())
+    }
+
+    #[test]
+    fn only_hosts_that_are_allowed_are_answered() {
+        let of_host = |host: &str| answer("/mcp", &[("host", host)]);
+        for host in [
+            "localhost",
+            "LOCALHOST:4127",
+            "127.0.0.1:4127",
+            "[::1]:4127",
+            "tools.example",
+            "tools.example:1",
+            "port.example:8443",
+        ] {
+            assert_eq!(of_host(host), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "tools.example.",
+            "port.example",
+            "port.example:443",
+            "127.0.0.2",
+            "127.1",
+        ] {
+            assert_eq!(of_host(host), Err(StatusCode::FORBIDDEN), "{host}");
+        }
+        for host in ["", "localhost@evil.example", "localhost:x", "localhost:99999", "a b", ":80"] {
+            assert_eq!(of_host(host), Err(StatusCode::BAD_REQUEST), "{host}");
+        }
+        assert_eq!(answer("/mcp", &[]), Err(StatusCode::BAD_REQUEST));
+        let twice = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(answer("/mcp", &twice), Err(StatusCode::BAD_REQUEST));
+        let line = "http://evil.example/mcp";
+        assert_eq!(answer(line, &[("host", "localhost")]), Err(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn only_pages_of_origins_that_are_allowed_are_answered() {
+        let of_origin =
+            |origin: &str| answer("/mcp", &[("host", "localhost:4127"), ("origin", origin)]);
+        for origin in ["http://localhost:4127", "https://app.example", "HTTPS://APP.example"] {
+            assert_eq!(of_origin(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "null",
+            "",
+            "http://localhost",
+            "http://localhost:3000",
+            "http://127.0.0.1:4127",
+            "http://evil.example",
+            "http://app.example",
+            "https://app.example:8443",
+            "https://app.example.evil.example",
+            "https://app.example/",
+            "https://evil.example@app.example",
+            "app.example",
+        ] {
+            assert_eq!(of_origin(origin), Err(StatusCode::FORBIDDEN), "{origin}");
+        }
+        let own = [("host", "tools.example"), ("origin", "https://tools.example:443")];
+        assert_eq!(answer("/mcp", &own), Ok(()));
+        let twice = [("origin", "https://app.example"), ("origin", "https://evil.example")];
+        let headers = [("host", "localhost"), twice[0], twice[1]];
+        assert_eq!(answer("/mcp", &headers), Err(StatusCode::FORBIDDEN));
+    }
+}

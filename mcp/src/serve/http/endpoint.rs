@@ -1,0 +1,191 @@
+//! One request: the checks in their order, and the way to the protocol's library.
+//!
+//! `Host` and `Origin` come first, then the principal, then the body. The library sees a request
+//! whose arguments were cut out, and no header with a secret.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use rmcp::transport::StreamableHttpService;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Principal, Scope};
+use super::body::Reading;
+use super::reply::{self, Refusal, Reply, unread};
+use super::sessions::{OwnSessions, Sessions};
+use super::settings::HttpSettings;
+use crate::offer::Offer;
+use crate::serve::calls::Calls;
+use crate::serve::notices::Notices;
+use crate::serve::questions::Questions;
+use crate::serve::{Handler, Server};
+use crate::wire::Body;
+
+/// The path of the server.
+pub(super) const PATH: &str = "/mcp";
+
+/// The listeners of a server.
+const LISTENERS: usize = 256;
+
+/// The request with which a session begins.
+const INITIALIZE: &str = "initialize";
+
+/// Returns the offer to a principal.
+type Offers<O> = Box<dyn Fn(&Principal) -> Arc<O> + Send + Sync>;
+
+/// The one place that answers requests.
+pub(super) struct Endpoint<O> {
+    offers: Offers<O>,
+    server: Arc<Server>,
+    settings: HttpSettings,
+    sessions: Arc<Sessions>,
+    calls: Arc<Calls>,
+    /// The calls of each principal that has some.
+    principals: Mutex<HashMap<Arc<str>, Weak<Calls>>>,
+    listeners: Arc<Semaphore>,
+    questions: Arc<Questions>,
+    reading: Reading,
+    /// Holds one permit for each request whose answer has not begun.
+    answering: Semaphore,
+    config: StreamableHttpServerConfig,
+}
+
+impl<O: Offer> Endpoint<O> {
+    /// Creates an endpoint whose sessions and streams end when `stop` is cancelled.
+    pub(super) fn new(
+        offers: impl Fn(&Principal) -> Arc<O> + Send + Sync + 'static,
+        server: Server,
+        settings: HttpSettings,
+        questions: Questions,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let config = StreamableHttpServerConfig::default()
+            .with_json_response(true)
+            .with_cancellation_token(stop)
+            // Both were checked before.
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
+        let bounds = settings.bounds;
+        Arc::new(Self {
+            offers: Box::new(offers),
+            server: Arc::new(server),
+            settings,
+            sessions: Sessions::new(bounds.sessions, bounds.idle),
+            calls: Arc::new(Calls::of_server()),
+            principals: Mutex::default(),
+            listeners: Arc::new(Semaphore::new(LISTENERS)),
+            questions: Arc::new(questions),
+            reading: Reading::default(),
+            answering: Semaphore::new(bounds.connections),
+            config,
+        })
+    }
+
+    /// Ends all calls, and resolves when none is running and their answers have begun. A client that
+    /// sends its request slowly is not waited for longer than `within`.
+    pub(super) async fn end_calls(&self, within: Duration) {
+        self.calls.close();
+        self.calls.ended().await;
+        let all = u32::try_from(self.settings.bounds.connections).unwrap_or(u32::MAX);
+        if tokio::time::timeout(within, self.answering.acquire_many(all)).await.is_err() {
+            tracing::debug!("the server ended before some requests had come");
+        }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
+        // A connection has one request at a time, and the semaphore is never closed.
+        let _answering = self.answering.acquire().await;
+        Arc::clone(&self).admitted(request).await.unwrap_or_else(|refusal| *refusal)
+    }
+
+    async fn admitted(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+        let (mut head, body) = request.into_parts();
+        self.settings.admission.check(&head)?;
+        if let Some(description) = self.settings.access.metadata(&head) {
+            return Ok(reply::json(StatusCode::OK, description));
+        }
+        if head.uri.path() != PATH {
+            return Err(unread(StatusCode::NOT_FOUND, "there is nothing at this path"));
+        }
+        let principal = self.settings.access.principal(&head.headers).await?;
+        // Nothing behind this line needs them, and what is not there is not logged.
+        for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+            head.headers.remove(secret);
+        }
+        if head.method != Method::POST {
+            let request = Request::from_parts(head, Full::new(Bytes::new()));
+            return Ok(self.library(&principal).handle(request).await);
+        }
+        let body = self.reading.read(body, self.settings.bounds.body_within).await?;
+        self.check_method(&principal, body.method.as_deref())?;
+        let request = Self::without_arguments(head, body);
+        Ok(self.library(&principal).handle(request).await)
+    }
+
+    /// Checks that the principal may use the method of a message.
+    fn check_method(&self, principal: &Principal, method: Option<&str>) -> Result<(), Refusal> {
+        let Some(method) = method else { return Ok(()) };
+        if let Some(scope) = Scope::of(method).filter(|scope| !principal.may(*scope)) {
+            return Err(self.settings.access.insufficient(scope));
+        }
+        if method == INITIALIZE && !self.sessions.has_room(principal.name()) {
+            let reason = "there are as many sessions as there can be; try again later";
+            return Err(unread(StatusCode::SERVICE_UNAVAILABLE, reason));
+        }
+        Ok(())
+    }
+
+    /// Returns the request of the library, which has the arguments of a call beside it.
+    fn without_arguments(mut head: Parts, body: Body) -> Request<Full<Bytes>> {
+        let Body { text, arguments, .. } = body;
+        if let Some(arguments) = arguments {
+            head.extensions.insert(arguments);
+        }
+        Request::from_parts(head, Full::new(text))
+    }
+
+    /// Returns the library's service for the requests of one principal.
+    fn library(
+        self: &Arc<Self>,
+        principal: &Principal,
+    ) -> StreamableHttpService<Handler<O>, OwnSessions> {
+        let sessions = self.sessions.of(principal.shared_name());
+        let (endpoint, principal) = (Arc::clone(self), principal.clone());
+        let handler = move || Ok(endpoint.handler(&principal));
+        StreamableHttpService::new(handler, sessions, self.config.clone())
+    }
+
+    /// Returns a handler for a session of a principal, or for one request of it.
+    fn handler(&self, principal: &Principal) -> Handler<O> {
+        let offer = (self.offers)(principal);
+        let stop = &self.config.cancellation_token;
+        let notices = Notices::new(Arc::clone(&offer), stop, Arc::clone(&self.listeners));
+        let (server, calls) = (Arc::clone(&self.server), self.calls_of(principal));
+        let questions = Arc::clone(&self.questions);
+        let principal = Some(Arc::clone(principal.shared_name()));
+        Handler { offer, server, calls, notices, questions, principal }
+    }
+
+    /// Returns the calls of a principal, whose bounds all its clients share.
+    fn calls_of(&self, principal: &Principal) -> Arc<Calls> {
+        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = principal.shared_name();
+        if let Some(calls) = principals.get(name).and_then(Weak::upgrade) {
+            return calls;
+        }
+        principals.retain(|_, calls| calls.strong_count() > 0);
+        let calls = Arc::new(Calls::within(Arc::clone(&self.calls)));
+        principals.insert(Arc::clone(name), Arc::downgrade(&calls));
+        calls
+    }
+}

@@ -1,0 +1,210 @@
+//! Access tokens of an issuer: who they say the client is, and what it may use.
+//!
+//! A token is a JWT that is signed by a key which the issuer publishes (`keys`), is from that issuer,
+//! was made for this server and for no other, and has not expired. The format is read by the crate
+//! `jsonwebtoken`, the signature is checked by ring (`signatures`).
+
+mod keys;
+mod signatures;
+
+use std::time::Duration;
+
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use serde::Deserialize;
+use url::Url;
+
+use keys::Keys;
+pub(super) use keys::Unreachable;
+
+use super::access::{Principal, Scope};
+
+/// The algorithms of signatures. Those with a shared secret are none of them: the key that everybody
+/// can read would be the secret.
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA];
+
+/// The difference between the clocks of the issuer and of this machine.
+const LEEWAY: Duration = Duration::from_secs(30);
+
+/// The longest name of a principal in bytes.
+const MAX_NAME: usize = 128;
+
+/// The path at which a server says who issues its tokens: RFC 9728, section 3.
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// An issuer of access tokens, and the server that they are for.
+#[derive(Debug)]
+pub struct OAuth {
+    issuer: String,
+    resource: Url,
+    validation: Validation,
+    keys: Keys,
+}
+
+/// The reason for which an issuer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidOAuth {
+    /// The address is malformed.
+    #[error("`{0}` is no URL with `https`, without a user, a query and a fragment")]
+    Url(String),
+    /// Nothing can be fetched.
+    #[error("the keys of an issuer cannot be fetched: {0}")]
+    Client(String),
+}
+
+/// The reason for which a token is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Rejected {
+    /// It is no token of the issuer for this server.
+    #[error("{0}")]
+    Invalid(String),
+    /// The keys of the issuer are not known.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+}
+
+/// The claims of a token, besides those that the validation looks at.
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    // As texts: lists of issuers are none.
+    #[serde(rename = "iss")]
+    _iss: String,
+    #[serde(default)]
+    scope: String,
+}
+
+impl OAuth {
+    /// Returns the tokens of `issuer` for the server that clients know as `resource`. Nothing is
+    /// fetched yet.
+    ///
+    /// # Errors
+    ///
+    /// One of the addresses is malformed, or is neither `https` nor on this machine.
+    pub fn new(issuer: &str, resource: &str) -> Result<Self, InvalidOAuth> {
+        let (address, resource_address) = (address(issuer)?, address(resource)?);
+        let mut validation = Validation::default();
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        validation.set_issuer(&[issuer]);
+        validation.set_audience(&[resource]);
+        validation.validate_nbf = true;
+        validation.leeway = LEEWAY.as_secs();
+        signatures::install();
+        let keys = Keys::of(issuer, &address)?;
+        Ok(Self { issuer: issuer.to_owned(), resource: resource_address, validation, keys })
+    }
+
+    /// Returns the host that clients know this server by.
+    pub(super) fn host(&self) -> &str {
+        // One without a host was refused.
+        self.resource.host_str().unwrap_or_default()
+    }
+
+    /// Returns the principal of a token.
+    ///
+    /// # Errors
+    ///
+    /// It is not taken.
+    pub(super) async fn principal(&self, token: &str) -> Result<Principal, Rejected> {
+        let invalid = |error: jsonwebtoken::errors::Error| Rejected::Invalid(error.to_string());
+        let header = decode_header(token).map_err(invalid)?;
+        if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
+            return Err(Rejected::Invalid("the algorithm is not supported".to_owned()));
+        }
+        let key = self.keys.find(header.kid.as_deref(), header.alg).await?;
+        let key = key.ok_or_else(|| Rejected::Invalid("the key is not the issuer's".to_owned()))?;
+        let mut validation = self.validation.clone();
+        // That of the key, whatever the token says.
+        validation.algorithms = vec![key.algorithm];
+        let claims = decode::<Claims>(token, &key.decoding, &validation).map_err(invalid)?.claims;
+        if claims.sub.is_empty() || claims.sub.len() > MAX_NAME {
+            return Err(Rejected::Invalid("the name of the principal is too long".to_owned()));
+        }
+        let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
+        Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
+    }
+
+    /// Returns the description of this server, if `path` is one where clients look for it.
+    pub(super) fn metadata(&self, path: &str) -> Option<String> {
+        let rest = path.strip_prefix(METADATA)?;
+        if !rest.is_empty() && rest != self.resource.path() {
+            return None;
+        }
+        let scopes = [Scope::Tools.as_str(), Scope::Documents.as_str()];
+        let description = serde_json::json!({
+            "resource": self.validation.aud.iter().flatten().next(),
+            "authorization_servers": [self.issuer],
+            "scopes_supported": scopes,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "ikigai",
+        });
+        Some(description.to_string())
+    }
+
+    /// Returns the parameters of a challenge that lead a client to the issuer.
+    pub(super) fn challenge(&self) -> String {
+        let origin = self.resource.origin().ascii_serialization();
+        let path = self.resource.path().trim_end_matches('/');
+        format!(r#"resource_metadata="{origin}{METADATA}{path}""#)
+    }
+}
+
+/// Returns an address that can be trusted to be whose it says: by TLS, or on this machine.
+fn address(text: &str) -> Result<Url, InvalidOAuth> {
+    let invalid = || InvalidOAuth::Url(text.to_owned());
+    let url = Url::parse(text).map_err(|_| invalid())?;
+    let is_plain = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if is_plain && is_trusted(&url) { Ok(url) } else { Err(invalid()) }
+}
+
+/// Returns whether nobody between here and a server can change what it says.
+fn is_trusted(url: &Url) -> bool {
+    match (url.scheme(), url.host()) {
+        ("https", Some(_)) => true,
+        ("http", Some(url::Host::Ipv4(address))) => address.is_loopback(),
+        ("http", Some(url::Host::Ipv6(address))) => address.is_loopback(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_others_could_answer_for_are_refused() {
+        for good in ["https://issuer.example", "https://h:8443/t/1", "http://127.0.0.1:1/mcp"] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://issuer.example",
+            "http://localhost.example",
+            "https://user@issuer.example",
+            "https://issuer.example/?x",
+            "https://issuer.example/#x",
+            "file:///etc/passwd",
+            "issuer.example",
+            "",
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_described_where_clients_look() {
+        let oauth = OAuth::new("https://issuer.example", "https://tools.example/mcp");
+        let oauth = oauth.expect("addresses");
+        for path in [METADATA.to_owned(), format!("{METADATA}/mcp")] {
+            let found = oauth.metadata(&path).expect("a description");
+            assert!(found.contains(r#""resource":"https://tools.example/mcp""#), "{found}");
+            assert!(found.contains(r#""authorization_servers":["https://issuer.example"]"#));
+        }
+        assert_eq!(oauth.metadata(&format!("{METADATA}/other")), None);
+        assert_eq!(oauth.metadata("/mcp"), None);
+        let challenge = oauth.challenge();
+        let expected = "https://tools.example/.well-known/oauth-protected-resource/mcp";
+        assert_eq!(challenge, format!(r#"resource_metadata="{expected}""#));
+    }
+}

@@ -1,0 +1,236 @@
+//! The keys of an issuer: fetched from where its metadata says, kept, and fetched again when a token
+//! names one that is not known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use reqwest::redirect::Policy;
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::{Mutex, RwLock};
+use tokio::time::Instant;
+use url::Url;
+
+use super::{InvalidOAuth, is_trusted};
+
+/// The time after which keys are fetched again, so that one which was withdrawn is not taken longer.
+const FRESH: Duration = Duration::from_secs(60 * 60);
+
+/// The time between two attempts: whoever sends tokens with keys of its own must not have the issuer
+/// asked for each of them.
+const BETWEEN: Duration = Duration::from_secs(30);
+
+/// The time for one document.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest document in bytes.
+const MAX_DOCUMENT: usize = 1 << 20;
+
+/// The keys that are kept.
+const MAX_KEYS: usize = 100;
+
+/// The keys of an issuer.
+pub(super) struct Keys {
+    issuer: String,
+    /// The addresses of the metadata: RFC 8414, and that of `OpenID` Connect.
+    metadata: [Url; 2],
+    client: reqwest::Client,
+    known: RwLock<Known>,
+    /// Held while the keys are fetched, with the time of the last attempt.
+    attempt: Mutex<Option<Instant>>,
+}
+
+#[derive(Default)]
+struct Known {
+    keys: Vec<Arc<Key>>,
+    fetched: Option<Instant>,
+}
+
+/// A key, and the one algorithm that it is for.
+pub(super) struct Key {
+    id: Option<String>,
+    pub(super) algorithm: Algorithm,
+    pub(super) decoding: DecodingKey,
+}
+
+/// The reason for which the keys are not known.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the keys of the issuer cannot be fetched: {0}")]
+pub(in super::super) struct Unreachable(String);
+
+impl Keys {
+    /// Creates the keys of an issuer. Nothing is fetched yet.
+    pub(super) fn of(issuer: &str, address: &Url) -> Result<Self, InvalidOAuth> {
+        let path = address.path().trim_end_matches('/');
+        let at = |path: String| {
+            let mut url = address.clone();
+            url.set_path(&path);
+            url
+        };
+        let metadata = [
+            at(format!("/.well-known/oauth-authorization-server{path}")),
+            at(format!("{path}/.well-known/openid-configuration")),
+        ];
+        let client = client(address)?;
+        let (known, attempt) = (RwLock::default(), Mutex::default());
+        Ok(Self { issuer: issuer.to_owned(), metadata, client, known, attempt })
+    }
+
+    /// Returns the key of a token; nothing where the issuer has no such key.
+    pub(super) async fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Option<Arc<Key>>, Unreachable> {
+        let (found, is_fresh) = self.known.read().await.find(id, algorithm);
+        if found.is_some() && is_fresh {
+            return Ok(found);
+        }
+        if found.is_some() {
+            // Those who have a key do not wait for one another.
+            let Ok(mut attempt) = self.attempt.try_lock() else { return Ok(found) };
+            if let Err(error) = self.refresh(&mut attempt).await {
+                tracing::warn!("{error}; those that are known are used on");
+                return Ok(found);
+            }
+        } else {
+            self.refresh(&mut *self.attempt.lock().await).await?;
+        }
+        Ok(self.known.read().await.find(id, algorithm).0)
+    }
+
+    /// Fetches the keys, unless that was tried just now.
+    async fn refresh(&self, attempt: &mut Option<Instant>) -> Result<(), Unreachable> {
+        if attempt.is_some_and(|last| last.elapsed() < BETWEEN) {
+            let has_keys = self.known.read().await.fetched.is_some();
+            let why = || Unreachable("the last attempt was a moment ago".to_owned());
+            return if has_keys { Ok(()) } else { Err(why()) };
+        }
+        *attempt = Some(Instant::now());
+        let keys = self.fetch().await.inspect_err(|error| tracing::warn!("{error}"))?;
+        *self.known.write().await = Known { keys, fetched: Some(Instant::now()) };
+        Ok(())
+    }
+
+    async fn fetch(&self) -> Result<Vec<Arc<Key>>, Unreachable> {
+        let place = self.keys_address().await?;
+        let set: KeySet = self.document(&place).await?;
+        let keys = set.keys.into_iter().filter_map(Key::of).take(MAX_KEYS).map(Arc::new);
+        Ok(keys.collect())
+    }
+
+    /// Returns the address of the keys, as the issuer's metadata has it.
+    async fn keys_address(&self) -> Result<Url, Unreachable> {
+        let [first, second] = &self.metadata;
+        let metadata: Metadata = match self.document(first).await {
+            Ok(metadata) => metadata,
+            Err(_) => self.document(second).await?,
+        };
+        // RFC 8414, section 3.3: otherwise one issuer could speak for another.
+        if metadata.issuer != self.issuer {
+            return Err(Unreachable("the metadata is that of another issuer".to_owned()));
+        }
+        let place = Url::parse(&metadata.jwks_uri).ok().filter(is_trusted);
+        place.ok_or_else(|| Unreachable("`jwks_uri` is no URL with `https`".to_owned()))
+    }
+
+    async fn document<T: for<'de> Deserialize<'de>>(&self, url: &Url) -> Result<T, Unreachable> {
+        let failed = |error: reqwest::Error| Unreachable(error.to_string());
+        let answer = self.client.get(url.clone()).send().await.map_err(failed)?;
+        let mut answer = answer.error_for_status().map_err(failed)?;
+        let mut text = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(failed)? {
+            if text.len() + piece.len() > MAX_DOCUMENT {
+                let why = format!("`{url}` has more than {MAX_DOCUMENT} bytes");
+                return Err(Unreachable(why));
+            }
+            text.extend_from_slice(&piece);
+        }
+        serde_json::from_slice(&text).map_err(|error| Unreachable(format!("`{url}`: {error}")))
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+impl Known {
+    /// Returns the key, and whether the keys are fresh. A token that names none has the only one of
+    /// its algorithm.
+    fn find(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<Arc<Key>>, bool) {
+        let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
+        let mut fitting = self
+            .keys
+            .iter()
+            .filter(|key| key.algorithm == algorithm && (id.is_none() || key.id.as_deref() == id));
+        let found = match (fitting.next(), fitting.next()) {
+            (Some(key), None) => Some(Arc::clone(key)),
+            (Some(key), Some(_)) if id.is_some() => Some(Arc::clone(key)),
+            _ => None,
+        };
+        (found, is_fresh)
+    }
+}
+
+/// The members of an issuer's metadata that are needed.
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// A set of keys, of which some may be of a kind that is not known here.
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Value>,
+}
+
+impl Key {
+    /// Reads a key, if it is for signatures of a kind that is taken.
+    fn of(value: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(value).ok()?;
+        if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
+            return None;
+        }
+        let (algorithm, declared) = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+            AlgorithmParameters::EllipticCurve(it) if it.curve == EllipticCurve::P256 => {
+                (Algorithm::ES256, KeyAlgorithm::ES256)
+            }
+            AlgorithmParameters::OctetKeyPair(it) if it.curve == EllipticCurve::Ed25519 => {
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+            }
+            _ => return None,
+        };
+        if jwk.common.key_algorithm.is_some_and(|it| it != declared) {
+            return None;
+        }
+        let decoding = DecodingKey::from_jwk(&jwk).ok()?;
+        Some(Self { id: jwk.common.key_id, algorithm, decoding })
+    }
+}
+
+/// Returns the client that documents of an issuer are fetched with. It follows no redirect, and
+/// trusts the certificates that this machine trusts.
+fn client(address: &Url) -> Result<reqwest::Client, InvalidOAuth> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| InvalidOAuth::Client(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(Policy::none())
+        .timeout(TIMEOUT);
+    // No proxy reaches this machine.
+    let client = if address.scheme() == "http" { client.no_proxy() } else { client };
+    client.build().map_err(|error| InvalidOAuth::Client(error.to_string()))
+}

@@ -1,0 +1,225 @@
+//! The sessions of clients of older revisions. Each is found by the principal that began it, and by
+//! nobody else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::Stream;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, SessionConfig,
+};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionId, SessionManager,
+};
+use tokio::time::Instant;
+
+/// All sessions of a server.
+pub(super) struct Sessions {
+    local: LocalSessionManager,
+    most: usize,
+    begun: Mutex<HashMap<SessionId, Begun>>,
+}
+
+/// A session that was begun.
+struct Begun {
+    principal: Arc<str>,
+    /// The time of its last request.
+    used: Instant,
+}
+
+/// The reason for which a session cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    /// Others have all the sessions there can be.
+    #[error("there are as many sessions as there can be")]
+    Full,
+    /// The library cannot use it.
+    #[error(transparent)]
+    Local(#[from] LocalSessionManagerError),
+}
+
+impl Sessions {
+    /// Creates a place for so many sessions, each of which ends when it was idle for that long.
+    pub(super) fn new(most: usize, idle: Duration) -> Arc<Self> {
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(idle);
+        // An answer that was sent is not kept: a client could have any number of them kept.
+        config.completed_cache_ttl = Duration::ZERO;
+        let mut local = LocalSessionManager::default();
+        local.session_config = config;
+        Arc::new(Self { local, most, begun: Mutex::default() })
+    }
+
+    /// Returns whether this principal can begin a session.
+    pub(super) fn has_room(&self, principal: &str) -> bool {
+        let begun = self.begun();
+        begun.len() < self.most || begun.values().any(|it| &*it.principal == principal)
+    }
+
+    /// Returns the sessions of one principal.
+    pub(super) fn of(self: &Arc<Self>, principal: &Arc<str>) -> Arc<OwnSessions> {
+        Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
+    }
+
+    fn begun(&self) -> MutexGuard<'_, HashMap<SessionId, Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sessions of one principal. Those of others do not exist for it.
+pub(super) struct OwnSessions {
+    all: Arc<Sessions>,
+    principal: Arc<str>,
+}
+
+impl OwnSessions {
+    /// Returns whether this principal began the session, and notes that it is used.
+    fn is_own(&self, id: &SessionId) -> bool {
+        match self.all.begun().get_mut(id) {
+            Some(begun) if begun.principal == self.principal => {
+                begun.used = Instant::now();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn check(&self, id: &SessionId) -> Result<(), SessionError> {
+        if self.is_own(id) {
+            return Ok(());
+        }
+        Err(LocalSessionManagerError::SessionNotFound(id.clone()).into())
+    }
+
+    /// Takes the place of a new session. Where there is none left, that of the principal's own which
+    /// was not used for longest is taken, and its id returned.
+    fn begin(&self, id: &SessionId) -> Result<Option<SessionId>, SessionError> {
+        let mut begun = self.all.begun();
+        let mut oldest = None;
+        if begun.len() >= self.all.most {
+            let own = begun.iter().filter(|(_, it)| it.principal == self.principal);
+            oldest = own.min_by_key(|(_, it)| it.used).map(|(id, _)| id.clone());
+            begun.remove(oldest.as_ref().ok_or(SessionError::Full)?);
+        }
+        let principal = Arc::clone(&self.principal);
+        begun.insert(id.clone(), Begun { principal, used: Instant::now() });
+        Ok(oldest)
+    }
+}
+
+impl SessionManager for OwnSessions {
+    type Error = SessionError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
+        let local = &self.all.local;
+        let (id, transport) = local.create_session().await?;
+        match self.begin(&id) {
+            Ok(None) => {}
+            Ok(Some(oldest)) => local.close_session(&oldest).await?,
+            Err(full) => {
+                local.close_session(&id).await?;
+                return Err(full);
+            }
+        }
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        self.check(id)?;
+        Ok(self.all.local.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
+        Ok(self.is_own(id) && self.all.local.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        if !self.is_own(id) {
+            return Ok(());
+        }
+        self.all.begun().remove(id);
+        Ok(self.all.local.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.check(id)?;
+        Ok(self.all.local.create_stream(id, message).await?)
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), SessionError> {
+        self.check(id)?;
+        Ok(self.all.local.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.check(id)?;
+        Ok(self.all.local.create_standalone_stream(id).await?)
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.check(id)?;
+        Ok(self.all.local.resume(id, last_event_id).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions(most: usize) -> (Arc<OwnSessions>, Arc<OwnSessions>) {
+        let all = Sessions::new(most, Duration::from_secs(60));
+        (all.of(&"one".into()), all.of(&"other".into()))
+    }
+
+    #[tokio::test]
+    async fn a_session_is_found_by_its_principal_alone() {
+        let (one, other) = sessions(8);
+        let (id, _transport) = one.create_session().await.expect("room");
+        assert!(one.has_session(&id).await.expect("known"));
+        assert!(!other.has_session(&id).await.expect("known"));
+        assert!(other.create_standalone_stream(&id).await.is_err());
+        assert!(other.resume(&id, "0".to_owned()).await.is_err());
+        // As one that was never there.
+        other.close_session(&id).await.expect("nothing to do");
+        assert!(one.has_session(&id).await.expect("known"));
+        one.close_session(&id).await.expect("closed");
+        assert!(!one.has_session(&id).await.expect("known"));
+    }
+
+    #[tokio::test]
+    async fn a_principal_takes_no_place_of_another() {
+        let (one, other) = sessions(2);
+        let (first, _first) = one.create_session().await.expect("room");
+        let (second, _second) = one.create_session().await.expect("room");
+        assert!(!other.all.has_room("other") && other.all.has_room("one"));
+        assert!(matches!(other.create_session().await, Err(SessionError::Full)));
+        // The second was begun later, and the first is used again.
+        assert!(one.has_session(&first).await.expect("known"));
+        let (third, _third) = one.create_session().await.expect("the place of the second");
+        for (id, expected) in [(first, true), (second, false), (third, true)] {
+            assert_eq!(one.has_session(&id).await.expect("known"), expected);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The members of a message, as parts of its line. Values are checked to be JSON and not read.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use rmcp::model::RequestId;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// The part of a line up to which it is copied out of it, in bytes.
+const COPIED: usize = 64 << 10;
+
+/// The longest id in bytes, as JSON.
+const MAX_ID: usize = 256;
+
+/// The members of a message. One that is there twice is refused.
+#[derive(Deserialize)]
+pub(super) struct Members<'a> {
+    #[serde(borrow, default)]
+    pub(super) jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// Reads a member that is there, `null` included.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+/// Reads the members of a message. An array would be taken for the members in their order.
+pub(super) fn read(text: &str) -> serde_json::Result<Members<'_>> {
+    if text.trim_start().starts_with('[') {
+        serde_json::from_str::<IgnoredAny>(text)?;
+        return Err(serde_json::Error::custom("an array"));
+    }
+    serde_json::from_str(text)
+}
+
+/// Returns the id of a message, if it is a valid one.
+pub(super) fn id(raw: &RawValue) -> Option<RequestId> {
+    if raw.get().len() > MAX_ID {
+        return None;
+    }
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// Returns `part`, which is a part of `line`, for longer than the line is held.
+pub(super) fn part(line: &Bytes, part: &str) -> Bytes {
+    // A part of a line keeps the memory of all that was read with it.
+    if part.len() > COPIED {
+        line.slice_ref(part.as_bytes())
+    } else {
+        Bytes::copy_from_slice(part.as_bytes())
+    }
+}

@@ -1,0 +1,285 @@
+//! One message of a server: for whom it is, and what of it is passed on.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use ikigai_protocol::is_deceptive;
+use rmcp::model::{
+    EmptyResult, ErrorCode, ErrorData, JsonRpcMessage, ProgressToken, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage, ServerRequest, ServerResult,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{Kind, Progress, Upstream};
+use crate::wire::members::{self, Members};
+
+/// The longest message in bytes that the library reads. It copies it into trees that may take a
+/// hundred times as much.
+pub(crate) const MAX_MESSAGE: usize = 64 << 10;
+
+/// The method by which a server asks for a form.
+pub(crate) const FORM: &str = "elicitation/create";
+
+/// The longest text of a server that is shown, in characters.
+const MAX_TEXT: usize = 300;
+
+/// The longest introduction of a server in bytes. It has instructions and icons.
+const MAX_INTRODUCTION: usize = 1 << 20;
+
+/// A message of a server.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// One for the library.
+    Message(Box<ServerJsonRpcMessage>),
+    /// A question, and the answer that is to be sent.
+    Question(Value),
+    /// One that nobody waits for, or that is dealt with.
+    Ignored,
+    /// No message at all.
+    Noise,
+}
+
+impl Incoming {
+    /// Reads one message.
+    pub(crate) fn read(text: &Bytes, upstream: &Upstream) -> Self {
+        let Some(members) = std::str::from_utf8(text).ok().and_then(|it| members::read(it).ok())
+        else {
+            return Self::Noise;
+        };
+        if members.jsonrpc.as_deref() != Some("2.0") {
+            return Self::Noise;
+        }
+        let id = match members.id.filter(|id| id.get() != "null").map(members::id) {
+            Some(None) => return Self::Noise,
+            id => id.flatten(),
+        };
+        match (&members.method, id) {
+            (Some(method), Some(id)) => Self::request(method, &id, text, upstream),
+            (Some(method), None) => Self::notification(method, text, &members, upstream),
+            (None, id) => Self::answer(id, text, &members, upstream),
+        }
+    }
+
+    fn request(method: &str, id: &RequestId, text: &Bytes, upstream: &Upstream) -> Self {
+        if method == FORM && text.len() <= MAX_MESSAGE {
+            let message: Result<ServerJsonRpcMessage, _> = serde_json::from_slice(text);
+            if let Ok(JsonRpcMessage::Request(request)) = message
+                && matches!(request.request, ServerRequest::ElicitRequest(_))
+                && upstream.take_form()
+            {
+                return Self::Message(Box::new(JsonRpcMessage::Request(request)));
+            }
+        }
+        Self::Question(answer(method, id))
+    }
+
+    fn notification(
+        method: &str,
+        text: &Bytes,
+        members: &Members<'_>,
+        upstream: &Upstream,
+    ) -> Self {
+        match method {
+            "notifications/tools/list_changed" => upstream.change(),
+            "notifications/progress" => {
+                let params = members.params.map(|it| serde_json::from_str::<Reported>(it.get()));
+                if let Some(Ok(Reported { progress_token, progress, total, message })) = params {
+                    let message = message.as_deref().map(plain);
+                    upstream.progress(&progress_token, Progress { progress, total, message });
+                }
+            }
+            // Those of a subscription and of a form are the library's.
+            "notifications/subscriptions/acknowledged" | "notifications/cancelled"
+                if text.len() <= MAX_MESSAGE
+                    && (upstream.is_listening() || upstream.is_asking()) =>
+            {
+                if let Ok(message) = serde_json::from_slice(text) {
+                    return Self::Message(Box::new(message));
+                }
+            }
+            _ => tracing::debug!("a notification `{}` of a server is ignored", plain(method)),
+        }
+        Self::Ignored
+    }
+
+    fn answer(
+        id: Option<RequestId>,
+        text: &Bytes,
+        members: &Members<'_>,
+        upstream: &Upstream,
+    ) -> Self {
+        let flight = match &id {
+            Some(id) => upstream.answered(id),
+            // A server that cannot read the first request does not know its id.
+            None if members.error.is_some() => upstream.opening(),
+            None => None,
+        };
+        let Some((id, kind)) = flight else {
+            tracing::debug!("an answer of a server is ignored: nobody waits for it");
+            return Self::Ignored;
+        };
+        let message = match (members.result, members.error) {
+            (Some(result), None) => match of(result, text, &kind) {
+                Ok(result) => JsonRpcMessage::response(result, id),
+                Err(error) => JsonRpcMessage::error(error, Some(id)),
+            },
+            (None, Some(error)) => JsonRpcMessage::error(fault(error, &kind), Some(id)),
+            _ => {
+                let error = internal("the answer has neither a result nor an error, or both");
+                JsonRpcMessage::error(error, Some(id))
+            }
+        };
+        Self::Message(Box::new(message))
+    }
+}
+
+/// Returns what the library is given for an answer to `server/discover` that says that the server
+/// is of an older revision. It goes on with the older handshake then.
+pub(crate) fn not_modern(reason: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason.to_owned(), None)
+}
+
+/// Returns the result for the library.
+fn of(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, ErrorData> {
+    match kind {
+        Kind::Asked(asked) => {
+            let is_first = asked.result.set(members::part(text, result.get())).is_ok();
+            debug_assert!(is_first, "the request was taken out of those in flight");
+            Ok(ServerResult::EmptyResult(EmptyResult {}))
+        }
+        Kind::Discover | Kind::Initialize => introduction(result, kind),
+        Kind::Listen | Kind::Other if result.get().len() <= MAX_MESSAGE => {
+            serde_json::from_str(result.get())
+                .map_err(|error| internal(&format!("the result is malformed: {error}")))
+        }
+        Kind::Listen | Kind::Other => Err(internal("the result is too large")),
+    }
+}
+
+/// The parts of a handshake's result that matter here. Instructions and icons, which may be large,
+/// are none of them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Introduction<'a> {
+    #[serde(borrow)]
+    protocol_version: Option<Cow<'a, str>>,
+    supported_versions: Option<Vec<String>>,
+    #[serde(default)]
+    capabilities: Capabilities,
+}
+
+#[derive(Default, Deserialize)]
+struct Capabilities {
+    tools: Option<Tools>,
+}
+
+#[derive(Deserialize)]
+struct Tools {
+    #[serde(default, rename = "listChanged")]
+    list_changed: Option<bool>,
+}
+
+/// Returns the result of a handshake without the parts that may be large.
+fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorData> {
+    if result.get().len() > MAX_INTRODUCTION {
+        return Err(internal(&format!("the introduction has more than {MAX_INTRODUCTION} bytes")));
+    }
+    let found: Introduction<'_> = serde_json::from_str(result.get()).map_err(|error| {
+        let reason = format!("the introduction is malformed: {}", plain(&error.to_string()));
+        if matches!(kind, Kind::Discover) { not_modern(&reason) } else { internal(&reason) }
+    })?;
+    let capabilities = match found.capabilities.tools {
+        Some(tools) => json!({ "tools": { "listChanged": tools.list_changed == Some(true) } }),
+        None => json!({}),
+    };
+    let result = if matches!(kind, Kind::Discover) {
+        let versions = found.supported_versions.unwrap_or_default();
+        if !versions.iter().any(|it| it == ProtocolVersion::V_2026_07_28.as_str()) {
+            return Err(not_modern("the server does not support the revision 2026-07-28"));
+        }
+        json!({
+            "resultType": "complete",
+            "supportedVersions": [ProtocolVersion::V_2026_07_28.as_str()],
+            "capabilities": capabilities,
+            "ttlMs": 0,
+            "cacheScope": "private",
+        })
+    } else {
+        json!({
+            "protocolVersion": found.protocol_version.as_deref().map(plain),
+            "capabilities": capabilities,
+            "serverInfo": { "name": "", "version": "" },
+        })
+    };
+    serde_json::from_value(result)
+        .map_err(|error| internal(&format!("the introduction is malformed: {error}")))
+}
+
+/// An error of a server. Its data is not looked at.
+#[derive(Deserialize)]
+struct Fault<'a> {
+    code: i32,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+}
+
+/// Returns the error for the library.
+fn fault(error: &RawValue, kind: &Kind) -> ErrorData {
+    let Ok(Fault { code, message }) = serde_json::from_str(error.get()) else {
+        return internal("the server's error is malformed");
+    };
+    let message = plain(&message);
+    // Whatever keeps a server from answering this, the older handshake is worth a try.
+    if matches!(kind, Kind::Discover) {
+        return not_modern(&message);
+    }
+    ErrorData::new(ErrorCode(code), message, None)
+}
+
+/// The progress of a call.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reported<'a> {
+    progress_token: ProgressToken,
+    progress: f64,
+    total: Option<f64>,
+    #[serde(borrow)]
+    message: Option<Cow<'a, str>>,
+}
+
+/// Returns the answer to a question of a server. This client offers nothing but to be alive, and
+/// forms: one that cannot be passed on is declined.
+fn answer(method: &str, id: &RequestId) -> Value {
+    let result = match method {
+        "ping" => json!({}),
+        FORM => json!({ "action": "decline" }),
+        _ => {
+            let error = json!({
+                "code": ErrorCode::METHOD_NOT_FOUND.0,
+                "message": "this client has no such method",
+            });
+            return json!({ "jsonrpc": "2.0", "id": id, "error": error });
+        }
+    };
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+/// Returns a text of a server as it may be shown: in one line, of a bounded length, and without
+/// characters that deceive.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(MAX_TEXT)
+        .map(|c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c })
+        .collect();
+    if text.chars().nth(MAX_TEXT).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn internal(message: &str) -> ErrorData {
+    ErrorData::internal_error(message.to_owned(), None)
+}

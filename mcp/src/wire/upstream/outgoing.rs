@@ -1,0 +1,65 @@
+//! A message to a server, with the arguments of a call as they were given.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage,
+    RequestId, RequestMetaObject,
+};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Answers, Asked};
+
+/// A message in the form in which it is sent.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Outgoing<'a> {
+    Call(Call<'a>),
+    Other(&'a ClientJsonRpcMessage),
+}
+
+#[derive(Serialize)]
+pub(crate) struct Call<'a> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    method: &'static str,
+    params: Params<'a>,
+}
+
+#[derive(Serialize)]
+struct Params<'a> {
+    #[serde(rename = "_meta")]
+    meta: &'a RequestMetaObject,
+    name: &'a str,
+    arguments: &'a RawValue,
+    #[serde(rename = "inputResponses", skip_serializing_if = "Option::is_none")]
+    input_responses: Option<&'a Value>,
+    #[serde(rename = "requestState", skip_serializing_if = "Option::is_none")]
+    request_state: Option<&'a str>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Returns the form of a message.
+    pub(crate) fn of(message: &'a ClientJsonRpcMessage) -> Self {
+        Self::call(message).map_or(Self::Other(message), Self::Call)
+    }
+
+    fn call(message: &'a ClientJsonRpcMessage) -> Option<Call<'a>> {
+        let JsonRpcMessage::Request(message) = message else { return None };
+        let ClientRequest::CallToolRequest(call) = &message.request else { return None };
+        let asked = message.request.extensions().get::<Arc<Asked>>()?;
+        let arguments = asked.arguments.as_deref()?;
+        let meta = message.request.get_meta();
+        let Answers { input_responses, request_state } = &asked.answers;
+        let params = Params {
+            meta,
+            name: &call.params.name,
+            arguments,
+            input_responses: input_responses.as_ref(),
+            request_state: request_state.as_deref(),
+        };
+        Some(Call { jsonrpc: "2.0", id: &message.id, method: "tools/call", params })
+    }
+}

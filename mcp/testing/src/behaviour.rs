@@ -1,0 +1,105 @@
+//! The behaviours that a tool of a peer can have, by name.
+
+use serde_json::{Value, json};
+
+/// The behaviour of a tool when it is called.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Behaviour {
+    /// Answers with its arguments, byte for byte.
+    Echo,
+    /// Answers with its arguments as text and as data.
+    Structured,
+    /// Answers with a text, a picture and another text.
+    Image,
+    /// Answers that it failed.
+    Error,
+    /// Answers with an error of the protocol.
+    Refuse,
+    /// Answers with a result that the protocol does not know.
+    Malformed,
+    /// Runs until it is cancelled, and tells its progress meanwhile if it is asked to.
+    Slow,
+    /// As `Slow`, but answers after it was cancelled, as no server may.
+    Late,
+    /// Exits with code 3 and a text on stderr.
+    Exit,
+    /// Kills itself.
+    Crash,
+    /// Never answers, and reads nothing any more.
+    Hang,
+    /// Leaves a child behind in a process group of its own.
+    Fork,
+    /// Reads the file `path`.
+    Read,
+    /// Writes to the file `path`.
+    Write,
+    /// Connects to `address`.
+    Connect,
+    /// Answers with its environment.
+    Env,
+    /// Answers twice.
+    Twice,
+    /// Answers a request that never was, and then its own.
+    UnknownId,
+    /// Floods stderr, and answers.
+    FloodStderr,
+    /// Floods stdout with one line, in place of an answer.
+    FloodStdout,
+    /// Answers with a line of 17 MiB.
+    BigLine,
+    /// Tells its progress `count` times, and answers.
+    Progress,
+    /// Asks the person at the client.
+    Elicit,
+    /// Asks the model of the client.
+    Sampling,
+}
+
+const ALL: &[(&str, Behaviour)] = &[
+    ("echo", Behaviour::Echo),
+    ("structured", Behaviour::Structured),
+    ("image", Behaviour::Image),
+    ("error", Behaviour::Error),
+    ("refuse", Behaviour::Refuse),
+    ("malformed", Behaviour::Malformed),
+    ("slow", Behaviour::Slow),
+    ("late", Behaviour::Late),
+    ("exit", Behaviour::Exit),
+    ("crash", Behaviour::Crash),
+    ("hang", Behaviour::Hang),
+    ("fork", Behaviour::Fork),
+    ("read", Behaviour::Read),
+    ("write", Behaviour::Write),
+    ("connect", Behaviour::Connect),
+    ("env", Behaviour::Env),
+    ("twice", Behaviour::Twice),
+    ("unknown-id", Behaviour::UnknownId),
+    ("flood-stderr", Behaviour::FloodStderr),
+    ("flood-stdout", Behaviour::FloodStdout),
+    ("big-line", Behaviour::BigLine),
+    ("progress", Behaviour::Progress),
+    ("elicit", Behaviour::Elicit),
+    ("sampling", Behaviour::Sampling),
+];
+
+impl Behaviour {
+    /// Returns the behaviour of this name.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let known = ALL.iter().find(|(known, _)| *known == name);
+        known.map(|(_, it)| *it).ok_or_else(|| format!("there is no behaviour `{name}`"))
+    }
+
+    /// Returns the schema of the arguments, for a tool that is defined without one.
+    pub(crate) fn schema(self) -> Value {
+        let key = match self {
+            Self::Read | Self::Write => "path",
+            Self::Connect => "address",
+            _ => return json!({ "type": "object" }),
+        };
+        json!({
+            "type": "object",
+            "properties": { key: { "type": "string" } },
+            "required": [key],
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! The keys of a definition for a peer over HTTP.
+
+use serde_json::{Map, Value};
+
+use super::{flag, nothing_left, text};
+
+/// The behaviour of a peer over HTTP.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Http {
+    /// Answers are streams of events.
+    pub(crate) sse: bool,
+    /// A handshake opens a session, which later requests have to name.
+    pub(crate) sessions: bool,
+    /// The one token that is accepted beside those of the server of authorization.
+    pub(crate) token: Option<String>,
+    /// `"same"` or `"cross"`: requests are redirected, within the origin or to another.
+    pub(crate) redirect: Option<Redirect>,
+    /// An object: there is a server of authorization.
+    pub(crate) oauth: Option<OauthOptions>,
+}
+
+/// The place that requests are redirected to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Redirect {
+    Same,
+    Cross,
+}
+
+/// The behaviour of the server of authorization.
+#[derive(Clone, Debug)]
+pub(crate) struct OauthOptions {
+    /// The number of requests that a token is accepted for.
+    pub(crate) lasts: Option<u64>,
+    /// `"mixed"` or `"missing"`: the issuer in the answer to an authorization.
+    pub(crate) issuer: Issuer,
+    /// `false`: clients cannot register themselves.
+    pub(crate) registers: bool,
+}
+
+/// The issuer that is named in an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Issuer {
+    Own,
+    Mixed,
+    Missing,
+}
+
+impl Http {
+    pub(super) fn of(value: Option<Value>) -> Result<Self, String> {
+        let Some(mut keys) = object(value, "http")? else { return Ok(Self::default()) };
+        let redirect = match text(&mut keys, "redirect")?.as_deref() {
+            None => None,
+            Some("same") => Some(Redirect::Same),
+            Some("cross") => Some(Redirect::Cross),
+            Some(other) => return Err(format!("`redirect` is `{other}`")),
+        };
+        let http = Self {
+            sse: flag(&mut keys, "sse")?.unwrap_or(false),
+            sessions: flag(&mut keys, "sessions")?.unwrap_or(false),
+            token: text(&mut keys, "token")?,
+            redirect,
+            oauth: OauthOptions::of(keys.shift_remove("oauth"))?,
+        };
+        nothing_left(&keys)?;
+        Ok(http)
+    }
+}
+
+impl OauthOptions {
+    fn of(value: Option<Value>) -> Result<Option<Self>, String> {
+        let Some(mut keys) = object(value, "oauth")? else { return Ok(None) };
+        let issuer = match text(&mut keys, "issuer")?.as_deref() {
+            None => Issuer::Own,
+            Some("mixed") => Issuer::Mixed,
+            Some("missing") => Issuer::Missing,
+            Some(other) => return Err(format!("`issuer` is `{other}`")),
+        };
+        let lasts = match keys.shift_remove("lasts") {
+            None => None,
+            Some(lasts) => Some(lasts.as_u64().ok_or_else(|| format!("`lasts` is `{lasts}`"))?),
+        };
+        let registers = flag(&mut keys, "registers")?.unwrap_or(true);
+        nothing_left(&keys)?;
+        Ok(Some(Self { lasts, issuer, registers }))
+    }
+}
+
+fn object(value: Option<Value>, key: &str) -> Result<Option<Map<String, Value>>, String> {
+    match value {
+        None => Ok(None),
+        Some(Value::Object(keys)) => Ok(Some(keys)),
+        Some(other) => Err(format!("`{key}` is `{other}`")),
+    }
+}

@@ -1,0 +1,48 @@
+//! Floods of the two outputs. They end with the reader, and in any case after [`BOUND`], so that a
+//! client that keeps everything fails without taking the machine with it.
+
+use std::io::{self, Write as _};
+use std::thread;
+
+use crate::definition::Stream;
+
+/// The most that one flood is, in bytes.
+const BOUND: usize = 256 << 20;
+
+/// The size of one write.
+const PIECE: usize = 64 << 10;
+
+/// Floods an output. A flood of stdout never returns: it holds the output for ever.
+pub(crate) fn start(stream: Stream) {
+    match stream {
+        Stream::Stdout => {
+            let mut stdout = io::stdout().lock();
+            let piece = vec![b'x'; PIECE];
+            write(&piece, |piece| stdout.write_all(piece).and_then(|()| stdout.flush()));
+            rest()
+        }
+        Stream::Stderr => {
+            thread::spawn(|| {
+                let mut piece = b"noise ".repeat(PIECE / 6);
+                piece.push(b'\n');
+                write(&piece, |piece| io::stderr().write_all(piece));
+            });
+        }
+    }
+}
+
+/// Never returns.
+pub(crate) fn rest() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+fn write(piece: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+    for _ in 0..BOUND / PIECE {
+        // The reader has gone.
+        if write(piece).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The journal of a peer: a file with a line for each message and event, so that a test can wait
+//! for them, and read afterwards what the client did wrong.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// A journal, which may lead to nowhere.
+pub(crate) struct Journal {
+    file: Option<PathBuf>,
+}
+
+impl Journal {
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        Self { file }
+    }
+
+    /// Adds a line. A journal that cannot be written ends the peer: the test would wait for ever.
+    pub(crate) fn note(&self, line: &str) {
+        let Some(file) = &self.file else { return };
+        let opened = OpenOptions::new().append(true).create(true).open(file);
+        // One write, so that a reader never sees half a line.
+        let written = opened.and_then(|mut open| open.write_all(format!("{line}\n").as_bytes()));
+        if let Err(error) = written {
+            crate::fail(&format!("cannot write the journal `{}`: {error}", file.display()));
+        }
+    }
+}

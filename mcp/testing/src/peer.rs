@@ -1,0 +1,248 @@
+//! A peer: its state, and what becomes of a message. It does not know how messages come and go.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::calls::{self, Call};
+use crate::check::Seen;
+use crate::definition::{Definition, Refusal};
+use crate::journal::Journal;
+use crate::message::{self, Era, LEGACY, MODERN, Message, SUBSCRIPTION_KEY};
+use crate::pending::Pending;
+use crate::tools;
+
+/// The way to the client that asked.
+pub(crate) trait Outlet: Send + Sync {
+    /// Sends a message, which is one line.
+    fn send(&self, line: &str);
+}
+
+/// An outlet that the threads of calls share.
+pub(crate) type Out = Arc<dyn Outlet>;
+
+/// A peer that has started.
+pub(crate) struct Peer {
+    pub(crate) journal: Journal,
+    pub(crate) pending: Pending,
+    definition: Mutex<Arc<Definition>>,
+    file: PathBuf,
+    seen: Mutex<Seen>,
+    listeners: Mutex<Vec<Listener>>,
+}
+
+/// A client that is told of changes.
+struct Listener {
+    /// The request that asked for it, in the revision in which one has to.
+    subscription: Option<Value>,
+    out: Out,
+}
+
+impl Peer {
+    pub(crate) fn new(definition: Definition, file: PathBuf) -> Arc<Self> {
+        let journal = Journal::new(definition.journal.clone());
+        journal.note("start");
+        Arc::new(Self {
+            journal,
+            pending: Pending::default(),
+            definition: Mutex::new(Arc::new(definition)),
+            file,
+            seen: Mutex::default(),
+            listeners: Mutex::default(),
+        })
+    }
+
+    /// Returns the definition as it is now.
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        lock(&self.definition).clone()
+    }
+
+    /// Takes a message.
+    pub(crate) fn handle(self: &Arc<Self>, line: &str, out: &Out) {
+        let message = match Message::read(line) {
+            Ok(message) => message,
+            Err(error) => return self.violation(&format!("no message: {error}")),
+        };
+        let faults = lock(&self.seen).check(&message);
+        for fault in faults {
+            self.violation(&fault);
+        }
+        match (message.method(), message.id()) {
+            (Some(method), Some(id)) => self.request(method, id, &message, out),
+            (Some(method), None) => self.notification(method, &message, out),
+            (None, Some(id)) => {
+                self.journal.note("answer");
+                if !self.pending.answered(id, &message.whole) {
+                    self.violation("an answer to nothing");
+                }
+            }
+            (None, None) => self.violation("a message with neither a method nor an id"),
+        }
+    }
+
+    fn violation(&self, fault: &str) {
+        self.journal.note(&format!("violation: {fault}"));
+    }
+
+    fn request(self: &Arc<Self>, method: &str, id: &Value, message: &Message, out: &Out) {
+        let definition = self.definition();
+        let (era, params) = (message.era(), message.params());
+        match method {
+            "initialize" => {
+                let version = params["protocolVersion"].as_str().unwrap_or_default();
+                self.journal.note(&format!("initialize {version}"));
+            }
+            "tools/call" => {
+                let name = params["name"].as_str().unwrap_or_default();
+                self.journal.note(&format!("tools/call {name}"));
+            }
+            _ => self.journal.note(method),
+        }
+        if let Some(text) = &definition.die {
+            eprint(text);
+            std::process::exit(1);
+        }
+        if era == Era::Modern && !definition.modern {
+            return self.refuse(definition.discover, id, out);
+        }
+        let answer = match (method, era) {
+            ("initialize", Era::Legacy) if definition.legacy => {
+                message::result(era, id, initialized(params))
+            }
+            ("server/discover", Era::Modern) => message::result(era, id, discovered(&definition)),
+            (_, Era::Modern) if message.meta()[message::VERSION_KEY] != MODERN => {
+                unsupported(&definition, id, message)
+            }
+            (_, Era::Legacy) if !definition.legacy => {
+                message::error(id, -32602, "the request names no revision")
+            }
+            ("ping", Era::Legacy) => message::result(era, id, json!({})),
+            ("tools/list", _) => match tools::page(&definition, params, era) {
+                Ok(page) => message::result(era, id, page),
+                Err(error) => message::error(id, -32602, &error),
+            },
+            ("tools/call", _) => return calls::call(self, Call::new(id, era, message, out)),
+            ("subscriptions/listen", Era::Modern) => return self.listen(id, out),
+            _ => message::error(id, -32601, "no such method"),
+        };
+        out.send(&answer.to_string());
+    }
+
+    /// Answers a request of the newer generation as a server that does not know it.
+    fn refuse(&self, refusal: Refusal, id: &Value, out: &Out) {
+        match refusal {
+            Refusal::Error(code) => {
+                out.send(&message::error(id, code, "no such method").to_string());
+            }
+            Refusal::Silence => {}
+            Refusal::Exit => {
+                eprint("the first request has to be `initialize`");
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn notification(&self, method: &str, message: &Message, out: &Out) {
+        self.journal.note(method);
+        match method {
+            "notifications/cancelled" => self.pending.cancel(&message.params()["requestId"]),
+            "notifications/initialized" => self.add_listener(out.clone()),
+            _ => {}
+        }
+    }
+
+    /// Adds a client that is told of changes without having asked for it in a message.
+    pub(crate) fn add_listener(&self, out: Out) {
+        lock(&self.listeners).push(Listener { subscription: None, out });
+    }
+
+    fn listen(&self, id: &Value, out: &Out) {
+        let acknowledged = json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {
+                "notifications": { "toolsListChanged": true },
+                "_meta": { SUBSCRIPTION_KEY: id },
+            },
+        });
+        out.send(&acknowledged.to_string());
+        lock(&self.listeners).push(Listener { subscription: Some(id.clone()), out: out.clone() });
+    }
+
+    /// Reads the definition again, and announces that its tools changed if it is another.
+    pub(crate) fn look(&self) {
+        // A file that is missing or does not parse is one that is being written: it is read again
+        // at the next look.
+        let Ok(definition) = Definition::read(&self.file) else { return };
+        if definition.text == self.definition().text {
+            return;
+        }
+        let announces = definition.announces;
+        *lock(&self.definition) = Arc::new(definition);
+        self.journal.note("reload");
+        if announces {
+            for listener in lock(&self.listeners).iter() {
+                let mut params = json!({});
+                if let Some(id) = &listener.subscription {
+                    params["_meta"] = json!({ SUBSCRIPTION_KEY: id });
+                }
+                let changed = json!({
+                    "jsonrpc": "2.0",
+                    "method": "notifications/tools/list_changed",
+                    "params": params,
+                });
+                listener.out.send(&changed.to_string());
+            }
+        }
+    }
+}
+
+/// Returns the lock; a thread that panicked has already failed the test.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a line to stderr.
+pub(crate) fn eprint(text: &str) {
+    use std::io::Write as _;
+    // A client may have closed it, which is its right.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn capabilities() -> Value {
+    json!({ "tools": { "listChanged": true } })
+}
+
+fn initialized(params: &Value) -> Value {
+    let asked = params["protocolVersion"].as_str().unwrap_or_default();
+    let version = LEGACY.iter().find(|known| **known == asked).unwrap_or(&LEGACY[0]);
+    json!({
+        "protocolVersion": version,
+        "capabilities": capabilities(),
+        "serverInfo": message::server_info(),
+    })
+}
+
+fn versions(definition: &Definition) -> Vec<&'static str> {
+    let legacy = if definition.legacy { &LEGACY[..] } else { &[] };
+    [MODERN].iter().chain(legacy).copied().collect()
+}
+
+fn discovered(definition: &Definition) -> Value {
+    json!({
+        "supportedVersions": versions(definition),
+        "capabilities": capabilities(),
+        "ttlMs": 0,
+        "cacheScope": "private",
+    })
+}
+
+fn unsupported(definition: &Definition, id: &Value, message: &Message) -> Value {
+    let mut answer = message::error(id, -32022, "unsupported protocol version");
+    answer["error"]["data"] = json!({
+        "supported": versions(definition),
+        "requested": message.meta()[message::VERSION_KEY],
+    });
+    answer
+}

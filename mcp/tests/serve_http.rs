@@ -1,0 +1,225 @@
+//! A server over HTTP, with clients that are foreign, slow, hostile or gone. Everything runs on one
+//! thread, over sockets of this machine.
+
+#[path = "support/gate.rs"]
+mod gate;
+#[path = "support/web.rs"]
+mod web;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ikigai_mcp::{Access, HttpBounds, HttpSettings, Tls, Token};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use gate::Gate;
+use web::{CALL, Served, answer, call, request};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn settings() -> HttpSettings {
+    HttpSettings::new(Access::Token(Token::new(TOKEN).expect("a token")))
+}
+
+/// Sends a request on a connection of its own.
+async fn send(served: &Served, headers: &str, body: &str) -> (u16, String, Value) {
+    served.send_text(&request(TOKEN, headers, body)).await
+}
+
+/// Returns the bounds of a server, with very little time for what comes slowly.
+fn bounds(little: Duration) -> HttpBounds {
+    HttpBounds { headers_within: little, body_within: little, ..HttpBounds::default() }
+}
+
+#[tokio::test]
+async fn a_call_is_answered_and_its_arguments_are_those_of_the_client() {
+    let gate = Gate::new(1, "done".to_owned());
+    let served = Served::start(&gate, settings()).await;
+    let arguments = r#"{ "b":1.10000000000000000000001, "a" : [1e400,{"arguments":"\u00fc"}] }"#;
+    let (status, _, body) = send(&served, CALL, &call(arguments)).await;
+    assert_eq!((status, &body["result"]["content"][0]["text"]), (200, &json!("done")), "{body}");
+    assert_eq!(gate.wait_until(|seen| seen.begun == 1).await.arguments, arguments);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_head_that_contradicts_its_body_is_refused() {
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, settings()).await;
+    for (from, to) in [
+        ("mcp-method: tools/call", "mcp-method: tools/list"),
+        ("mcp-name: tool", "mcp-name: other"),
+        ("mcp-protocol-version: 2026-07-28", "mcp-protocol-version: 2025-11-25"),
+    ] {
+        let (status, _, body) = send(&served, &CALL.replace(from, to), &call("{}")).await;
+        assert_eq!((status, &body["error"]["code"]), (400, &json!(-32020)), "{to}: {body}");
+    }
+    assert_eq!(gate.begun(), 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn nobody_is_answered_without_the_token_from_another_host_or_origin() {
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, settings()).await;
+    let body = call("{}");
+    let good = request(TOKEN, CALL, &body);
+    for (from, to, expected) in [
+        ("host: localhost", "host: evil.example", 403),
+        ("host: localhost", "host: localhost\r\norigin: http://evil.example", 403),
+        ("host: localhost", "x: y", 400),
+        (&*format!("authorization: Bearer {TOKEN}"), "x: y", 401),
+        (TOKEN, "fedcba9876543210fedcba9876543210", 401),
+        ("POST /mcp ", "POST / ", 404),
+        ("POST /mcp ", "PUT /mcp ", 405),
+    ] {
+        let mut stream = served.connect().await;
+        stream.write_all(good.replace(from, to).as_bytes()).await.expect("sent");
+        let (status, head, _) = answer(stream).await;
+        assert_eq!(status, expected, "{to}: {head}");
+        assert_eq!(head.contains("www-authenticate: Bearer"), expected == 401, "{head}");
+    }
+    // The order of the checks: a foreign page does not learn whether its token is right.
+    let both = good.replace("host: localhost", "host: evil.example").replace(TOKEN, "wrong");
+    let mut stream = served.connect().await;
+    stream.write_all(both.as_bytes()).await.expect("sent");
+    assert_eq!(answer(stream).await.0, 403);
+    assert_eq!(gate.begun(), 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_message_is_answered_in_json() {
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, settings()).await;
+    for (body, status, code) in [
+        ("garbage", 400, -32700),
+        ("", 400, -32700),
+        ("[]", 400, -32600),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, 400, -32600),
+        (&call("[]"), 400, -32602),
+    ] {
+        let (found, _, answer) = send(&served, CALL, body).await;
+        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{body}: {answer}");
+    }
+    // A long one is refused without being read: by its length, or where that is not known.
+    let long = request(TOKEN, CALL, "");
+    let with = |length: &str| long.replace("content-length: 0", length);
+    for (head, sent) in [
+        (with("content-length: 4194305"), 0),
+        (with("transfer-encoding: chunked").replace("\r\n\r\n", "\r\n\r\n400001\r\n"), 4 << 20),
+    ] {
+        let mut stream = served.connect().await;
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        stream.write_all(&vec![b'x'; sent + usize::from(sent > 0)]).await.expect("sent");
+        let (found, _, answer) = answer(stream).await;
+        assert_eq!((found, &answer["error"]["code"]), (413, &json!(-32600)), "{answer}");
+    }
+    assert_eq!(gate.begun(), 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn headers_that_come_slowly_or_are_long_and_slow_bodies_end_their_connection() {
+    let gate = Gate::new(0, String::new());
+    let little = settings().bounds(bounds(Duration::from_millis(50)));
+    let served = Served::start(&gate, little).await;
+    let mut stream = served.connect().await;
+    stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: local").await.expect("sent");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.expect("closed by the server");
+    let mut stream = served.connect().await;
+    let whole = request(TOKEN, CALL, &call("{}"));
+    stream.write_all(&whole.as_bytes()[..whole.len() - 1]).await.expect("sent");
+    assert_eq!(answer(stream).await.0, 408);
+    served.end().await;
+    let served = Served::start(&gate, settings()).await;
+    let (status, ..) = send(&served, &format!("x: {}\r\n", "x".repeat(17 << 10)), "").await;
+    assert_eq!(status, 431);
+    assert_eq!(gate.begun(), 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_bound_is_told_so_and_the_others_go_on() {
+    let gate = Gate::new(1, "done".to_owned());
+    let few = settings().bounds(HttpBounds { connections: 2, ..HttpBounds::default() });
+    let served = Served::start(&gate, few).await;
+    let mut first = served.connect().await;
+    let second = served.connect().await;
+    assert_eq!(answer(served.connect().await).await.0, 503);
+    first.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    let (status, _, body) = answer(first).await;
+    assert_eq!((status, &body["result"]["content"][0]["text"]), (200, &json!("done")));
+    drop(second);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_ends_its_call() {
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, settings()).await;
+    let mut stream = served.connect().await;
+    stream.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    gate.wait_until(|seen| seen.begun == 1).await;
+    drop(stream);
+    gate.wait_until(|seen| seen.cancelled == 1).await;
+    served.end().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_server_ends_its_calls_and_answers_them() {
+    let gate = Gate::new(0, "ended".to_owned());
+    let served = Served::start(&gate, settings()).await;
+    let mut stream = served.connect().await;
+    stream.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    let idle = served.connect().await;
+    gate.wait_until(|seen| seen.begun == 1).await;
+    served.end().await;
+    assert_eq!(gate.wait_until(|_| true).await.cancelled, 1);
+    let (status, _, body) = answer(stream).await;
+    assert_eq!((status, &body["result"]["content"][0]["text"]), (200, &json!("ended")));
+    drop(idle);
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_speaks_tls_alone() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+    let key = pem("PRIVATE KEY", made.signing_key.serialized_der());
+    let certificate = pem("CERTIFICATE", made.cert.der());
+    let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).expect("a pair");
+    assert!(Tls::from_pem(b"", key.as_bytes()).is_err());
+    assert!(Tls::from_pem(certificate.as_bytes(), b"").is_err());
+    let gate = Gate::new(1, "done".to_owned());
+    let served = Served::start(&gate, settings().tls(tls)).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(name, served.connect().await).await.expect("TLS");
+    stream.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    let mut text = String::new();
+    // The server closes the connection as HTTP does, perhaps without a word of TLS.
+    let _ = stream.read_to_string(&mut text).await;
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("done"), "{text}");
+    let mut plain = served.connect().await;
+    plain.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    let mut text = Vec::new();
+    let _ = plain.read_to_end(&mut text).await;
+    assert!(!text.starts_with(b"HTTP"), "{text:?}");
+    assert_eq!(gate.begun(), 1);
+    served.end().await;
+}

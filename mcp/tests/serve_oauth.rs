@@ -1,0 +1,335 @@
+//! Access tokens over HTTP: those that are taken, and every way to forge one.
+
+#[path = "support/gate.rs"]
+mod gate;
+#[path = "support/web.rs"]
+mod web;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ikigai_mcp::{Access, HttpSettings, OAuth};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use gate::Gate;
+use web::{CALL, Served, call, request};
+
+/// The address that clients know the server by.
+const RESOURCE: &str = "https://tools.example/mcp";
+
+/// An issuer of tokens.
+struct Issuer {
+    address: String,
+    fetched: Arc<AtomicUsize>,
+    es256: EcdsaKeyPair,
+    ed25519: Ed25519KeyPair,
+}
+
+impl Issuer {
+    async fn start() -> Self {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let made = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("made");
+        let es256 = EcdsaKeyPair::from_pkcs8(algorithm, made.as_ref(), &random).expect("a key");
+        let made = Ed25519KeyPair::generate_pkcs8(&random).expect("made");
+        let ed25519 = Ed25519KeyPair::from_pkcs8(made.as_ref()).expect("a key");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let point = es256.public_key().as_ref();
+        let keys = json!({ "keys": [
+            { "kty": "new", "kid": "unknown kind" },
+            { "kty": "oct", "kid": "shared", "k": "c2VjcmV0" },
+            { "kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",
+              "x": encoded(&point[1..33]), "y": encoded(&point[33..]) },
+            { "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encoded(ed25519.public_key().as_ref()) },
+        ] });
+        let metadata = json!({ "issuer": address, "jwks_uri": format!("{address}/keys") });
+        let fetched = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&fetched);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).await.expect("a request");
+                let line = String::from_utf8_lossy(&head[..read]).into_owned();
+                let (status, body) = match line.split(' ').nth(1) {
+                    Some("/keys") => {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        ("200 OK", keys.to_string())
+                    }
+                    // Only the second of the two places has it.
+                    Some("/.well-known/openid-configuration") => ("200 OK", metadata.to_string()),
+                    _ => ("404 Not Found", String::new()),
+                };
+                let length = body.len();
+                let text = format!(
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+                );
+                stream.write_all(text.as_bytes()).await.expect("read");
+            }
+        });
+        Self { address, fetched, es256, ed25519 }
+    }
+
+    /// Returns the claims of a good token.
+    fn claims(&self) -> Value {
+        json!({
+            "iss": self.address, "aud": RESOURCE, "sub": "alice", "exp": now() + 600,
+            "scope": "openid tools documents",
+        })
+    }
+
+    fn es256(&self, header: &Value, claims: &Value) -> String {
+        let message = message(header, claims);
+        let signed = self.es256.sign(&SystemRandom::new(), message.as_bytes()).expect("signed");
+        format!("{message}.{}", encoded(signed.as_ref()))
+    }
+
+    /// Returns a good token of a principal.
+    fn token(&self, sub: &str, scope: &str) -> String {
+        let mut claims = self.claims();
+        claims["sub"] = sub.into();
+        claims["scope"] = scope.into();
+        self.es256(&json!({ "alg": "ES256", "kid": "ec" }), &claims)
+    }
+
+    fn settings(&self) -> HttpSettings {
+        let oauth = OAuth::new(&self.address, RESOURCE).expect("addresses");
+        HttpSettings::new(Access::OAuth(Box::new(oauth)))
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs()
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn message(header: &Value, claims: &Value) -> String {
+    format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()))
+}
+
+async fn send(served: &Served, token: &str) -> (u16, String, Value) {
+    served.send_text(&request(token, CALL, &call("{}"))).await
+}
+
+#[tokio::test]
+async fn tokens_of_the_issuer_are_taken() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(10, "done".to_owned());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let header = json!({ "alg": "ES256", "kid": "ec", "typ": "at+jwt" });
+    let several = json!(["https://other.example", RESOURCE]);
+    let mut of_several = issuer.claims();
+    of_several["aud"] = several;
+    let edwards = message(&json!({ "alg": "EdDSA", "kid": "ed" }), &issuer.claims());
+    let signed = encoded(issuer.ed25519.sign(edwards.as_bytes()).as_ref());
+    for token in [
+        issuer.es256(&header, &issuer.claims()),
+        issuer.es256(&json!({ "alg": "ES256" }), &issuer.claims()),
+        issuer.es256(&header, &of_several),
+        format!("{edwards}.{signed}"),
+    ] {
+        let (status, head, body) = send(&served, &token).await;
+        assert_eq!(status, 200, "{head}");
+        assert_eq!(body["result"]["content"][0]["text"], "done", "{body}");
+    }
+    assert_eq!(issuer.fetched.load(Ordering::Relaxed), 1);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn forged_tokens_are_refused_and_do_not_make_the_issuer_be_asked_again() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let header = json!({ "alg": "ES256", "kid": "ec" });
+    let with = |name: &str, value: Value| {
+        let mut claims = issuer.claims();
+        match value {
+            Value::Null => drop(claims.as_object_mut().expect("an object").remove(name)),
+            value => claims[name] = value,
+        }
+        issuer.es256(&header, &claims)
+    };
+    let unsigned =
+        |alg: &str| format!("{}.", message(&json!({ "alg": alg, "kid": "ec" }), &issuer.claims()));
+    let public = issuer.es256.public_key().as_ref();
+    let shared = |kid: &str, secret: &[u8]| {
+        let message = message(&json!({ "alg": "HS256", "kid": kid }), &issuer.claims());
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+        format!("{message}.{}", encoded(ring::hmac::sign(&key, message.as_bytes()).as_ref()))
+    };
+    let good = issuer.es256(&header, &issuer.claims());
+    let (head, signature) = good.rsplit_once('.').expect("three parts");
+    let other = message(&header, &json!({ "iss": issuer.address, "aud": RESOURCE, "sub": "eve" }));
+    let stranger = Issuer::start().await;
+    let mut in_its_name = stranger.claims();
+    in_its_name["iss"] = issuer.address.clone().into();
+    for (what, token) in [
+        ("no signature", unsigned("none")),
+        ("no signature", unsigned("ES256")),
+        ("the public key as a secret", shared("ec", public)),
+        ("a shared key", shared("shared", b"secret")),
+        (
+            "another algorithm",
+            message(&json!({ "alg": "RS256", "kid": "ec" }), &issuer.claims()) + ".AA",
+        ),
+        (
+            "the algorithm of another key",
+            message(&json!({ "alg": "EdDSA", "kid": "ec" }), &issuer.claims()) + "." + signature,
+        ),
+        ("another server", with("aud", json!("https://other.example/mcp"))),
+        ("a server below", with("aud", json!(format!("{RESOURCE}/x")))),
+        ("no server", with("aud", Value::Null)),
+        ("another issuer", with("iss", json!("https://evil.example"))),
+        ("a list of issuers", with("iss", json!([issuer.address]))),
+        ("no issuer", with("iss", Value::Null)),
+        ("expired", with("exp", json!(now() - 3600))),
+        ("no end", with("exp", Value::Null)),
+        ("an end that is a text", with("exp", json!("never"))),
+        ("not yet", with("nbf", json!(now() + 3600))),
+        ("a beginning that is a text", with("nbf", json!("now"))),
+        ("nobody", with("sub", Value::Null)),
+        ("nobody", with("sub", json!(""))),
+        ("a long name", with("sub", json!("x".repeat(200)))),
+        (
+            "an extension",
+            issuer.es256(
+                &json!({ "alg": "ES256", "kid": "ec", "crit": ["x"], "x": 1 }),
+                &issuer.claims(),
+            ),
+        ),
+        (
+            "an unknown key",
+            issuer.es256(&json!({ "alg": "ES256", "kid": "other" }), &issuer.claims()),
+        ),
+        ("the key of another", stranger.es256(&header, &in_its_name)),
+        ("other claims", format!("{other}.{signature}")),
+        ("half a token", head.to_owned()),
+        ("no token", "x".repeat(40)),
+        ("nothing", ".".to_owned()),
+        ("dots", "....".to_owned()),
+    ] {
+        let (status, head, _) = send(&served, &token).await;
+        assert_eq!(status, 401, "{what}: {head}");
+        let challenge = head.lines().find_map(|line| line.strip_prefix("www-authenticate: "));
+        let challenge = challenge.unwrap_or_else(|| panic!("{what}: {head}"));
+        assert!(challenge.contains(r#"error="invalid_token""#), "{what}: {challenge}");
+        let place = "https://tools.example/.well-known/oauth-protected-resource/mcp";
+        assert!(challenge.contains(&format!(r#"resource_metadata="{place}""#)), "{challenge}");
+        assert!(challenge.contains(r#"scope="tools documents""#), "{challenge}");
+    }
+    assert_eq!(gate.begun(), 0);
+    assert_eq!(issuer.fetched.load(Ordering::Relaxed), 1, "one fetch for all of them");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_its_scopes_alone() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(1, "done".to_owned());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let asked = |method: &str, name: &str| {
+        (
+            CALL.replace("tools/call", method)
+                .replace("mcp-name: tool", &format!("mcp-name: {name}")),
+            call("{}")
+                .replace("tools/call", method)
+                .replace(r#""name":"tool""#, &format!(r#""uri":"{name}","name":"tool""#)),
+        )
+    };
+    for (scope, method, needed) in [
+        ("tools", "resources/read", "documents"),
+        ("documents", "tools/call", "tools"),
+        ("documents", "tools/list", "tools"),
+        ("toolsdocuments", "tools/call", "tools"),
+        ("", "tools/call", "tools"),
+    ] {
+        let (headers, body) = asked(method, "tool");
+        let text = request(&issuer.token("alice", scope), &headers, &body);
+        let (status, head, _) = served.send_text(&text).await;
+        assert_eq!(status, 403, "{scope}: {method}: {head}");
+        assert!(head.contains(r#"error="insufficient_scope""#), "{head}");
+        assert!(head.contains(&format!(r#"scope="{needed}""#)), "{head}");
+    }
+    assert_eq!(gate.begun(), 0);
+    assert_eq!(send(&served, &issuer.token("alice", "tools")).await.0, 200);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn two_clients_that_know_each_others_sessions_get_nothing_of_each_other() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(2, "done".to_owned());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let initialize = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "c", "version": "1" },
+        },
+    });
+    let listed = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    let mut sessions = Vec::new();
+    for name in ["alice", "bob"] {
+        let token = issuer.token(name, "tools");
+        let (status, head, _) =
+            served.send_text(&request(&token, "", &initialize.to_string())).await;
+        assert_eq!(status, 200, "{head}");
+        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let id = id.unwrap_or_else(|| panic!("{head}"));
+        let session = format!("mcp-session-id: {id}\r\nmcp-protocol-version: 2025-11-25\r\n");
+        assert_eq!(served.send_text(&request(&token, &session, &ready)).await.0, 202);
+        sessions.push((token, session));
+    }
+    let [(alice, of_alice), (bob, of_bob)] = &sessions[..] else { panic!("two sessions") };
+    for (token, session) in [(alice, of_bob), (bob, of_alice)] {
+        let text = request(token, session, &listed);
+        assert_eq!(served.send_text(&text).await.0, 404);
+        assert_eq!(served.send_text(&text.replace("POST", "GET")).await.0, 404);
+        // As one that was never there, and the session goes on.
+        assert_eq!(served.send_text(&text.replace("POST", "DELETE")).await.0, 202);
+    }
+    for (token, session) in &sessions {
+        assert_eq!(served.send_text(&request(token, session, &listed)).await.0, 200);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn the_issuer_is_named_to_everybody_and_one_that_is_gone_is_no_open_door() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let asked =
+        request("x", "", "").replace("POST /mcp", "GET /.well-known/oauth-protected-resource/mcp");
+    let (status, _, found) = served.send_text(&asked).await;
+    assert_eq!((status, &found["resource"]), (200, &json!(RESOURCE)), "{found}");
+    assert_eq!(found["authorization_servers"], json!([issuer.address]));
+    let foreign = asked.replace("host: localhost", "host: evil.example");
+    assert_eq!(served.send_text(&foreign).await.0, 403);
+    served.end().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let gone = format!("http://{}", nobody.local_addr().expect("an address"));
+    drop(nobody);
+    let oauth = OAuth::new(&gone, RESOURCE).expect("addresses");
+    let settings = HttpSettings::new(Access::OAuth(Box::new(oauth)));
+    let served = Served::start(&gate, settings).await;
+    for _ in 0..2 {
+        assert_eq!(send(&served, &issuer.token("alice", "tools")).await.0, 503);
+    }
+    assert_eq!(gate.begun(), 0);
+    served.end().await;
+}

@@ -1,0 +1,99 @@
+//! An offer of one tool that answers when it is let.
+
+use std::sync::Arc;
+
+use ikigai_mcp::{
+    Answer, Body, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Server,
+    Template, Unanswered,
+};
+use tokio::sync::{Semaphore, broadcast, watch};
+
+/// A tool that answers when there is a permit for it.
+pub(crate) struct Gate {
+    pub(crate) permits: Semaphore,
+    seen: watch::Sender<Seen>,
+    answer: String,
+}
+
+/// The calls that a [`Gate`] has seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) begun: usize,
+    pub(crate) cancelled: usize,
+    /// The arguments of the last call.
+    pub(crate) arguments: String,
+}
+
+impl Gate {
+    pub(crate) fn new(permits: usize, answer: String) -> Arc<Self> {
+        let permits = Semaphore::new(permits);
+        Arc::new(Self { permits, seen: watch::Sender::default(), answer })
+    }
+
+    pub(crate) fn begun(&self) -> usize {
+        self.seen.borrow().begun
+    }
+
+    /// Waits until the calls so far are as expected.
+    #[allow(dead_code, reason = "not every test waits")]
+    pub(crate) async fn wait_until(&self, is_it: impl FnMut(&Seen) -> bool) -> Seen {
+        let mut seen = self.seen.subscribe();
+        seen.wait_for(is_it).await.expect("a gate").clone()
+    }
+}
+
+impl Offer for Gate {
+    async fn catalog(&self) -> Arc<Catalog> {
+        Arc::default()
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+        self.seen.send_modify(|seen| {
+            seen.begun += 1;
+            seen.arguments = String::from_utf8_lossy(&call.arguments).into_owned();
+        });
+        tokio::select! {
+            permit = self.permits.acquire() => permit.expect("open").forget(),
+            () = call.cancel.cancelled() => self.seen.send_modify(|seen| seen.cancelled += 1),
+        }
+        Ok(Answer { body: Body::Text(self.answer.clone()), ..Answer::default() })
+    }
+
+    fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
+    fn has_resources(&self) -> bool {
+        false
+    }
+
+    fn template(&self) -> Template {
+        Template { uri: "", name: "", description: "" }
+    }
+
+    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+        Ok(Vec::new())
+    }
+
+    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+        Err(ResourceError::NotFound(uri.to_owned()))
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        broadcast::Sender::new(1).subscribe()
+    }
+
+    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+        Err(ResourceError::NotFound(uri.to_owned()))
+    }
+
+    fn unwatch(&self, _: &str) {}
+}
+
+/// Returns the words with which a server of the tests introduces itself.
+pub(crate) fn server() -> Server {
+    Server {
+        name: "test".to_owned(),
+        title: "Test".to_owned(),
+        version: "1".to_owned(),
+        instructions: String::new(),
+    }
+}

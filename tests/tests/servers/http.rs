@@ -1,0 +1,99 @@
+//! Servers over HTTP as tools: their address, their token, and where they may lead.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{ChildStdin, Command};
+
+use ikigai_tests::host::{Host, Ran, Running};
+use serde_json::{Value, json};
+
+use crate::{define, doing, offered, program, text};
+
+/// A peer over HTTP, which ends when this is dropped.
+struct Peer {
+    url: String,
+    stdin: Option<ChildStdin>,
+    running: Option<Running>,
+}
+
+impl Peer {
+    fn start(host: &Host, definition: &Value) -> Self {
+        let file = define(host, definition);
+        let mut running = Running::start(Command::new(program()).arg("--http").arg(file));
+        let (stdin, stdout) = running.take_pipes();
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url).expect("the address of the peer");
+        Self { url: url.trim().to_owned(), stdin: Some(stdin), running: Some(running) }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It ends with its stdin.
+        drop(self.stdin.take());
+        if let Some(running) = self.running.take() {
+            running.wait();
+        }
+    }
+}
+
+#[test]
+fn a_server_over_http_is_used_in_each_of_its_forms() {
+    for form in [
+        json!({}),
+        json!({ "http": { "sse": true } }),
+        json!({ "speaks": "legacy", "http": { "sessions": true } }),
+        json!({ "speaks": "modern" }),
+        json!({ "http": { "redirect": "same" } }),
+    ] {
+        let host = Host::without_system_tools();
+        let mut definition = doing(&["echo"]);
+        for (key, value) in form.as_object().expect("an object") {
+            definition[key] = value.clone();
+        }
+        let peer = Peer::start(&host, &definition);
+        host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
+        assert_eq!(offered(&host), ["peer__echo"], "{form}");
+        let called = host.run(["tool", "call", "peer__echo", r#"{"n":1.10}"#]).json();
+        assert_eq!(text(&called), r#"{"n":1.10}"#, "{form}");
+    }
+}
+
+#[test]
+fn a_token_is_sent_to_the_server_and_named_nowhere() {
+    let host = Host::without_system_tools().env("PEER_TOKEN", "t0psecret");
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "token": "t0psecret" });
+    let peer = Peer::start(&host, &definition);
+    let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
+    assert!(refused.contains("cannot be used"), "{refused}");
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    let args = ["mcp", "add", "peer", &peer.url, "--token-env", "PEER_TOKEN", "--yes"];
+    host.run(args).expect_code(0);
+    let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
+    assert_eq!(text(&called), "{}");
+    for file in ["state/ikigai/audit.jsonl", "user-tools/peer.mcp.toml"] {
+        let text = std::fs::read_to_string(host.scratch().join(file)).expect("read");
+        assert!(!text.contains("t0psecret"), "{file}: {text}");
+    }
+    let mut command = host.command();
+    command.env("PEER_TOKEN", "").args(["tool", "call", "peer__echo", "{}"]);
+    let unset = Ran::of(&mut command, b"");
+    assert!(unset.stdout().contains("`PEER_TOKEN`"), "{unset}");
+}
+
+#[test]
+fn a_server_leads_nowhere_but_to_itself() {
+    let host = Host::without_system_tools();
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "redirect": "cross" });
+    let peer = Peer::start(&host, &definition);
+    let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
+    assert!(refused.contains("cannot be used"), "{refused}");
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    drop(peer);
+    // The address has to be granted, as that of a component has.
+    let peer = Peer::start(&host, &doing(&["echo"]));
+    let args = ["mcp", "add", "peer", &peer.url, "--net", "mcp.example.com:443", "--yes"];
+    let refused = host.run(args).expect_code(1).stderr();
+    assert!(refused.contains("is granted"), "{refused}");
+}

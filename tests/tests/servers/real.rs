@@ -1,0 +1,94 @@
+//! Servers of other authors, from npm and PyPI, in the sandbox: they do their work on what was
+//! granted, and cannot read anything else although they are told to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::{left_out, paths};
+use serde_json::{Value, json};
+
+/// Returns the program of a server, if it is installed.
+fn installed(program: PathBuf) -> Option<PathBuf> {
+    if program.exists() {
+        return Some(program);
+    }
+    left_out("servers of other authors", &program.display().to_string())
+}
+
+/// Adds a server that may read these directories.
+fn add(host: &Host, name: &str, dirs: &[&Path], command: &[&Path]) {
+    let text = |path: &&Path| path.display().to_string();
+    let mut args = vec!["mcp".to_owned(), "add".to_owned(), name.to_owned(), "--yes".to_owned()];
+    for dir in dirs {
+        args.extend(["--read".to_owned(), text(dir)]);
+    }
+    args.push("--".to_owned());
+    args.extend(command.iter().map(text));
+    host.run(args).expect_code(0);
+}
+
+/// Calls a tool, and returns whether it failed, and its text.
+fn call(host: &Host, tool: &str, arguments: &Value) -> (bool, String) {
+    let envelope = host.run(["tool", "call", tool, &arguments.to_string()]).json();
+    (envelope["result"]["isError"] == true, crate::text(&envelope).to_owned())
+}
+
+#[test]
+fn the_server_for_files_of_npm_reads_only_what_it_was_granted() {
+    let modules = paths::mcp_node();
+    let program = modules.join("node_modules/.bin/mcp-server-filesystem");
+    let Some(program) = installed(program) else { return };
+    let host = Host::without_system_tools();
+    let note = host.write("workspace/notes/roof.txt", "tiles", 0o644);
+    let secret = host.write("home/secret.txt", "a secret", 0o644);
+    let notes = host.workspace().join("notes");
+    // It is told that it may serve everything, and only the sandbox is in its way.
+    add(&host, "files", &[&notes, &modules], &[&program, host.scratch()]);
+    let read = |path: &Path| call(&host, "files__read_text_file", &json!({ "path": path }));
+    assert_eq!(read(&note), (false, "tiles".to_owned()));
+    let (failed, said) = read(&secret);
+    assert!(failed && said.contains("ENOENT"), "{said}");
+    let written = notes.join("new.txt");
+    let arguments = json!({ "path": written, "content": "x" });
+    let (failed, said) = call(&host, "files__write_file", &arguments);
+    assert!(failed && !written.exists(), "{said}");
+    host.run(["mcp", "remove", "files", "--yes"]).expect_code(0);
+    // Where the grant is wider, the same call succeeds.
+    let home = host.home();
+    add(&host, "files", &[&notes, &modules, &home], &[&program, host.scratch()]);
+    assert_eq!(read(&secret), (false, "a secret".to_owned()));
+    host.assert_nothing_left();
+}
+
+#[test]
+fn the_server_for_repositories_of_pypi_reads_only_what_it_was_granted() {
+    let environment = paths::mcp_clients();
+    let Some(program) = installed(environment.join("bin/mcp-server-git")) else { return };
+    let host = Host::without_system_tools();
+    for place in ["workspace/mine", "home/private"] {
+        let file = host.write(format!("{place}/file"), "text", 0o644);
+        let dir = file.parent().expect("a directory");
+        let git = |args: &[&str]| {
+            let mut command = Command::new("git");
+            let author = ["-c", "user.name=n", "-c", "user.email=n@example.org"];
+            command.current_dir(dir).env("HOME", host.home()).args(author).args(args);
+            Ran::of(&mut command, b"").expect_code(0);
+        };
+        git(&["init", "-q"]);
+        git(&["add", "."]);
+        git(&["commit", "-qm", "words of the commit"]);
+    }
+    // The interpreter's own library, which an environment only refers to.
+    let script = "import sys; print(sys.base_prefix)";
+    let mut python = Command::new(environment.join("bin/python"));
+    let base = Ran::of(python.args(["-c", script]), b"").expect_code(0).stdout();
+    let (mine, base) = (host.workspace().join("mine"), PathBuf::from(base.trim()));
+    add(&host, "git", &[&mine, &environment, &base], &[&program]);
+    let log = |dir: PathBuf| call(&host, "git__git_log", &json!({ "repo_path": dir }));
+    let (failed, said) = log(mine.clone());
+    assert!(!failed && said.contains("words of the commit"), "{said}");
+    let (failed, said) = log(host.home().join("private"));
+    assert!(failed && !said.contains("words of the commit"), "{said}");
+    host.assert_nothing_left();
+}

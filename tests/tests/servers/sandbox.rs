@@ -1,0 +1,80 @@
+//! Attacks by a server on what it was not granted, and on what outlives its host.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use ikigai_tests::host::{Host, Running};
+use ikigai_tests::leftovers;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{add, call, doing, text};
+
+/// Calls a tool that tries something, and returns whether it was done, and its text.
+fn attempt(host: &Host, tool: &str, arguments: &Value) -> (bool, String) {
+    let envelope = call(host, tool, arguments);
+    (envelope["result"]["isError"] != true, text(&envelope).to_owned())
+}
+
+#[test]
+fn a_server_reaches_nothing_but_what_it_was_granted() {
+    let host = Host::without_system_tools().env("SECRET_TOKEN", "s3cret");
+    add(&host, &doing(&["read", "write", "connect", "env"])).expect_code(0);
+    let path = |path: &Path| json!({ "path": path });
+    // The attack works where it is allowed, so that a refusal elsewhere means something.
+    let own = host.write("peer/own", "mine", 0o644);
+    assert_eq!(attempt(&host, "read", &path(&own)), (true, "mine".to_owned()));
+    for place in ["home/.ssh/id_ed25519", "workspace/.env", "state/ikigai/audit.jsonl"] {
+        let file = host.scratch().join(place);
+        if !file.exists() {
+            host.write(place, "a secret", 0o644);
+        }
+        let (read, said) = attempt(&host, "read", &path(&file));
+        assert!(!read, "{place}: {said}");
+        let (written, said) = attempt(&host, "write", &path(&file));
+        let now = std::fs::read_to_string(&file).expect("still there");
+        assert!(!now.contains("written by the peer"), "{place}: {written} {said}");
+    }
+    let planted = host.user_tools().join("planted");
+    assert!(!attempt(&host, "write", &path(&planted)).0 && !planted.exists());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (connected, said) = attempt(&host, "connect", &json!({ "address": address }));
+    assert!(!connected, "{said}");
+    let env = attempt(&host, "env", &json!({})).1;
+    assert!(env.contains("HOME=") && !env.contains("s3cret"), "{env}");
+}
+
+#[test]
+fn a_variable_that_was_granted_is_there_and_not_in_what_the_host_says() {
+    let host = Host::without_system_tools().env("SECRET_TOKEN", "s3cret");
+    let file = crate::define(&host, &doing(&["env", "exit"])).display().to_string();
+    let dir = host.scratch().join("peer").display().to_string();
+    let args = ["mcp", "add", "peer", "--read", &dir, "--env", "SECRET_TOKEN", "--yes", "--"];
+    host.run(args.into_iter().chain([crate::program().as_str(), &file])).expect_code(0);
+    assert!(attempt(&host, "env", &json!({})).1.contains("SECRET_TOKEN=s3cret"));
+    let log = std::fs::read_to_string(host.state().join("audit.jsonl")).expect("the audit log");
+    assert!(log.contains("SECRET_TOKEN") && !log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn nothing_that_a_server_started_is_left() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["fork", "slow"])).expect_code(0);
+    let (forked, said) = attempt(&host, "fork", &json!({}));
+    assert!(forked, "{said}");
+    leftovers::assert_none(host.scratch());
+    // Not even where the host is killed in the middle of a call.
+    let journal = host.scratch().join("peer/journal");
+    let mut definition = doing(&["fork", "slow"]);
+    definition["journal"] = journal.display().to_string().into();
+    crate::define(&host, &definition);
+    let mut command = host.command();
+    command.args(["tool", "call", "peer__slow", "{}"]);
+    let mut running = Running::start(&mut command);
+    let is_called = || std::fs::read_to_string(&journal).is_ok_and(|it| it.contains("tools/call"));
+    running.wait_until("the call", is_called);
+    running.signal(Signal::KILL);
+    running.wait();
+    leftovers::assert_none(host.scratch());
+}

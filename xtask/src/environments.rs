@@ -1,0 +1,149 @@
+//! The environments of tests: programs of Python and of Node.js, each installed once in the target
+//! directory, and again when its pinned versions change.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::place;
+use crate::project::Project;
+use crate::run::{self, note, step};
+
+/// An environment, with its versions in the folder `tests/NAME`.
+struct Environment {
+    name: &'static str,
+    language: Language,
+    /// The variable that, set to `1`, makes a missing environment a failure, here and in the tests.
+    require: &'static str,
+}
+
+/// The language of an environment.
+#[derive(Clone, Copy)]
+enum Language {
+    /// Python, with the module that shows that the environment works.
+    Python(&'static str),
+    /// Node.js, with npm.
+    Node,
+}
+
+use Language::{Node, Python};
+
+const ENVIRONMENTS: &[Environment] = &[
+    // A second implementation of the vendors, for the clients of models.
+    Environment { name: LLMOCK, language: Python("llmock"), require: "IKIGAI_REQUIRE_LLMOCK" },
+    // Another host, which runs our components.
+    Environment {
+        name: OTHER_HOSTS,
+        language: Python("wasmtime"),
+        require: "IKIGAI_REQUIRE_OTHER_HOSTS",
+    },
+    // The official client of MCP, a fuzzer, a server, and a plain one for the benchmark.
+    Environment {
+        name: MCP_CLIENTS,
+        language: Python("mcp"),
+        require: "IKIGAI_REQUIRE_MCP_CLIENTS",
+    },
+    // The same of Node.js, without a fuzzer.
+    Environment { name: MCP_NODE, language: Node, require: "IKIGAI_REQUIRE_MCP_CLIENTS" },
+];
+
+/// The environment with llmock.
+pub(crate) const LLMOCK: &str = "llmock";
+
+/// The environment with another host of components.
+pub(crate) const OTHER_HOSTS: &str = "other-hosts";
+
+/// The environment with clients and servers of MCP in Python.
+pub(crate) const MCP_CLIENTS: &str = "mcp-clients";
+
+/// The environment with clients and servers of MCP for Node.js.
+pub(crate) const MCP_NODE: &str = "mcp-node";
+
+/// The place of an environment and its list of versions, written when all of them are installed.
+/// The programs of one of Python name the place that they were installed in, and start in no other.
+const STAMP: &str = ".installed";
+
+/// Creates the missing environments.
+///
+/// Without the language or the network they are left out, and their tests report that; if the
+/// variable of one is `1`, that is an error.
+pub(crate) fn install(project: &Project) -> anyhow::Result<()> {
+    ENVIRONMENTS.iter().try_for_each(|environment| environment.install(project))
+}
+
+impl Environment {
+    fn install(&self, project: &Project) -> anyhow::Result<()> {
+        let Self { name, language, require } = self;
+        let directory = project.environment(name);
+        let versions = project.root.join("tests").join(name).join(language.versions());
+        let listed = fs::read_to_string(&versions)
+            .with_context(|| format!("cannot read `{}`", project.shown(&versions)))?;
+        let wanted = format!("{}\n{listed}", directory.display());
+        let stamp = directory.join(STAMP);
+        let is_installed = fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted);
+        if is_installed && language.works_in(&directory) {
+            return Ok(());
+        }
+        step(&format!("Installing {name} for the tests"));
+        if let Err(error) = language.make(&directory, &versions) {
+            if env::var_os(require).is_some_and(|value| value == "1") {
+                bail!("cannot install {name}, and `{require}` asks for it: {error:#}");
+            }
+            note(&format!("{name} is not installed, and its tests are skipped: {error:#}"));
+            return Ok(());
+        }
+        fs::write(&stamp, wanted).with_context(|| format!("cannot mark {name} as installed"))
+    }
+}
+
+impl Language {
+    /// Returns the name of the file with all versions.
+    fn versions(self) -> &'static str {
+        match self {
+            Python(_) => "requirements.txt",
+            Node => "package-lock.json",
+        }
+    }
+
+    /// Returns `true` if programs can be run in an environment that was installed once. One of
+    /// Python does not outlive the Python that it was made with.
+    fn works_in(self, directory: &Path) -> bool {
+        match self {
+            Python(module) => {
+                let python = directory.join("bin").join("python");
+                run::works(&python.to_string_lossy(), &["-c", &format!("import {module}")])
+            }
+            Node => run::works("node", &["--version"]),
+        }
+    }
+
+    /// Creates an environment in place of an earlier one, whose packages do not belong to it.
+    fn make(self, directory: &Path, versions: &Path) -> anyhow::Result<()> {
+        match self {
+            Python(_) => {
+                run::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory))?;
+                let mut pip = Command::new(directory.join("bin").join("python"));
+                pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+                run::run(pip.args(["--only-binary=:all:", "--requirement"]).arg(versions))
+            }
+            Node => {
+                // It is part of what npm is given, and cannot differ from the versions: npm
+                // refuses to install then.
+                let package = versions.with_file_name("package.json");
+                place::directory(directory)?;
+                for file in [&package, &versions.to_owned()] {
+                    let name = file.file_name().context("a file has a name")?;
+                    fs::copy(file, directory.join(name))
+                        .with_context(|| format!("cannot copy `{}`", file.display()))?;
+                }
+                let mut npm = Command::new("npm");
+                // No package needs a script of its own to be installed.
+                npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+                run::run(npm.current_dir(directory))
+            }
+        }
+    }
+}
