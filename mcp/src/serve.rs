@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorData,
     Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
     ServerCapabilities, ServerConfig, SubscriptionFilter, ToolsCapability,
@@ -236,7 +236,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         self.has_resources("resources/list")?;
-        let resources = self.offer.resources().await.map_err(lists::resource_error)?;
+        let resources = self.offer.resources().await.map_err(lists::list_error)?;
         lists::resources(resources, cursor(request).as_deref(), is_modern(&context))
     }
 
@@ -255,8 +255,9 @@ impl<O: Offer> ServerHandler for Handler<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.has_resources("resources/read")?;
-        let read = self.offer.read(&request.uri).await.map_err(lists::resource_error)?;
-        Ok(lists::text(&request.uri, read, is_modern(&context)).into())
+        let uri = &*request.uri;
+        let read = self.offer.read(uri).await.map_err(|it| lists::read_error(it, uri))?;
+        Ok(lists::text(uri, read, is_modern(&context)).into())
     }
 
     fn accepted_subscription_filter(
@@ -273,18 +274,18 @@ impl<O: Offer> ServerHandler for Handler<O> {
     async fn subscribe(
         &self,
         request: model::SubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.has_resources("resources/subscribe")?;
+        self.has_subscriptions("resources/subscribe", &context)?;
         self.notices.subscribe(&request.uri).await
     }
 
     async fn unsubscribe(
         &self,
         request: model::UnsubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.has_resources("resources/unsubscribe")?;
+        self.has_subscriptions("resources/unsubscribe", &context)?;
         self.notices.unsubscribe(&request.uri);
         Ok(())
     }
@@ -299,9 +300,9 @@ impl<O: Offer> ServerHandler for Handler<O> {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(lists::unknown(&request))
+        Err(lists::unknown(&request, is_modern(&context)))
     }
 }
 
@@ -311,7 +312,19 @@ impl<O: Offer> Handler<O> {
         if self.offer.has_resources() {
             return Ok(());
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+        Err(lists::no_method(method))
+    }
+
+    /// Refuses a subscription of the newest revision, in which clients listen instead.
+    fn has_subscriptions(
+        &self,
+        method: &'static str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_modern(context) {
+            return Err(lists::no_method(method));
+        }
+        self.has_resources(method)
     }
 }
 

@@ -92,6 +92,37 @@ async fn nobody_is_answered_without_the_token_from_another_host_or_origin() {
 }
 
 #[tokio::test]
+async fn the_newest_revision_has_no_method_that_was_removed() {
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, settings()).await;
+    for (method, params) in [
+        ("initialize", json!({})),
+        ("ping", json!({})),
+        ("logging/setLevel", json!({ "level": "info" })),
+        ("resources/subscribe", json!({})),
+        ("resources/subscribe", json!({ "uri": "ikigai:///a" })),
+        ("resources/unsubscribe", json!({})),
+        ("resources/unsubscribe", json!({ "uri": "ikigai:///a" })),
+        ("unknown/method", json!({})),
+    ] {
+        let mut body: Value = serde_json::from_str(&call("{}")).expect("JSON");
+        let meta = body["params"]["_meta"].take();
+        body["method"] = method.into();
+        body["params"] = params.clone();
+        body["params"]["_meta"] = meta;
+        let name = params["uri"].as_str().map(|uri| format!("mcp-name: {uri}\r\n"));
+        let headers = format!(
+            "mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n{}",
+            name.unwrap_or_default()
+        );
+        let (status, _, answer) = send(&served, &headers, &body.to_string()).await;
+        let found = (status, &answer["error"]["code"], &answer["id"]);
+        assert_eq!(found, (404, &json!(-32601), &json!(1)), "{method} {params}: {answer}");
+    }
+    served.end().await;
+}
+
+#[tokio::test]
 async fn a_body_that_is_no_message_is_answered_in_json() {
     let gate = Gate::new(0, String::new());
     let served = Served::start(&gate, settings()).await;

@@ -9,6 +9,7 @@ use rmcp::model::{
     ListResourcesResult, ListToolsResult, ReadResourceResult, ResourceContents, ResourceTemplate,
     ToolAnnotations,
 };
+use serde_json::{Value, json};
 
 use crate::offer::{Catalog, Resource, ResourceError, ResourceText, Template, ToolEntry};
 use crate::result;
@@ -36,6 +37,9 @@ const METHODS: [&str; 12] = [
     "tools/list",
     "completion/complete",
 ];
+
+/// The methods of older revisions that the revision 2026-07-28 no longer has.
+const REMOVED: [&str; 4] = ["initialize", "ping", "resources/subscribe", "resources/unsubscribe"];
 
 /// Returns a page of the tools.
 pub(super) fn tools(
@@ -89,21 +93,35 @@ pub(super) fn text(uri: &str, read: ResourceText, is_modern: bool) -> ReadResour
     result
 }
 
+/// Returns the error of a list of resources.
+pub(super) fn list_error(error: ResourceError) -> ErrorData {
+    resource_error(error, None)
+}
+
 /// Returns the error of a resource that is not read.
-pub(super) fn resource_error(error: ResourceError) -> ErrorData {
+pub(super) fn read_error(error: ResourceError, uri: &str) -> ErrorData {
+    resource_error(error, Some(json!({ "uri": uri })))
+}
+
+fn resource_error(error: ResourceError, about: Option<Value>) -> ErrorData {
     match error {
         // The library sends the code of the revision.
-        ResourceError::NotFound(message) => ErrorData::resource_not_found(message, None),
+        ResourceError::NotFound(message) => ErrorData::resource_not_found(message, about),
         ResourceError::Refused(message) => ErrorData::invalid_params(message, None),
         ResourceError::Failed(message) => ErrorData::internal_error(message, None),
     }
 }
 
+/// Returns the error of a method that there is not.
+pub(super) fn no_method(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
+}
+
 /// Returns the error of a request that the library does not know.
-pub(super) fn unknown(request: &CustomRequest) -> ErrorData {
+pub(super) fn unknown(request: &CustomRequest, is_modern: bool) -> ErrorData {
     let method = &*request.method;
-    if !METHODS.contains(&method) {
-        return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
+    if !METHODS.contains(&method) || is_modern && REMOVED.contains(&method) {
+        return no_method(method);
     }
     ErrorData::invalid_params(
         format!("the parameters of `{method}` are missing or malformed"),

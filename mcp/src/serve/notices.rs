@@ -43,7 +43,7 @@ impl<O: Offer> Notices<O> {
 
     /// Subscribes a client of an older revision to a resource.
     pub(super) async fn subscribe(&self, uri: &str) -> Result<(), ErrorData> {
-        self.offer.watch(uri).await.map_err(lists::resource_error)?;
+        self.offer.watch(uri).await.map_err(|it| lists::read_error(it, uri))?;
         let mut subscribed = lock(&self.subscribed);
         let has_room = subscribed.len() < SUBSCRIPTIONS || subscribed.contains(uri);
         if !has_room || !subscribed.insert(uri.to_owned()) {
