@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ikigai_mcp::{Access, HttpSettings, OAuth};
 use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RsaKeyPair,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,12 +28,16 @@ use web::{CALL, Served, call, request};
 /// The address that clients know the server by.
 const RESOURCE: &str = "https://tools.example/mcp";
 
+/// A key of 2048 bits that signs nothing but the tokens of this test: ring makes none of RSA.
+const RSA: &str = include_str!("support/rs256.pkcs8.base64");
+
 /// An issuer of tokens.
 struct Issuer {
     address: String,
     fetched: Arc<AtomicUsize>,
     es256: EcdsaKeyPair,
     ed25519: Ed25519KeyPair,
+    rs256: RsaKeyPair,
 }
 
 impl Issuer {
@@ -42,6 +48,10 @@ impl Issuer {
         let es256 = EcdsaKeyPair::from_pkcs8(algorithm, made.as_ref(), &random).expect("a key");
         let made = Ed25519KeyPair::generate_pkcs8(&random).expect("made");
         let ed25519 = Ed25519KeyPair::from_pkcs8(made.as_ref()).expect("a key");
+        let made: String = RSA.split_ascii_whitespace().collect();
+        let made = STANDARD.decode(made).expect("base64");
+        let rs256 = RsaKeyPair::from_pkcs8(&made).expect("a key");
+        let rsa = PublicKeyComponents::<Vec<u8>>::from(rs256.public());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let point = es256.public_key().as_ref();
@@ -50,6 +60,7 @@ impl Issuer {
             { "kty": "oct", "kid": "shared", "k": "c2VjcmV0" },
             { "kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",
               "x": encoded(&point[1..33]), "y": encoded(&point[33..]) },
+            { "kty": "RSA", "kid": "rsa", "n": encoded(&rsa.n), "e": encoded(&rsa.e) },
             { "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encoded(ed25519.public_key().as_ref()) },
         ] });
         let metadata = json!({ "issuer": address, "jwks_uri": format!("{address}/keys") });
@@ -76,7 +87,7 @@ impl Issuer {
                 stream.write_all(text.as_bytes()).await.expect("read");
             }
         });
-        Self { address, fetched, es256, ed25519 }
+        Self { address, fetched, es256, ed25519, rs256 }
     }
 
     /// Returns the claims of a good token.
@@ -91,6 +102,16 @@ impl Issuer {
         let message = message(header, claims);
         let signed = self.es256.sign(&SystemRandom::new(), message.as_bytes()).expect("signed");
         format!("{message}.{}", encoded(signed.as_ref()))
+    }
+
+    fn rs256(&self, header: &Value, claims: &Value) -> String {
+        let message = message(header, claims);
+        let mut signed = vec![0; self.rs256.public().modulus_len()];
+        let random = SystemRandom::new();
+        self.rs256
+            .sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signed)
+            .expect("signed");
+        format!("{message}.{}", encoded(&signed))
     }
 
     /// Returns a good token of a principal.
@@ -139,6 +160,7 @@ async fn tokens_of_the_issuer_are_taken() {
         issuer.es256(&json!({ "alg": "ES256" }), &issuer.claims()),
         issuer.es256(&header, &of_several),
         format!("{edwards}.{signed}"),
+        issuer.rs256(&json!({ "alg": "RS256", "kid": "rsa" }), &issuer.claims()),
     ] {
         let (status, head, body) = send(&served, &token).await;
         assert_eq!(status, 200, "{head}");
@@ -188,6 +210,17 @@ async fn forged_tokens_are_refused_and_do_not_make_the_issuer_be_asked_again() {
         (
             "the algorithm of another key",
             message(&json!({ "alg": "EdDSA", "kid": "ec" }), &issuer.claims()) + "." + signature,
+        ),
+        (
+            "other claims under a signature of RSA",
+            issuer
+                .rs256(&json!({ "alg": "RS256", "kid": "rsa" }), &issuer.claims())
+                .rsplit_once('.')
+                .map(|(_, signed)| {
+                    let header = json!({ "alg": "RS256", "kid": "rsa", "typ": "JWT" });
+                    format!("{}.{signed}", message(&header, &issuer.claims()))
+                })
+                .expect("three parts"),
         ),
         ("another server", with("aud", json!("https://other.example/mcp"))),
         ("a server below", with("aud", json!(format!("{RESOURCE}/x")))),
