@@ -8,12 +8,15 @@
 mod call;
 mod forms;
 mod http;
+mod repeated;
 mod tools;
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ::http::HeaderMap;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
@@ -25,6 +28,7 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -35,6 +39,7 @@ use crate::wire::{ClientWire, Upstream, plain};
 pub use crate::wire::Progress;
 pub use call::CallError;
 pub use http::{HttpServer, Resolve, TokenSource, Waiting, connect_http};
+use repeated::Repeated;
 pub use tools::{Listed, RemoteTool};
 
 /// The time in which a server must have introduced itself.
@@ -108,6 +113,8 @@ pub struct Connection {
     era: Era,
     /// True if messages have headers, which may repeat arguments.
     is_http: bool,
+    /// The arguments that are repeated, by the names of their tools.
+    repeated: Mutex<HashMap<String, Repeated>>,
     /// The task that keeps a subscription; it ends with the connection.
     _listening: JoinSet<()>,
 }
@@ -182,7 +189,8 @@ async fn connect(
     if era == Era::Modern && tells {
         listening.spawn(listen(service.peer().clone(), Arc::clone(&upstream)));
     }
-    Ok(Connection { service, upstream, era, is_http: false, _listening: listening })
+    let repeated = Mutex::default();
+    Ok(Connection { service, upstream, era, is_http: false, repeated, _listening: listening })
 }
 
 impl Connection {
@@ -190,6 +198,20 @@ impl Connection {
     #[must_use]
     pub fn era(&self) -> Era {
         self.era
+    }
+
+    /// Notes the arguments that are repeated as headers from now on.
+    fn repeat(&self, repeated: HashMap<String, Repeated>) {
+        *self.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
+    }
+
+    /// Returns the headers that repeat arguments of a call.
+    fn headers(&self, tool: &str, arguments: &RawValue) -> HeaderMap {
+        let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        // The arguments may be long, and are not read under the lock.
+        let of_tool = repeated.get(tool).cloned();
+        drop(repeated);
+        of_tool.map(|it| it.headers(arguments)).unwrap_or_default()
     }
 
     /// Returns a count of the changes of the server's list of tools, as the server tells of them.

@@ -11,6 +11,7 @@
 //!
 //! It knows nothing of hosts, policies and envelopes.
 
+mod annotation;
 mod connect;
 mod form;
 mod offer;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::annotation;
 use crate::serve::Asker;
 
 /// The tools and resources of a server, and the way to use them.
@@ -174,10 +175,16 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Creates a catalog of these tools, whose names differ.
+    /// Creates a catalog of these tools, whose names differ. No argument has to be repeated as a
+    /// header of HTTP, whatever a schema says: nobody would check that the two are the same.
     #[must_use]
     pub fn new(mut entries: Vec<ToolEntry>) -> Self {
         entries.sort_by(|one, other| one.name.cmp(&other.name));
+        for ToolEntry { input, .. } in &mut entries {
+            if annotation::is_schema_annotated(input) {
+                annotation::strip(Arc::make_mut(input));
+            }
+        }
         let mut hasher = DefaultHasher::new();
         for ToolEntry { name, description, input, output, hints } in &entries {
             (name, description, hints.read_only, hints.open_world).hash(&mut hasher);

@@ -65,9 +65,11 @@ impl Connection {
         interaction: &dyn Interaction,
     ) -> Result<Bytes, CallError> {
         let arguments: Arc<RawValue> = object(arguments)?.into();
+        let headers = self.headers(name, &arguments);
         let mut answers = Answers::default();
         for _ in 0..ROUNDS {
-            let (asked, mut questions) = Asked::call(Arc::clone(&arguments), answers);
+            let (asked, mut questions) =
+                Asked::call(Arc::clone(&arguments), headers.clone(), answers);
             let mut call = CallToolRequest::new(CallToolRequestParams::new(name.to_owned()));
             call.extensions.insert(Arc::clone(&asked));
             let request = ClientRequest::CallToolRequest(call);

@@ -2,7 +2,7 @@
 //! sense.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use super::repeated::Repeated;
 use super::{CallError, Connection, Era};
 use crate::wire::{Asked, plain};
 
@@ -35,9 +36,6 @@ const VALUE: usize = 64;
 
 /// The longest name in bytes.
 const MAX_NAME: usize = 256;
-
-/// The member of a schema that names a header.
-const HEADER: &str = "x-mcp-header";
 
 /// The tools of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +85,10 @@ impl Connection {
             let page = self.page(cursor.take()).await?;
             match listing.take(&page)? {
                 Some(next) => cursor = Some(next),
-                None => return Ok(listing.listed),
+                None => {
+                    self.repeat(listing.repeated);
+                    return Ok(listing.listed);
+                }
             }
         }
     }
@@ -105,8 +106,9 @@ impl Connection {
 /// A list that is being read.
 #[derive(Default)]
 struct Listing {
-    /// True if arguments would have to be repeated as headers where a schema says so.
+    /// True if arguments are repeated as headers where a schema says so.
     has_headers: bool,
+    repeated: HashMap<String, Repeated>,
     listed: Listed,
     names: HashSet<String>,
     cursors: HashSet<String>,
@@ -209,11 +211,13 @@ impl Listing {
                 return Err(format!("its schema refers to `{reference}`, which is not part of it"));
             }
         }
-        if self.has_headers && tool.input.values().any(wants_headers) {
-            return Err(format!("its schema has `{HEADER}`, which is not supported"));
-        }
+        let repeated =
+            if self.has_headers { Repeated::of(&tool.input)? } else { Repeated::default() };
         if !self.names.insert(tool.name.clone()) {
             return Err("another tool of the server has the same name".to_owned());
+        }
+        if !repeated.is_empty() {
+            self.repeated.insert(tool.name.clone(), repeated);
         }
         self.memory = memory;
         Ok(tool)
@@ -232,17 +236,6 @@ fn foreign(value: &Value) -> Option<&str> {
         Value::Array(values) => values.iter().find_map(foreign),
         Value::Object(members) => own(members).or_else(|| members.values().find_map(foreign)),
         _ => None,
-    }
-}
-
-/// Returns whether a part of a schema names a header in which an argument is repeated.
-fn wants_headers(value: &Value) -> bool {
-    match value {
-        Value::Array(values) => values.iter().any(wants_headers),
-        Value::Object(members) => {
-            members.contains_key(HEADER) || members.values().any(wants_headers)
-        }
-        _ => false,
     }
 }
 

@@ -10,9 +10,11 @@ mod outgoing;
 mod stream;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
     JsonRpcMessage, ProgressToken, RequestId,
@@ -31,6 +33,8 @@ pub(crate) use stream::ClientWire;
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     arguments: Option<Arc<RawValue>>,
+    /// The headers of HTTP that repeat some of the arguments.
+    headers: HeaderMap,
     answers: Answers,
     /// The way of a form of the server to the caller; nothing for a request that is no call.
     forms: Option<mpsc::Sender<Question>>,
@@ -69,11 +73,18 @@ impl Asked {
     /// sends meanwhile.
     pub(crate) fn call(
         arguments: Arc<RawValue>,
+        headers: HeaderMap,
         answers: Answers,
     ) -> (Arc<Self>, mpsc::Receiver<Question>) {
         let (forms, questions) = mpsc::channel(1);
         let (arguments, forms) = (Some(arguments), Some(forms));
-        (Arc::new(Self { arguments, answers, forms, ..Self::default() }), questions)
+        (Arc::new(Self { arguments, headers, answers, forms, ..Self::default() }), questions)
+    }
+
+    /// Returns the headers of HTTP that repeat arguments of the request in a message.
+    pub(crate) fn headers(message: &ClientJsonRpcMessage) -> Option<&HeaderMap> {
+        let JsonRpcMessage::Request(message) = message else { return None };
+        message.request.extensions().get::<Arc<Self>>().map(|asked| &asked.headers)
     }
 
     /// Returns the JSON text of the result once the library has heard of it.
@@ -93,6 +104,8 @@ pub(crate) struct Upstream {
     flights: Mutex<HashMap<RequestId, Flight>>,
     /// Counts the changes of the list of tools.
     changes: watch::Sender<u64>,
+    /// True once a server that refused the newest revision was asked for it again.
+    has_asked_again: AtomicBool,
     /// The call whose server waits for a form.
     asking: Mutex<Option<Arc<Asked>>>,
     /// The reason for which the connection has ended.
@@ -165,6 +178,12 @@ impl Upstream {
     /// Returns whether the answer to `server/discover` is waited for.
     fn is_discovering(&self) -> bool {
         self.flights().values().any(|flight| matches!(flight.kind, Kind::Discover))
+    }
+
+    /// Returns whether a server that refused the newest revision, and says that it supports it, is
+    /// asked again: once.
+    fn may_ask_again(&self) -> bool {
+        !self.has_asked_again.swap(true, Ordering::Relaxed)
     }
 
     /// Returns whether there is a subscription that a message may be about.

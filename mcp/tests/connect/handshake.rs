@@ -39,6 +39,16 @@ async fn a_server_that_does_not_know_the_newer_era_is_asked_for_the_older_one() 
         let connection = connecting.await.expect("no panic").expect("connected");
         assert_eq!(connection.era(), Era::Legacy, "{code}");
     }
+    // One that says that it has what it refuses is asked once more.
+    let (mut peer, connecting) = Peer::new(None);
+    for _ in 0..2 {
+        let asked = peer.asked("server/discover").await;
+        let data = json!({ "supported": ["2026-07-28"], "requested": "2026-07-28" });
+        let error = json!({ "code": -32022, "message": "no", "data": data });
+        peer.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error })).await;
+    }
+    peer.initialize().await;
+    assert_eq!(connecting.await.expect("no panic").expect("connected").era(), Era::Legacy);
     // Some do not say what they refuse, some answer everything, and some know both words.
     for answer in [
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "?" } }),
@@ -53,6 +63,17 @@ async fn a_server_that_does_not_know_the_newer_era_is_asked_for_the_older_one() 
         let connection = connecting.await.expect("no panic").expect("connected");
         assert_eq!(connection.era(), Era::Legacy, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_newest_revision_and_has_it_is_asked_again() {
+    let (mut peer, connecting) = Peer::new(Some(Era::Modern));
+    let asked = peer.asked("server/discover").await;
+    let data = json!({ "supported": ["2025-11-25", "2026-07-28"], "requested": "?" });
+    let error = json!({ "code": -32022, "message": "no", "data": data });
+    peer.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error })).await;
+    peer.introduce().await;
+    assert_eq!(connecting.await.expect("no panic").expect("connected").era(), Era::Modern);
 }
 
 #[tokio::test]

@@ -87,7 +87,10 @@ fn modern(request: &Received) -> Response {
         Some("tools/list") => json!({ "tools": [
             { "name": "tool", "inputSchema": { "type": "object" } },
             { "name": "headers", "inputSchema": { "type": "object", "properties": {
-                "a": { "type": "string", "x-mcp-header": "A" },
+                "n": { "type": "integer", "x-mcp-header": "N" },
+            } } },
+            { "name": "invalid", "inputSchema": { "type": "object", "properties": {
+                "n": { "type": "integer", "x-mcp-header": "a b" },
             } } },
         ] }),
         Some("tools/call") => json!({ "content": [] }),
@@ -106,7 +109,8 @@ async fn a_server_of_the_newer_era_answers_in_json() {
     let connection = connect(to(server.url()), None).await.expect("connected");
     assert_eq!(connection.era(), Era::Modern);
     let listed = connection.tools().await.expect("a list");
-    assert_eq!(listed.tools.len(), 1, "{listed:?}");
+    assert_eq!(listed.tools.len(), 2, "{listed:?}");
+    assert_eq!(listed.skipped.len(), 1, "{listed:?}");
     assert!(listed.skipped[0].1.contains("x-mcp-header"), "{listed:?}");
     assert_eq!(call(&connection).await.expect("a result"), r#"{"content":[]}"#);
     let requests = server.requests();
@@ -120,6 +124,22 @@ async fn a_server_of_the_newer_era_answers_in_json() {
     ] {
         assert_eq!(last.header(name), Some(value), "{name}");
     }
+    assert_eq!(last.header("mcp-param-n"), None);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn an_argument_is_repeated_as_a_header_where_the_schema_of_its_tool_asks_for_it() {
+    let server = serve(modern).await;
+    let connection = connect(to(server.url()), None).await.expect("connected");
+    connection.tools().await.expect("a list");
+    let arguments = Bytes::from_static(b"{\"n\":1.10}");
+    let cancel = CancellationToken::new();
+    connection.call("headers", arguments, &cancel, &Unattended).await.expect("a result");
+    let requests = server.requests();
+    let last = requests.last().expect("a request");
+    assert_eq!(last.header("mcp-param-n"), Some("1.10"));
+    assert_eq!(last.header("mcp-name"), Some("headers"));
     connection.close().await;
 }
 

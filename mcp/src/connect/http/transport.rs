@@ -19,7 +19,7 @@ use sse_stream::Sse;
 use super::challenge;
 use super::events::events;
 use super::requests::{HttpError, Requests, body};
-use crate::wire::{Incoming, Outgoing, Upstream, not_modern};
+use crate::wire::{Asked, Incoming, Outgoing, Upstream, not_modern};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -174,7 +174,10 @@ impl StreamableHttpClient for HttpClient {
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let text = Bytes::from(serde_json::to_vec(&Outgoing::of(&message))?);
-        let response = self.send(Method::POST, session.as_deref(), custom.clone(), text).await?;
+        let repeated = Asked::headers(&message).into_iter().flatten();
+        let repeated = repeated.map(|(name, value)| (name.clone(), value.clone()));
+        let headers = custom.clone().into_iter().chain(repeated).collect();
+        let response = self.send(Method::POST, session.as_deref(), headers, text).await?;
         let status = response.status();
         let id = response.headers().get(SESSION).and_then(|it| it.to_str().ok());
         let id = id.map(ToOwned::to_owned);

@@ -125,7 +125,7 @@ impl Incoming {
                 Ok(result) => JsonRpcMessage::response(result, id),
                 Err(error) => JsonRpcMessage::error(error, Some(id)),
             },
-            (None, Some(error)) => JsonRpcMessage::error(fault(error, &kind), Some(id)),
+            (None, Some(error)) => JsonRpcMessage::error(fault(error, &kind, upstream), Some(id)),
             _ => {
                 let error = internal("the answer has neither a result nor an error, or both");
                 JsonRpcMessage::error(error, Some(id))
@@ -217,25 +217,50 @@ fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorDat
         .map_err(|error| internal(&format!("the introduction is malformed: {error}")))
 }
 
-/// An error of a server. Its data is not looked at.
+/// An error of a server.
 #[derive(Deserialize)]
 struct Fault<'a> {
     code: i32,
     #[serde(borrow, default)]
     message: Cow<'a, str>,
+    /// Looked at for the revisions that the server supports alone.
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+impl Fault<'_> {
+    /// Returns whether a server that refuses a revision says that it supports the newest.
+    fn is_modern(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Data {
+            supported: Vec<String>,
+        }
+
+        if self.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0 {
+            return false;
+        }
+        let data = self.data.filter(|data| data.get().len() <= MAX_MESSAGE);
+        let data = data.and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
+        let newest = ProtocolVersion::V_2026_07_28;
+        data.is_some_and(|data| data.supported.iter().any(|it| it == newest.as_str()))
+    }
 }
 
 /// Returns the error for the library.
-fn fault(error: &RawValue, kind: &Kind) -> ErrorData {
-    let Ok(Fault { code, message }) = serde_json::from_str(error.get()) else {
+fn fault(error: &RawValue, kind: &Kind, upstream: &Upstream) -> ErrorData {
+    let Ok(fault) = serde_json::from_str::<Fault<'_>>(error.get()) else {
         return internal("the server's error is malformed");
     };
-    let message = plain(&message);
-    // Whatever keeps a server from answering this, the older handshake is worth a try.
-    if matches!(kind, Kind::Discover) {
-        return not_modern(&message);
+    let message = plain(&fault.message);
+    if !matches!(kind, Kind::Discover) {
+        return ErrorData::new(ErrorCode(fault.code), message, None);
     }
-    ErrorData::new(ErrorCode(code), message, None)
+    if fault.is_modern() && upstream.may_ask_again() {
+        let data = json!({ "supported": [ProtocolVersion::V_2026_07_28.as_str()] });
+        return ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
+    }
+    // Whatever keeps a server from answering this, the older handshake is worth a try.
+    not_modern(&message)
 }
 
 /// The progress of a call.
