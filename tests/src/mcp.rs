@@ -1,6 +1,7 @@
 //! A client of MCP that writes and reads lines, and knows nothing of the protocol's library.
 
 pub mod http;
+pub mod suite;
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -51,6 +51,12 @@ impl Server {
         server
     }
 
+    /// Returns the URL of the server.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
     /// Returns the running server.
     pub fn running(&mut self) -> &mut Running {
         self.running.as_mut().expect("it runs")

@@ -28,6 +28,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-mcp", &["ikigai-protocol"]),
     // Servers that misbehave, from the specification alone, without code of ours.
     ("ikigai-mcp-testing", &[]),
+    // Programs for the judge of the protocol, and the test that runs it.
+    ("ikigai-mcp-conformance", &["ikigai-mcp", "ikigai-tests"]),
     (
         "ikigai-agent",
         &[

@@ -1,0 +1,169 @@
+//! `mcp-conformance-client URL`: a client that does what a scenario of the conformance suite asks a
+//! client for.
+//!
+//! The suite names the scenario and the revision in the environment.
+
+use std::env;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::HeaderMap;
+use ikigai_mcp::{
+    Client, Connection, Era, Filled, Form, HttpServer, Interaction, Progress, Resolve, Unattended,
+    Waiting, connect_http,
+};
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// The variable with the name of the scenario.
+const SCENARIO: &str = "MCP_CONFORMANCE_SCENARIO";
+
+/// The variable with the revision of the protocol.
+const REVISION: &str = "MCP_CONFORMANCE_PROTOCOL_VERSION";
+
+/// The variable with data of the scenario, where it has some.
+const CONTEXT: &str = "MCP_CONFORMANCE_CONTEXT";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let url = env::args().nth(1).context("usage: mcp-conformance-client URL")?;
+    let scenario = env::var(SCENARIO).context(SCENARIO)?;
+    let era = match &*env::var(REVISION).context(REVISION)? {
+        "2026-07-28" => Era::Modern,
+        _ => Era::Legacy,
+    };
+    let connection = connect(url, era).await?;
+    run(&scenario, &connection).await?;
+    connection.close().await;
+    Ok(())
+}
+
+async fn connect(url: String, era: Era) -> anyhow::Result<Connection> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let server = HttpServer {
+        // Plain HTTP is for addresses of this machine alone, and a name is no address.
+        url: url.replacen("//localhost", "//127.0.0.1", 1),
+        allow_loopback: true,
+        headers: HeaderMap::new(),
+        tokens: None,
+        resolver: Arc::new(Loopback),
+        tls,
+    };
+    let client = Client {
+        name: "mcp-conformance-client".to_owned(),
+        title: "Client".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Ok(connect_http(client, server, Some(era)).await?)
+}
+
+/// Allows this machine.
+struct Loopback;
+
+impl Resolve for Loopback {
+    fn resolve(&self, _: &str, _: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+        Box::pin(std::future::ready(Ok(vec![[127, 0, 0, 1].into()])))
+    }
+}
+
+/// Does what a scenario asks for.
+async fn run(scenario: &str, connection: &Connection) -> anyhow::Result<()> {
+    let listed = connection.tools().await?.tools;
+    let names = || listed.iter().map(|tool| &*tool.name);
+    match scenario {
+        "initialize" | "json-schema-ref-no-deref" | "request-metadata" => Ok(()),
+        "sep-2322-client-request-state" => {
+            for name in ["test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_no_result_type"] {
+                call(connection, name, json!({}), &Interrupted(connection)).await?;
+            }
+            Ok(())
+        }
+        "json-schema-2020-12-preservation" => {
+            let tool = listed.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
+            let schema = &tool.context("the tool is not listed")?.input;
+            call(connection, "json_schema_echo", json!({ "schema": schema }), &Unattended).await
+        }
+        "http-custom-headers" => {
+            let context = env::var(CONTEXT).context(CONTEXT)?;
+            let context: Value = serde_json::from_str(&context)?;
+            for asked in context["toolCalls"].as_array().context("no calls")? {
+                let name = asked["name"].as_str().context("no name")?;
+                if !names().any(|it| it == name) {
+                    bail!("`{name}` is not offered");
+                }
+                call(connection, name, asked["arguments"].clone(), &Unattended).await?;
+            }
+            Ok(())
+        }
+        "http-invalid-tool-headers" => {
+            for name in names() {
+                call(connection, name, json!({ "region": "here" }), &Unattended).await?;
+            }
+            Ok(())
+        }
+        _ => {
+            for name in names() {
+                call(connection, name, json!({ "a": 2, "b": 3 }), &Defaults).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn call(
+    connection: &Connection,
+    name: &str,
+    arguments: Value,
+    interaction: &dyn Interaction,
+) -> anyhow::Result<()> {
+    let arguments = Bytes::from(arguments.to_string());
+    let cancel = CancellationToken::new();
+    let result = connection.call(name, arguments, &cancel, interaction).await;
+    result.map(|_| ()).with_context(|| format!("the call of `{name}`"))
+}
+
+type Filling<'a> = Pin<Box<dyn Future<Output = Filled> + Send + 'a>>;
+
+/// A person who sends each form as it is.
+struct Defaults;
+
+impl Interaction for Defaults {
+    fn fill(&self, form: Form) -> Filling<'_> {
+        let fields = form.schema.get("properties").and_then(Value::as_object);
+        let value = |(name, field): (&String, &Value)| {
+            field.get("default").map(|value| (name.clone(), value.clone()))
+        };
+        let values: Map<_, _> = fields.into_iter().flatten().filter_map(value).collect();
+        Box::pin(std::future::ready(Filled::Accepted(values)))
+    }
+
+    fn progress(&self, _: Progress) {}
+}
+
+/// A person during whose answer another tool is called.
+struct Interrupted<'a>(&'a Connection);
+
+impl Interaction for Interrupted<'_> {
+    fn fill(&self, _: Form) -> Filling<'_> {
+        Box::pin(async {
+            match call(self.0, "test_mrtr_unrelated", json!({}), &Unattended).await {
+                Ok(()) => {
+                    let values = [("confirmed".to_owned(), Value::Bool(true))];
+                    Filled::Accepted(values.into_iter().collect())
+                }
+                Err(_) => Filled::Cancelled,
+            }
+        })
+    }
+
+    fn progress(&self, _: Progress) {}
+}

@@ -1,0 +1,149 @@
+//! The offer: the calls of the tools, and the resources.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ikigai_mcp::{
+    Answer, Body, Call, Catalog, Change, Filled, Offer, Progress, Resource, ResourceError,
+    ResourceText, Template, Unanswered, Verdict,
+};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use crate::{forms, tools};
+
+/// The time between two reports of a call. The server sends a client ten a second at most.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(300);
+
+/// The resources, by their URIs.
+const RESOURCES: [&str; 2] = ["test://static-text", "test://watched-resource"];
+
+/// The both ends of the URIs of the template.
+const TEMPLATE: (&str, &str) = ("test://template/", "/data");
+
+/// The tools and resources of the suite.
+pub(crate) struct Fixtures {
+    changes: broadcast::Sender<Change>,
+    /// The times that the list of tools has changed.
+    changed: AtomicUsize,
+}
+
+impl Default for Fixtures {
+    fn default() -> Self {
+        Self { changes: broadcast::Sender::new(16), changed: AtomicUsize::new(0) }
+    }
+}
+
+impl Offer for Fixtures {
+    async fn catalog(&self) -> Arc<Catalog> {
+        let changed = self.changed.load(Ordering::Relaxed) % 2 == 1;
+        Arc::new(Catalog::new(tools::entries(changed)))
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+        if let Some(content) = tools::content(&call.name) {
+            return Ok(Answer { body: Body::Blocks(content.to_string()), ..Answer::default() });
+        }
+        match &*call.name {
+            "test_error_handling" => {
+                Ok(Answer::failed("This tool intentionally returns an error for testing"))
+            }
+            "test_tool_with_progress" => Ok(progress(&call).await),
+            "test_trigger_tool_change" => {
+                self.changed.fetch_add(1, Ordering::Relaxed);
+                // Nobody may be listening.
+                let _ = self.changes.send(Change::Tools);
+                Ok(text("changed"))
+            }
+            "test_missing_capability" | "test_streaming_elicitation" => Ok(consent(&call).await),
+            name if name.starts_with("test_input_required_result_") => Ok(consent(&call).await),
+            name => {
+                let arguments = serde_json::from_slice(&call.arguments).unwrap_or_default();
+                let unknown = || Unanswered::Invalid(format!("there is no tool `{name}`"));
+                let form = forms::form(name, &arguments).ok_or_else(unknown)?;
+                Ok(text(&filled(call.asker.fill(form).await)))
+            }
+        }
+    }
+
+    fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
+    fn has_resources(&self) -> bool {
+        true
+    }
+
+    fn template(&self) -> Template {
+        Template {
+            uri: "test://template/{id}/data",
+            name: "template",
+            description: "A resource for each id",
+        }
+    }
+
+    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+        let resource = |uri: &&str| Resource {
+            uri: (*uri).to_owned(),
+            name: uri.trim_start_matches("test://").to_owned(),
+            size: None,
+        };
+        Ok(RESOURCES.iter().map(resource).collect())
+    }
+
+    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+        let (prefix, suffix) = TEMPLATE;
+        let id = uri.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix));
+        let (mime_type, text) = match id {
+            Some(id) => {
+                let data = json!({ "id": id, "templateTest": true, "data": "Data" });
+                ("application/json", data.to_string())
+            }
+            None if RESOURCES.contains(&uri) => {
+                ("text/plain", "This is the content of the static text resource.".to_owned())
+            }
+            None => return Err(ResourceError::NotFound(format!("there is no `{uri}`"))),
+        };
+        Ok(ResourceText { mime_type, text })
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+        self.read(uri).await.map(|_| ())
+    }
+
+    fn unwatch(&self, _: &str) {}
+}
+
+fn text(text: &str) -> Answer {
+    Answer { body: Body::Text(text.to_owned()), ..Answer::default() }
+}
+
+/// Tells how far the call is: at its begin, its half and its end.
+async fn progress(call: &Call) -> Answer {
+    for progress in [0.0, 50.0, 100.0] {
+        call.asker.report(Progress { progress, total: Some(100.0), message: None });
+        tokio::time::sleep(BETWEEN_REPORTS).await;
+    }
+    text("done")
+}
+
+/// Answers when somebody has agreed.
+async fn consent(call: &Call) -> Answer {
+    match call.asker.ask("May the test go on?").await.verdict {
+        // The suite looks for this word.
+        Verdict::Yes => text("state-ok"),
+        other => Answer::failed(format!("nobody agreed: {other:?}")),
+    }
+}
+
+fn filled(filled: Filled) -> String {
+    let (action, content) = match filled {
+        Filled::Accepted(values) => ("accept", Value::Object(values)),
+        Filled::Declined => ("decline", json!({})),
+        Filled::Cancelled => ("cancel", json!({})),
+    };
+    format!("User response: action={action}, content={content}")
+}

