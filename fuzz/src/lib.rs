@@ -9,6 +9,7 @@ mod envelope;
 mod ere;
 mod host_socket;
 mod mcp_line;
+mod mcp_server;
 mod pieces;
 mod policy;
 mod schema;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "google", run: stream::google },
     Target { name: "host_socket", run: host_socket::run },
     Target { name: "mcp_line", run: mcp_line::run },
+    Target { name: "mcp_server", run: mcp_server::run },
     Target { name: "openai", run: stream::openai },
     Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },

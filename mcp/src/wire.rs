@@ -23,10 +23,17 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-pub use message::fuzzing;
 pub(crate) use message::{Body, RawArguments, Refused};
 pub(crate) use standard_streams::{Streams, standard_streams};
 pub use upstream::Progress;
+
+/// The readers of this module for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::message::fuzzing::{Line, line};
+    pub use super::upstream::fuzzing::{Heard, Traces, server_message};
+}
+
 pub(crate) use upstream::{
     Answers, Asked, ClientWire, FORM, Incoming, MAX_MESSAGE, Outgoing, Question, Upstream,
     not_modern, plain,

@@ -285,7 +285,7 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> ErrorData {
 
 /// The reading of lines for the fuzz target.
 #[doc(hidden)]
-pub mod fuzzing {
+pub(super) mod fuzzing {
     use super::*;
 
     /// A line as it was read.

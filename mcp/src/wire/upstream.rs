@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::form::{Filled, Form};
 
+pub(crate) use incoming::fuzzing;
 pub(crate) use incoming::{FORM, Incoming, MAX_MESSAGE, not_modern, plain};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use stream::ClientWire;

@@ -152,7 +152,7 @@ fn of(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, Erro
         Kind::Discover | Kind::Initialize => introduction(result, kind),
         Kind::Listen | Kind::Other if result.get().len() <= MAX_MESSAGE => {
             serde_json::from_str(result.get())
-                .map_err(|error| internal(&format!("the result is malformed: {error}")))
+                .map_err(|error| internal(&plain(&format!("the result is malformed: {error}"))))
         }
         Kind::Listen | Kind::Other => Err(internal("the result is too large")),
     }
@@ -307,4 +307,63 @@ pub(crate) fn plain(text: &str) -> String {
 
 fn internal(message: &str) -> ErrorData {
     ErrorData::internal_error(message.to_owned(), None)
+}
+
+/// The reading of messages for the fuzz target.
+#[doc(hidden)]
+pub(crate) mod fuzzing {
+    use std::sync::Arc;
+
+    use serde_json::value::to_raw_value;
+
+    use super::super::{Answers, Asked, Flight};
+    use super::*;
+
+    /// A message of a server as it was read.
+    #[derive(Debug)]
+    pub enum Heard {
+        /// One for the library, in JSON.
+        Message(String),
+        /// A question, and the answer in JSON.
+        Question(String),
+        /// One that nobody waits for, or that is dealt with.
+        Ignored,
+        /// No message at all.
+        Noise,
+    }
+
+    /// The traces that a message left at a call.
+    #[derive(Debug, Default)]
+    pub struct Traces {
+        /// The bytes of its result.
+        pub result: Option<Bytes>,
+        /// The progress that its caller hears of.
+        pub progress: Option<Progress>,
+    }
+
+    /// Reads one message of a server. The requests 0 to 4 are in flight: `server/discover`,
+    /// `initialize`, a subscription, one of the library's own, and a call.
+    #[must_use]
+    pub fn server_message(text: &Bytes) -> (Heard, Traces) {
+        let upstream = Upstream::default();
+        let arguments = to_raw_value(&json!({})).map(Arc::from);
+        let Ok(arguments) = arguments else { return (Heard::Noise, Traces::default()) };
+        let (asked, _questions) = Asked::call(arguments, Default::default(), Answers::default());
+        let kinds = [Kind::Discover, Kind::Initialize, Kind::Listen, Kind::Other];
+        let kinds = kinds.into_iter().chain([Kind::Asked(Arc::clone(&asked))]);
+        for (id, kind) in (0..).map(RequestId::Number).zip(kinds) {
+            let token = Some(ProgressToken(id.clone()));
+            upstream.flights().insert(id, Flight { kind, token });
+        }
+        let heard = match Incoming::read(text, &upstream) {
+            Incoming::Message(message) => {
+                Heard::Message(serde_json::to_string(&message).unwrap_or_default())
+            }
+            Incoming::Question(answer) => Heard::Question(answer.to_string()),
+            Incoming::Ignored => Heard::Ignored,
+            Incoming::Noise => Heard::Noise,
+        };
+        let progress = asked.progress().borrow().clone();
+        (heard, Traces { result: asked.result(), progress })
+    }
 }
