@@ -190,6 +190,35 @@ async fn a_connection_beyond_the_bound_is_told_so_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
+    // More than the buffers of the system take.
+    let gate = Gate::new(2, "x".repeat(32 << 20));
+    let read_within = Duration::from_millis(50);
+    let few = HttpBounds { connections: 1, read_within, ..HttpBounds::default() };
+    let served = Served::start(&gate, settings().bounds(few)).await;
+    let mut silent = served.connect().await;
+    let asked = request(TOKEN, CALL, &call("{}"));
+    silent.write_all(asked.as_bytes()).await.expect("sent");
+    gate.wait_until(|seen| seen.begun == 1).await;
+    // There is room for another client when this one has lost its place; until then others are
+    // told that there is none, or only that their connection is closed.
+    loop {
+        let mut stream = served.connect().await;
+        let mut status = [0; 12];
+        let sent = stream.write_all(asked.as_bytes()).await;
+        if sent.is_ok() && stream.read_exact(&mut status).await.is_ok() && status.ends_with(b"200")
+        {
+            break;
+        }
+    }
+    let mut rest = Vec::new();
+    // It may learn of it by an error.
+    let _ = silent.read_to_end(&mut rest).await;
+    assert!(rest.len() < 32 << 20, "{} bytes", rest.len());
+    served.end().await;
+}
+
+#[tokio::test]
 async fn a_client_that_is_gone_ends_its_call() {
     let gate = Gate::new(0, String::new());
     let served = Served::start(&gate, settings()).await;

@@ -1,6 +1,7 @@
 //! A server over HTTP: its connections, and its end.
 //!
-//! Owns the bound on connections, and on the time and the size of the headers of a request.
+//! Owns the bounds on connections, on the time and the size of the headers of a request, and on the
+//! time in which an answer is read.
 //! `endpoint` answers a request; the other modules each hold one check. The protocol over HTTP itself
 //! is the library's.
 
@@ -13,6 +14,7 @@ mod reply;
 mod sessions;
 mod settings;
 mod tls;
+mod unread;
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
@@ -38,6 +40,7 @@ use super::questions::Questions;
 use super::{ServeError, Server};
 use crate::offer::Offer;
 use endpoint::Endpoint;
+use unread::Unread;
 
 /// The bytes of the headers of a request.
 const MAX_HEADERS: usize = 16 << 10;
@@ -130,7 +133,7 @@ async fn connection<O: Offer>(
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.headers_within)
         .max_header_size(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Unread::new(stream, bounds.read_within)), service);
     let mut connection = pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

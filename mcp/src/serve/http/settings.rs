@@ -27,6 +27,8 @@ pub struct HttpBounds {
     pub headers_within: Duration,
     /// The time in which a body must have come.
     pub body_within: Duration,
+    /// The time in which a client must have read something of what it is sent.
+    pub read_within: Duration,
     /// The time after which a session ends that nobody used.
     pub idle: Duration,
 }
@@ -38,6 +40,7 @@ impl Default for HttpBounds {
             sessions: 256,
             headers_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
+            read_within: Duration::from_secs(60),
             idle: Duration::from_secs(30 * 60),
         }
     }
