@@ -251,3 +251,36 @@ pub struct Template {
     /// The description for a person or a model.
     pub description: &'static str,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_catalog_asks_for_no_headers() {
+        let schema = |note: Value| {
+            let Value::Object(schema) = json!({ "type": "object", "properties": { "a": note } })
+            else {
+                unreachable!("an object")
+            };
+            Arc::new(schema)
+        };
+        let hints = Hints { read_only: true, open_world: false };
+        let entry = |input: &Arc<Map<String, Value>>| ToolEntry {
+            name: "tool".to_owned(),
+            description: String::new(),
+            input: Arc::clone(input),
+            output: None,
+            hints,
+        };
+        let annotated = schema(json!({ "type": "string", "x-mcp-header": "A" }));
+        let plain = schema(json!({ "type": "string" }));
+        let catalog = Catalog::new(vec![entry(&annotated)]);
+        assert_eq!(catalog.entries()[0].input, plain);
+        assert_eq!(catalog.revision(), Catalog::new(vec![entry(&plain)]).revision());
+        // What is left as it is, is not copied.
+        assert!(Arc::ptr_eq(&Catalog::new(vec![entry(&plain)]).entries()[0].input, &plain));
+    }
+}

@@ -65,8 +65,9 @@ pub fn mcp_clients() -> PathBuf {
     named("IKIGAI_TEST_MCP_CLIENTS", "mcp-clients")
 }
 
-/// Returns the folder whose `node_modules` has a client and a server of MCP for Node.js:
-/// `IKIGAI_TEST_MCP_NODE`, or `TARGET/mcp-node`. It is missing where there is no npm.
+/// Returns the folder whose `node_modules` has a client and a server of MCP for Node.js and the
+/// conformance suite: `IKIGAI_TEST_MCP_NODE`, or `TARGET/mcp-node`. It is missing where there is no
+/// npm.
 #[must_use]
 pub fn mcp_node() -> PathBuf {
     named("IKIGAI_TEST_MCP_NODE", "mcp-node")

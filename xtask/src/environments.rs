@@ -46,7 +46,7 @@ const ENVIRONMENTS: &[Environment] = &[
         language: Python("mcp"),
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
-    // The same of Node.js, without a fuzzer.
+    // The same of Node.js, without a fuzzer, and the conformance suite of the protocol.
     Environment { name: MCP_NODE, language: Node, require: "IKIGAI_REQUIRE_MCP_CLIENTS" },
 ];
 

@@ -1,7 +1,5 @@
 //! Arguments of a call that are repeated as headers of HTTP, where the schema of the tool asks for
-//! it by `x-mcp-header`: something between client and server can then route by them.
-//!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http>
+//! it by `x-mcp-header` (SEP-2243): something between client and server can then route by them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

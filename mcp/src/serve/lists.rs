@@ -197,6 +197,14 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_missing_resource_names_it() {
+        let error = read_error(ResourceError::NotFound("none".to_owned()), "test://a");
+        assert_eq!(error.data, Some(json!({ "uri": "test://a" })));
+        let error = read_error(ResourceError::Failed("broken".to_owned()), "test://a");
+        assert_eq!(error.data, None);
+    }
+
+    #[test]
     fn a_cursor_of_another_list_is_refused() {
         let all = [0; PAGE + 1];
         let next = Page::of(&all, 7, None).expect("a page").next.expect("a second page");
