@@ -178,13 +178,7 @@ impl Client {
             return self.early.remove(index).expect("found");
         }
         loop {
-            let line = match self.lines.recv_timeout(TIMEOUT) {
-                Ok(line) => line,
-                Err(RecvTimeoutError::Timeout) => panic!("no such message came: {:?}", self.early),
-                Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the server closed its stdout: {:?}", self.early)
-                }
-            };
+            let line = self.line();
             let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
                 panic!("stdout has a line that is no JSON ({error}): {line}")
             });
@@ -192,6 +186,24 @@ impl Client {
                 return message;
             }
             self.early.push_back(message);
+        }
+    }
+
+    /// Returns the next line as it is, if nobody waited for a message beyond it.
+    #[track_caller]
+    pub fn any_line(&mut self) -> String {
+        assert!(self.early.is_empty(), "messages were kept: {:?}", self.early);
+        self.line()
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        match self.lines.recv_timeout(TIMEOUT) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("no such message came: {:?}", self.early),
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("the server closed its stdout: {:?}", self.early)
+            }
         }
     }
 

@@ -23,6 +23,8 @@ mod load;
 mod python;
 #[path = "mcp/resources.rs"]
 mod resources;
+#[path = "mcp/session.rs"]
+mod session;
 
 use std::fs;
 use std::io::Write as _;

@@ -1,6 +1,8 @@
 //! Servers of MCP as tools: how they are added and approved, what they may touch, and what becomes
 //! of those that misbehave. `mcp/testing` has the server, which does as its file says.
 
+#[path = "servers/asking.rs"]
+mod asking;
 #[path = "servers/changes.rs"]
 mod changes;
 #[path = "servers/http.rs"]

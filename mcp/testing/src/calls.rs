@@ -72,7 +72,11 @@ impl Call {
             self.send(&json!({
                 "jsonrpc": "2.0",
                 "method": "notifications/progress",
-                "params": { "progressToken": token, "progress": progress },
+                "params": {
+                    "progressToken": token,
+                    "progress": progress,
+                    "message": format!("step {progress}"),
+                },
             }));
         }
     }

@@ -1,7 +1,8 @@
 //! The figures of servers of MCP: over stdin and stdout ours, the protocol's library by itself, and
-//! plain ones in Python and for Node.js; ours over HTTP as well.
+//! plain ones in Python and for Node.js; ours over HTTP, and with servers as its tools, as well.
 
 mod http;
+mod servers;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -101,6 +102,8 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         figures.entry("mcp_one".into()).or_default().insert("host".into(), calls);
     }
     figures.insert("mcp_http".into(), http::each(layout, rounds, calls)?);
+    servers::define(layout)?;
+    figures.insert("mcp_server".into(), servers::through(layout, rounds, calls)?);
     figures.insert("mcp_start".into(), start(layout, rounds)?);
     figures.insert("mcp_large".into(), large(layout)?);
     Ok(())
@@ -127,16 +130,20 @@ fn each(
     Ok(samples)
 }
 
-/// Measures the time from the start of our server to its first list of tools.
+/// Measures the time from the start of our server to its first list of tools, without servers as
+/// tools and with them.
 fn start(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
     in_turn(
         rounds,
-        &mut [("ikigai", &mut || {
-            let mut server = Server::start("ikigai", &mut ours(layout), "", json!({}))?;
-            let listed = server.ask("tools/list", &json!({}))?;
-            ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
-            Ok(())
-        })],
+        &mut [
+            ("ikigai", &mut || {
+                let mut server = Server::start("ikigai", &mut ours(layout), "", json!({}))?;
+                let listed = server.ask("tools/list", &json!({}))?;
+                ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
+                Ok(())
+            }),
+            ("servers", &mut || servers::start(layout)),
+        ],
     )
 }
 

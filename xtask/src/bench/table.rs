@@ -291,12 +291,21 @@ fn lines() -> Vec<Line> {
             Some(AtMost(250.0)),
         ),
         (
+            "an echo of a server through `mcp serve`: above the server's own answer",
+            "mcp_server",
+            More("ikigai", "server"),
+            Micros,
+            Some(AtMost(150.0)),
+        ),
+        ("… the server's own answer", "mcp_server", Alone("server"), Micros, None),
+        (
             "start of `mcp serve` to its first list of tools",
             "mcp_start",
             Alone("ikigai"),
             Millis,
             Some(AtMost(60.0)),
         ),
+        ("… with 20 servers defined", "mcp_start", Alone("servers"), Millis, Some(AtMost(60.0))),
         (
             "memory of a call through `mcp serve` with 16 MiB of small values, for each byte",
             "mcp_large",

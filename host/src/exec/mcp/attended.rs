@@ -205,6 +205,36 @@ mod tests {
     }
 
     #[test]
+    fn the_clock_stands_still_as_long_as_somebody_waits_for_a_form() {
+        struct Thinking;
+
+        impl FrontEnd for Thinking {
+            fn respondent(&self) -> Respondent {
+                Respondent::Person
+            }
+
+            fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+                unreachable!("nothing asks for consent here")
+            }
+
+            fn fill(&self, _: Form) -> Answer<'_, Filled> {
+                Box::pin(std::future::pending())
+            }
+        }
+
+        let clock = Clock::new(Instant::now() + SECOND);
+        let attended = Attended::new("files", Some(&Thinking), &clock);
+        let is_stopped = || clock.0.borrow().stopped.is_some();
+        assert!(!is_stopped());
+        {
+            let answer = pin!(attended.fill("?", Map::new()));
+            assert!(answer.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(is_stopped());
+        }
+        assert!(!is_stopped());
+    }
+
+    #[test]
     fn forms_cannot_stop_the_time_for_ever() {
         let begun = Instant::now();
         let mut remaining =

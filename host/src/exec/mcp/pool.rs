@@ -280,3 +280,126 @@ impl State {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::exec::Stdin;
+    use crate::exec::mcp::{
+        Answer, Attended, CallError, Connection, Remote, ServerAnswer, ServerStreams,
+    };
+    use crate::exec::output::Sink;
+    use crate::limits::Limits;
+    use crate::policy::Grant;
+
+    /// Counts the connections.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Connect for Counting {
+        fn to_process(
+            &self,
+            _: ServerStreams,
+            _: Option<String>,
+        ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+            unreachable!("no server is a process here")
+        }
+
+        fn to_remote(
+            &self,
+            _: Remote,
+            _: Option<String>,
+        ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Ok(Arc::new(Toolless) as Arc<dyn Connection>)))
+        }
+    }
+
+    /// A connection to a server without tools.
+    struct Toolless;
+
+    impl Connection for Toolless {
+        fn revision(&self) -> String {
+            String::new()
+        }
+
+        fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
+            Box::pin(std::future::ready(Ok(ServerTools::default())))
+        }
+
+        fn call<'a>(
+            &'a self,
+            _: &'a str,
+            _: Bytes,
+            _: CancellationToken,
+            _: &'a Attended<'a>,
+        ) -> Answer<'a, Result<ServerAnswer, CallError>> {
+            unreachable!("nothing is called here")
+        }
+
+        fn changed(&self) -> Answer<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn close(&self) -> Answer<'_, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    fn call_of(principal: Option<&str>) -> Call {
+        Call {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Tail(0),
+            grant: Arc::new(Grant::default()),
+            principal: principal.map(Arc::from),
+            front_end: None,
+            assets: None,
+            workspace: Path::new("/").into(),
+            limits: Limits::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn principals_share_no_server_and_are_bounded() {
+        let counting = Arc::new(Counting::default());
+        let connect = Some(Arc::clone(&counting) as Arc<dyn Connect>);
+        let pool = Pool::new(connect, Supervisor::new(None, 0), Hints::default());
+        let target = Target::Remote { url: "https://a.example".to_owned(), auth: Auth::None };
+        let server = Server { name: "peer".to_owned(), digest: Digest::of(b"peer"), target };
+        let connections = || counting.0.load(Ordering::Relaxed);
+        for _ in 0..2 {
+            for principal in [None, Some("ada"), Some("bob")] {
+                pool.running(&server, &call_of(principal)).await.expect("it runs");
+            }
+        }
+        assert_eq!(connections(), 3);
+        for number in 2..OF_PRINCIPALS {
+            let principal = number.to_string();
+            pool.running(&server, &call_of(Some(&principal))).await.expect("it runs");
+        }
+        let refused = pool.running(&server, &call_of(Some("eve"))).await.err();
+        let Some(Exit::NotStarted(reason)) = refused.map(|outcome| outcome.exit) else {
+            panic!("a server more than the bound was started")
+        };
+        assert!(reason.contains("64 servers run for other principals"), "{reason}");
+        // Those that run, and those of the user, are used as before.
+        for principal in [None, Some("ada")] {
+            pool.running(&server, &call_of(principal)).await.expect("it runs");
+        }
+        assert_eq!(connections(), 1 + OF_PRINCIPALS);
+        // A server that has ended makes room.
+        let of_ada = pool.running(&server, &call_of(Some("ada"))).await.expect("it runs");
+        of_ada.end();
+        drop(of_ada);
+        pool.running(&server, &call_of(Some("eve"))).await.expect("it runs");
+    }
+}
