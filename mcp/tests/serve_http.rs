@@ -123,6 +123,46 @@ async fn the_newest_revision_has_no_method_that_was_removed() {
 }
 
 #[tokio::test]
+async fn a_page_of_an_origin_that_is_allowed_may_ask_and_read() {
+    let gate = Gate::new(1, "done".to_owned());
+    let settings = settings().allow_origin("https://app.example").expect("an origin");
+    let served = Served::start(&gate, settings).await;
+    let allowed = "access-control-allow-origin: https://app.example";
+    // The question of the browser comes without the token.
+    let preflight = |origin: &str| {
+        format!(
+            "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\nconnection: close\r\n\
+             access-control-request-method: POST\r\n\
+             access-control-request-headers: authorization,content-type,mcp-method\r\n\r\n"
+        )
+    };
+    let (status, head, _) = served.send_text(&preflight("https://app.example")).await;
+    assert_eq!(status, 204, "{head}");
+    assert!(head.contains(allowed), "{head}");
+    for header in ["authorization", "content-type", "mcp-method", "mcp-session-id"] {
+        let line = head.lines().find(|it| it.starts_with("access-control-allow-headers:"));
+        assert!(line.is_some_and(|line| line.contains(header)), "{header}: {head}");
+    }
+    let (status, head, _) = served.send_text(&preflight("https://evil.example")).await;
+    assert_eq!(status, 403, "{head}");
+    assert!(!head.contains("access-control"), "{head}");
+    // So does an answer, and a refusal.
+    let headers = format!("{CALL}origin: https://app.example\r\n");
+    let (status, head, _) = send(&served, &headers, &call("{}")).await;
+    assert_eq!(status, 200, "{head}");
+    assert!(head.contains(allowed) && head.contains("vary: origin"), "{head}");
+    let unknown = request("fedcba9876543210fedcba9876543210", &headers, &call("{}"));
+    let (status, head, _) = served.send_text(&unknown).await;
+    assert_eq!(status, 401, "{head}");
+    assert!(head.contains(allowed), "{head}");
+    assert!(head.contains("access-control-expose-headers:"), "{head}");
+    // One without an origin is no page's.
+    let (_, head, _) = served.send_text(&request(TOKEN, "", "")).await;
+    assert!(!head.contains("access-control"), "{head}");
+    served.end().await;
+}
+
+#[tokio::test]
 async fn a_body_that_is_no_message_is_answered_in_json() {
     let gate = Gate::new(0, String::new());
     let served = Served::start(&gate, settings()).await;

@@ -8,6 +8,7 @@
 mod access;
 mod admission;
 mod body;
+mod cors;
 mod endpoint;
 mod oauth;
 mod reply;

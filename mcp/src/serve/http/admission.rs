@@ -73,12 +73,12 @@ impl Admission {
         Ok(())
     }
 
-    /// Checks the head of a request.
+    /// Checks the head of a request. Returns the origin that it comes from, if a page sent it.
     ///
     /// # Errors
     ///
     /// The answer to a request that names a foreign host or comes from a foreign origin.
-    pub(super) fn check(&self, head: &Parts) -> Result<(), Refusal> {
+    pub(super) fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, Refusal> {
         let malformed = |reason| unread(StatusCode::BAD_REQUEST, reason);
         let host = only(&head.headers, HOST)
             .and_then(Host::parse)
@@ -95,14 +95,14 @@ impl Admission {
             );
             return Err(unread(StatusCode::FORBIDDEN, "this `Host` is not allowed"));
         }
-        if !head.headers.contains_key(ORIGIN) {
-            return Ok(());
-        }
+        let Some(named) = head.headers.get(ORIGIN) else { return Ok(None) };
         let origin = only(&head.headers, ORIGIN).and_then(Origin::parse);
         // A page of this server's own, which has none, would be of its own origin.
         let is_own = |it: &Origin| it.name == host.name && it.port() == host.port;
         match origin {
-            Some(origin) if is_own(&origin) || self.origins.contains(&origin) => Ok(()),
+            Some(origin) if is_own(&origin) || self.origins.contains(&origin) => {
+                Ok(Some(named.clone()))
+            }
             _ => {
                 tracing::warn!("a request of a page of another origin was refused");
                 Err(unread(StatusCode::FORBIDDEN, "this `Origin` is not allowed"))
@@ -174,7 +174,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        admission.check(&head).map_err(|reply| reply.status())
+        admission.check(&head).map(drop).map_err(|reply| reply.status())
     }
 
     #[test]

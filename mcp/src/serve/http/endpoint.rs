@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Principal, Scope};
 use super::body::Reading;
+use super::cors;
 use super::reply::{self, Refusal, Reply, unread};
 use super::sessions::{OwnSessions, Sessions};
 use super::settings::HttpSettings;
@@ -105,12 +106,25 @@ impl<O: Offer> Endpoint<O> {
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
         // A connection has one request at a time, and the semaphore is never closed.
         let _answering = self.answering.acquire().await;
-        Arc::clone(&self).admitted(request).await.unwrap_or_else(|refusal| *refusal)
+        let (head, body) = request.into_parts();
+        let origin = match self.settings.admission.check(&head) {
+            Ok(origin) => origin,
+            Err(refusal) => return *refusal,
+        };
+        let Some(origin) = origin else { return self.admitted(head, body).await };
+        let reply = if cors::is_preflight(&head) {
+            cors::preflight()
+        } else {
+            self.admitted(head, body).await
+        };
+        cors::readable(reply, origin)
     }
 
-    async fn admitted(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Refusal> {
-        let (mut head, body) = request.into_parts();
-        self.settings.admission.check(&head)?;
+    async fn admitted(self: &Arc<Self>, head: Parts, body: Incoming) -> Reply {
+        self.answered(head, body).await.unwrap_or_else(|refusal| *refusal)
+    }
+
+    async fn answered(self: &Arc<Self>, mut head: Parts, body: Incoming) -> Result<Reply, Refusal> {
         if let Some(description) = self.settings.access.metadata(&head) {
             return Ok(reply::json(StatusCode::OK, description));
         }

@@ -1,0 +1,55 @@
+//! The headers by which a browser lets a page of an origin that is allowed use this server:
+//! [CORS](https://fetch.spec.whatwg.org/#http-cors-protocol).
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, VARY,
+};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+
+use super::reply::Reply;
+
+/// The methods of requests at the path of the server.
+const METHODS: &str = "GET, POST, DELETE";
+
+/// The headers of requests that the protocol has, besides those that a page may always set.
+const REQUEST_HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, \
+                               mcp-protocol-version, mcp-session-id";
+
+/// The headers of answers that a client reads, besides those that a page may always read.
+const ANSWER_HEADERS: &str = "mcp-protocol-version, mcp-session-id, www-authenticate";
+
+/// The seconds for which a browser need not ask again.
+const MAX_AGE: &str = "600";
+
+/// Returns whether a browser asks by this request whether a page may send another one.
+pub(super) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Returns the answer to the question of a browser. It has no token to send with it.
+pub(super) fn preflight() -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::new()).boxed());
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+        (ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
+        (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+    ] {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}
+
+/// Returns an answer that a page of this origin may read.
+pub(super) fn readable(mut reply: Reply, origin: HeaderValue) -> Reply {
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ANSWER_HEADERS));
+    // A cache must not give it to a page of another origin.
+    headers.append(VARY, HeaderValue::from_static("origin"));
+    reply
+}
