@@ -17,7 +17,8 @@ fn session() -> Vec<(char, String)> {
     let page = fs::read_to_string(page).expect("the page");
     let (_, section) = page.split_once("\n## A session\n").expect("the section");
     let block = section.split("```").nth(1).expect("a block");
-    let lines = block.lines().skip(1).filter(|line| !line.is_empty());
+    // Before the messages is the command.
+    let lines = block.lines().skip(2).filter(|line| !line.is_empty());
     let parted = lines.map(|line| {
         let (side, message) = line.split_once(' ').expect("a side and a message");
         (side.parse().expect("an arrow"), message.to_owned())

@@ -46,7 +46,8 @@ impl<'a> Attended<'a> {
             tracing::warn!("a form of the server `{}` was declined", self.server);
             return Filled::Declined;
         }
-        let mut message = written_out(message);
+        let lines: Vec<String> = message.lines().map(written_out).collect();
+        let mut message = lines.join("\n");
         if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
             message.truncate(end);
             message.push('…');
