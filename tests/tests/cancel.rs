@@ -68,6 +68,7 @@ fn an_interrupted_component_ends() {
     for (mode, ticks) in [("spin", BUSY), ("sleep", 0)] {
         let arguments = format!("{{\"mode\":\"{mode}\"}}");
         let mut running = host.start(["tool", "call", "greedy", &arguments]);
+        running.wait_until_it_catches(Signal::INT);
         running.wait_until_busy(ticks.max(1));
         running.signal(Signal::INT);
         let begun = Instant::now();

@@ -245,7 +245,9 @@ fn answers_are_those_of_the_behaviour() {
     assert_eq!(peer.next()["id"], 9);
     peer.ask_call(10, "progress", json!({ "count": 2 }));
     let steps = [peer.next(), peer.next()].map(|it| it["params"].clone());
-    assert_eq!(steps, [1, 2].map(|it| json!({ "progressToken": "p", "progress": it })));
+    let step =
+        |it: u32| json!({ "progressToken": "p", "progress": it, "message": format!("step {it}") });
+    assert_eq!(steps, [1, 2].map(step));
     assert_eq!(peer.next()["id"], 10);
     assert_eq!(text(&peer.call(11, "big-line", json!({}))).len(), 17 << 20);
     peer.ask_call(12, "none", json!({}));

@@ -159,6 +159,19 @@ impl Running {
         }
     }
 
+    /// Waits until the host catches a signal: before that it would be killed by it.
+    #[track_caller]
+    pub fn wait_until_it_catches(&mut self, signal: Signal) {
+        let bit = 1_u64 << (signal.as_raw() - 1);
+        let path = format!("/proc/{}/status", self.child.id());
+        self.wait_until("its handler of the signal", || {
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+                .is_some_and(|caught| caught & bit != 0)
+        });
+    }
+
     /// Returns the most memory that the host's own process has had resident so far, in bytes.
     #[must_use]
     pub fn peak_memory(&self) -> u64 {
