@@ -93,7 +93,11 @@ impl TokenSource for Token {
         Box::pin(std::future::ready(token))
     }
 
-    fn refresh<'a>(&'a self, _: &'a str) -> Waiting<'a, Result<Option<String>, String>> {
+    fn refresh<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+    ) -> Waiting<'a, Result<Option<String>, String>> {
         // A variable has no other value than before.
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -172,6 +176,7 @@ impl Connection for Upstream {
                 }
                 Error::Malformed(reason) => CallError::Malformed(reason),
                 other @ Error::Unauthorized(_) => CallError::Unauthorized(other.to_string()),
+                Error::NoToken(reason) => CallError::Unauthorized(reason),
                 other @ (Error::Arguments | Error::Cancelled | Error::Closed(_)) => {
                     CallError::Lost(other.to_string())
                 }

@@ -8,6 +8,7 @@
 mod call;
 mod forms;
 mod http;
+mod oauth;
 mod repeated;
 mod tools;
 
@@ -38,7 +39,12 @@ use crate::wire::{ClientWire, Upstream, plain};
 
 pub use crate::wire::Progress;
 pub use call::CallError;
+use http::no_token;
 pub use http::{HttpServer, Resolve, TokenSource, Waiting, connect_http};
+pub use oauth::{
+    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
+    insufficient_scope,
+};
 use repeated::Repeated;
 pub use tools::{Listed, RemoteTool};
 
@@ -101,6 +107,9 @@ pub enum ConnectError {
     /// The server wants a token, or another one: its `WWW-Authenticate`.
     #[error("the server wants a token that it knows")]
     Unauthorized(String),
+    /// There is no token to send: the reason of its source. Nothing was sent.
+    #[error("{0}")]
+    NoToken(String),
     /// The server's introduction makes no sense.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
@@ -240,6 +249,11 @@ impl ConnectError {
     fn of(error: ClientInitializeError, upstream: &Upstream) -> Self {
         if let Some(challenge) = error.auth_challenge() {
             return Self::Unauthorized(challenge.to_owned());
+        }
+        if let ClientInitializeError::TransportError { error, .. } = &error
+            && let Some(reason) = no_token(error)
+        {
+            return Self::NoToken(reason);
         }
         match error {
             ClientInitializeError::JsonRpcError(ErrorData { code, message, .. }) => {

@@ -20,8 +20,9 @@ mod serve;
 mod wire;
 
 pub use connect::{
-    CallError, Client, ConnectError, Connection, Era, HttpServer, Listed, Progress, RemoteTool,
-    Resolve, TokenSource, Waiting, connect_http, connect_streams,
+    Authorization, CallError, Callback, Client, ConnectError, Connection, Era, HttpServer, Issuer,
+    Listed, OAuthClient, OAuthError, OAuthHttp, Progress, Protection, RemoteTool, Resolve, Session,
+    TokenSource, Waiting, connect_http, connect_streams, insufficient_scope,
 };
 pub use form::{Filled, Form, Interaction, Unattended};
 pub use offer::{

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::forms::{Ended, ROUNDS};
+use super::http::no_token;
 use super::{Connection, Era, innermost};
 use crate::form::Interaction;
 use crate::wire::{Answers, Asked, Question};
@@ -41,6 +42,9 @@ pub enum CallError {
     /// The server wants a token, or another one: its `WWW-Authenticate`. Nothing ran.
     #[error("the server wants a token that it knows")]
     Unauthorized(String),
+    /// There is no token to send: the reason of its source. Nothing ran.
+    #[error("{0}")]
+    NoToken(String),
     /// The connection ended before the answer came.
     #[error("the connection ended: {0}")]
     Closed(String),
@@ -120,6 +124,9 @@ impl Connection {
     fn failed(&self, error: ServiceError) -> CallError {
         if let Some(challenge) = error.auth_challenge() {
             return CallError::Unauthorized(challenge.to_owned());
+        }
+        if let Some(reason) = no_token(&error) {
+            return CallError::NoToken(reason);
         }
         match error {
             ServiceError::McpError(ErrorData { code, message, .. }) => {

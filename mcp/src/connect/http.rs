@@ -18,8 +18,9 @@ use rmcp::transport::streamable_http_client::{
 use url::{Host, Url};
 
 use super::{Client, ConnectError, Connection, Era, connect};
-use crate::wire::Upstream;
-use requests::Requests;
+use crate::wire::{Upstream, plain};
+use requests::{HttpError, Requests};
+pub(super) use requests::{cause, client};
 use transport::{HttpClient, HttpWire};
 
 /// A future of a trait whose methods wait.
@@ -51,13 +52,19 @@ pub trait TokenSource: Send + Sync + 'static {
     /// There should be one, and it cannot be had.
     fn token(&self) -> Waiting<'_, Result<Option<String>, String>>;
 
-    /// Returns a new token in the place of one that the server did not take. `challenge` is its
-    /// `WWW-Authenticate`. Nothing is returned where no other token can be had without a person.
+    /// Returns a new token in the place of `refused`, which the server did not take. `challenge` is
+    /// its `WWW-Authenticate`. Nothing is returned where no other token can be had without a person.
+    ///
+    /// Requests run at once, so that several may have had the same token refused.
     ///
     /// # Errors
     ///
     /// There should be one, and it cannot be had.
-    fn refresh<'a>(&'a self, challenge: &'a str) -> Waiting<'a, Result<Option<String>, String>>;
+    fn refresh<'a>(
+        &'a self,
+        refused: Option<&'a str>,
+        challenge: &'a str,
+    ) -> Waiting<'a, Result<Option<String>, String>>;
 }
 
 /// A judge of addresses.
@@ -83,7 +90,8 @@ pub async fn connect_http(
     server: HttpServer,
     era: Option<Era>,
 ) -> Result<Connection, ConnectError> {
-    let url = address(&server).await?;
+    let url = judged(&server.url, server.allow_loopback, &*server.resolver).await;
+    let url = url.map_err(ConnectError::Address)?;
     let upstream = Arc::new(Upstream::default());
     let requests = Requests::new(url.clone(), &server).map_err(ConnectError::Address)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
@@ -96,34 +104,63 @@ pub async fn connect_http(
     Ok(Connection { is_http: true, ..connection })
 }
 
-/// Returns the address of a server, if it may be connected to.
-async fn address(server: &HttpServer) -> Result<Url, ConnectError> {
-    let refused = |reason: &str| ConnectError::Address(format!("`{}` {reason}", server.url));
-    let url = Url::parse(&server.url).map_err(|error| refused(&format!("is no URL: {error}")))?;
-    let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+/// Returns an address that nobody between here and there can answer for: it is of `https`, or, if
+/// that is allowed, on this machine.
+pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String> {
+    let refused = |reason: &str| format!("`{}` {reason}", plain(address));
+    let url = Url::parse(address).map_err(|error| refused(&format!("is no URL: {error}")))?;
+    if url.host().is_none() {
         return Err(refused("names no host"));
-    };
+    }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("has a user and a password, which belong into a token"));
     }
-    let address = match host {
-        Host::Ipv4(address) => Some(IpAddr::V4(address)),
-        Host::Ipv6(address) => Some(IpAddr::V6(address)),
-        Host::Domain(_) => None,
-    };
     match url.scheme() {
-        "https" => {}
-        "http" if server.allow_loopback && address.is_some_and(|it| it.is_loopback()) => {}
-        _ => return Err(refused("is not of `https`")),
+        "https" => Ok(url),
+        "http" if allow_loopback && literal(&url).is_some_and(|it| it.is_loopback()) => Ok(url),
+        _ => Err(refused("is not of `https`")),
     }
-    if let Some(address) = address {
+}
+
+/// Returns a trusted address, if it may be connected to.
+pub(super) async fn judged(
+    address: &str,
+    allow_loopback: bool,
+    resolver: &dyn Resolve,
+) -> Result<Url, String> {
+    let url = trusted(address, allow_loopback)?;
+    if let Some(ip) = literal(&url) {
         // Such a host is never looked up, so it is judged here.
-        let allowed = server.resolver.resolve(&address.to_string(), port).await;
-        if !allowed.map_err(|error| refused(&error))?.contains(&address) {
+        let port = url.port_or_known_default().unwrap_or_default();
+        let refused = |reason: &str| format!("`{}` {reason}", plain(address));
+        let allowed = resolver.resolve(&ip.to_string(), port).await;
+        if !allowed.map_err(|error| refused(&error))?.contains(&ip) {
             return Err(refused("may not be connected to"));
         }
     }
     Ok(url)
+}
+
+/// Returns the host of an address, if it is an address itself.
+fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
+        Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
+        Host::Domain(_) => None,
+    }
+}
+
+/// Returns the reason for which there was no token, if an error of the library is about that.
+pub(super) fn no_token(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if let Some(HttpError::NoToken(reason)) = held.and_then(|it| it.downcast_ref()) {
+            return Some(reason.clone());
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Returns the header of a token.
@@ -135,7 +172,11 @@ fn bearer(token: &str) -> Result<HeaderValue, String> {
 }
 
 /// Returns the part of a `WWW-Authenticate` that is looked at.
-fn challenge(headers: &HeaderMap) -> String {
-    let value = headers.get(header::WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-    value.unwrap_or("Bearer").to_owned()
+pub(super) fn challenge(headers: &HeaderMap) -> String {
+    let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    let is_bearer =
+        |text: &&&str| text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+    let found = texts.iter().find(is_bearer).or_else(|| texts.first());
+    found.copied().unwrap_or("Bearer").to_owned()
 }

@@ -1,5 +1,6 @@
 //! A client and servers over HTTP, written by hand on a port of this machine.
 
+mod login;
 mod server;
 
 use std::net::IpAddr;
@@ -40,7 +41,13 @@ impl TokenSource for Tokens {
         Box::pin(async { Ok(Some(format!("token-{}", self.refreshed.load(Ordering::Relaxed)))) })
     }
 
-    fn refresh<'a>(&'a self, challenge: &'a str) -> Waiting<'a, Result<Option<String>, String>> {
+    fn refresh<'a>(
+        &'a self,
+        refused: Option<&'a str>,
+        challenge: &'a str,
+    ) -> Waiting<'a, Result<Option<String>, String>> {
+        let before = self.refreshed.load(Ordering::Relaxed);
+        assert_eq!(refused, Some(format!("token-{before}")).as_deref());
         assert_eq!(challenge, "Bearer resource_metadata=\"x\"");
         Box::pin(async {
             let count = self.refreshed.fetch_add(1, Ordering::Relaxed) + 1;

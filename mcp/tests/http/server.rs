@@ -61,6 +61,11 @@ impl Response {
         self
     }
 
+    /// Returns the response with another status.
+    pub(crate) fn status_of(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
     async fn write(self, stream: &mut TcpStream) -> std::io::Result<()> {
         let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", self.status);
         for (name, value) in &self.headers {

@@ -25,10 +25,13 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// The reason for which a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum HttpError {
+pub(in crate::connect) enum HttpError {
     /// The server wants another token than the one it got.
     #[error("the server wants another token")]
     Unauthorized(String),
+    /// There is no token to send. Nothing was sent.
+    #[error("{0}")]
+    NoToken(String),
     /// There is no answer, or one that nobody may send.
     #[error("{0}")]
     Failed(String),
@@ -45,17 +48,7 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn new(url: Url, server: &HttpServer) -> Result<Self, String> {
-        let port = url.port_or_known_default().unwrap_or_default();
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(server.tls.clone())
-            // The token must not be sent to another origin.
-            .redirect(Policy::none())
-            // A proxy would choose the address.
-            .no_proxy()
-            .dns_resolver(Judged { resolver: Arc::clone(&server.resolver), port })
-            .connect_timeout(CONNECT)
-            .build()
-            .map_err(|error| cause(&error))?;
+        let http = client(&url, &server.resolver, &server.tls)?;
         let (headers, tokens) = (server.headers.clone(), server.tokens.clone());
         Ok(Self { http, url, headers, tokens })
     }
@@ -69,7 +62,7 @@ impl Requests {
         body: Bytes,
     ) -> Result<Response, HttpError> {
         let token = match &self.tokens {
-            Some(tokens) => tokens.token().await.map_err(HttpError::Failed)?,
+            Some(tokens) => tokens.token().await.map_err(HttpError::NoToken)?,
             None => None,
         };
         let response = self.follow(&method, headers, &body, token.as_deref()).await?;
@@ -78,7 +71,10 @@ impl Requests {
         }
         let challenge = challenge(response.headers());
         let token = match &self.tokens {
-            Some(tokens) => tokens.refresh(&challenge).await.map_err(HttpError::Failed)?,
+            Some(tokens) => {
+                let renewed = tokens.refresh(token.as_deref(), &challenge).await;
+                renewed.map_err(HttpError::NoToken)?
+            }
             None => None,
         };
         let Some(token) = token else { return Err(HttpError::Unauthorized(challenge)) };
@@ -104,7 +100,7 @@ impl Requests {
                 .body(body.clone());
             if let Some(token) = token {
                 request = request
-                    .header(header::AUTHORIZATION, bearer(token).map_err(HttpError::Failed)?);
+                    .header(header::AUTHORIZATION, bearer(token).map_err(HttpError::NoToken)?);
             }
             let response =
                 request.send().await.map_err(|error| HttpError::Failed(cause(&error)))?;
@@ -120,6 +116,25 @@ impl Requests {
         }
         Err(HttpError::Failed(format!("the server redirects more than {MAX_REDIRECTS} times")))
     }
+}
+
+/// Returns a client for one host, which connects to judged addresses alone.
+pub(in crate::connect) fn client(
+    url: &Url,
+    resolver: &Arc<dyn Resolve>,
+    tls: &rustls::ClientConfig,
+) -> Result<reqwest::Client, String> {
+    let port = url.port_or_known_default().unwrap_or_default();
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls.clone())
+        // The token must not be sent to another origin.
+        .redirect(Policy::none())
+        // A proxy would choose the address.
+        .no_proxy()
+        .dns_resolver(Judged { resolver: Arc::clone(resolver), port })
+        .connect_timeout(CONNECT)
+        .build()
+        .map_err(|error| cause(&error))
 }
 
 /// Refuses a response that must not be read.
@@ -151,7 +166,7 @@ pub(super) async fn body(mut response: Response) -> Result<Bytes, HttpError> {
 }
 
 /// Returns the innermost reason of an error, without the address, which may hold a secret.
-fn cause(error: &reqwest::Error) -> String {
+pub(in crate::connect) fn cause(error: &reqwest::Error) -> String {
     let mut source: &dyn std::error::Error = error;
     while let Some(inner) = source.source() {
         source = inner;

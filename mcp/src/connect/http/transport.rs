@@ -261,6 +261,8 @@ fn of(error: HttpError) -> Error {
         HttpError::Unauthorized(challenge) => {
             Error::AuthRequired(AuthRequiredError::new(challenge))
         }
+        // The one error of the library that keeps what it is made of: see `no_token`.
+        none @ HttpError::NoToken(_) => Error::Io(std::io::Error::other(none)),
         failed @ HttpError::Failed(_) => Error::Client(failed),
     }
 }

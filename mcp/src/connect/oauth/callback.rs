@@ -1,0 +1,143 @@
+//! The place on this machine to which a browser brings the answer of an issuer: RFC 8252.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::OAuthError;
+use super::authorization::Authorization;
+
+/// The path of the place.
+const PATH: &str = "/callback";
+
+/// The longest head of a request in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// The time in which a browser must have sent its request, and read the answer.
+const TIME: Duration = Duration::from_secs(10);
+
+/// The connections at once. Browsers open some that they do not use.
+const AT_ONCE: usize = 16;
+
+/// A place that waits for the answer to one login.
+#[derive(Debug)]
+pub struct Callback {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// A request with the query that it came with.
+struct Asked {
+    stream: TcpStream,
+    query: String,
+}
+
+impl Callback {
+    /// Listens on this machine alone, at a port that the system picks if it is 0.
+    ///
+    /// # Errors
+    ///
+    /// The port is taken.
+    pub async fn bind(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Returns the address of the place.
+    #[must_use]
+    pub fn redirect(&self) -> String {
+        format!("http://{}{PATH}", self.address)
+    }
+
+    /// Waits for the answer to a login, and returns its code. Answers to anything else are refused,
+    /// and the wait goes on: every program of this machine can send one.
+    ///
+    /// # Errors
+    ///
+    /// The answer is that there is no code.
+    pub async fn code(&self, login: &Authorization) -> Result<String, OAuthError> {
+        let mut browsers = JoinSet::new();
+        loop {
+            let asked = tokio::select! {
+                accepted = self.listener.accept(), if browsers.len() < AT_ONCE => {
+                    match accepted {
+                        Ok((stream, _)) => {
+                            browsers.spawn(asked(stream));
+                        }
+                        Err(error) => {
+                            // Most errors are about one connection; one that lasts must not keep a
+                            // processor busy.
+                            tracing::debug!("a browser was not heard: {error}");
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                        }
+                    }
+                    continue;
+                }
+                Some(asked) = browsers.join_next() => asked,
+            };
+            let Ok(Some(Asked { mut stream, query })) = asked else { continue };
+            let answer = login.answered(&query);
+            let page = match &answer {
+                None => (400, "This answer belongs to no login that ikigai waits for."),
+                Some(Ok(_)) => (200, "ikigai has the answer. You can close this page."),
+                Some(Err(_)) => (400, "The login failed. The terminal says why."),
+            };
+            say(&mut stream, page).await;
+            if let Some(answer) = answer {
+                return answer;
+            }
+        }
+    }
+}
+
+/// Reads a request, and returns it if it is for the place.
+async fn asked(mut stream: TcpStream) -> Option<Asked> {
+    let head = tokio::time::timeout(TIME, head(&mut stream)).await.ok()?.ok()?;
+    let mut words = head.lines().next()?.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    if method != "GET" || path != PATH {
+        say(&mut stream, (404, "There is nothing here.")).await;
+        return None;
+    }
+    Some(Asked { query: query.to_owned(), stream })
+}
+
+/// Reads the head of a request.
+async fn head(stream: &mut TcpStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    let mut bytes = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut bytes).await?;
+        if read == 0 || head.len() + read > LONGEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        head.extend_from_slice(&bytes[..read]);
+    }
+    String::from_utf8(head).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Answers a browser with a page.
+async fn say(stream: &mut TcpStream, (status, text): (u16, &str)) {
+    let reason = if status == 200 { "OK" } else { "Refused" };
+    // The address of the page has the code: nobody else is told of it.
+    let page = format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+         content-length: {}\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n\
+         x-content-type-options: nosniff\r\nconnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    let sent = tokio::time::timeout(TIME, async {
+        stream.write_all(page.as_bytes()).await?;
+        stream.shutdown().await
+    });
+    // A browser that does not read has brought its answer all the same.
+    if let Err(error) = sent.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        tracing::debug!("a browser was not answered: {error}");
+    }
+}
