@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 
 use crate::behaviour::Behaviour;
 
-pub(crate) use http::{Http, Issuer, OauthOptions, Redirect};
+pub(crate) use http::{Fault, Http, Issuer, OauthOptions, Redirect};
 
 /// The behaviour of a peer.
 #[derive(Debug)]

@@ -144,7 +144,7 @@ impl Server {
             self.http.token.as_deref() == Some(token) || by_oauth
         });
         if is_known {
-            return Ok(());
+            return self.sufficient(request);
         }
         let mut challenge = "Bearer".to_owned();
         if self.http.oauth.is_some() {
@@ -156,6 +156,18 @@ impl Server {
             challenge += " error=\"invalid_token\"";
         }
         Err(Response::empty(401).header("www-authenticate", &challenge))
+    }
+
+    /// Refuses a call that needs a scope which no token has.
+    fn sufficient(&self, request: &Request) -> Result<(), Response> {
+        let lacks = self.http.oauth.as_ref().and_then(|options| options.lacks.as_deref());
+        match lacks {
+            Some(scope) if request.json()["method"] == "tools/call" => {
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+                Err(Response::empty(403).header("www-authenticate", &challenge))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that a request names the session that it belongs to.

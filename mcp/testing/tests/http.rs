@@ -341,6 +341,29 @@ fn a_client_that_logs_in_gets_tokens_that_rotate_and_expire() {
     assert_eq!(with(&renewed["access_token"]), 200);
     assert_ne!(renewed["refresh_token"], tokens["refresh_token"]);
     assert_eq!(refresh(&tokens["refresh_token"]).json()["error"], "invalid_grant");
+    let revoked = format!("token={}", renewed["refresh_token"].as_str().expect("a token"));
+    assert_eq!(peer.ask("POST", "/revoke", &[], &revoked).status, 200);
+    assert_eq!(refresh(&renewed["refresh_token"]).json()["error"], "invalid_grant");
+}
+
+#[test]
+fn an_issuer_attacks_its_clients_on_request() {
+    let peer = |fault: &str| Peer::start(json!({ "oauth": { "fault": fault } }));
+    for (fault, expected) in [("state", "&state=sother&iss="), ("denied", "?error=access_denied")] {
+        let peer = peer(fault);
+        let (_, answer) = authorize(&peer, "verifier");
+        let place = answer.header("location").expect("a place");
+        assert!(place.contains(expected), "{place}");
+    }
+    let described = |fault: &str| {
+        peer(fault).ask("GET", "/.well-known/oauth-protected-resource/mcp", &[], "").json()
+    };
+    assert_eq!(described("resource")["resource"], "https://other.example/mcp");
+    assert_eq!(described("private")["authorization_servers"], json!(["https://10.255.255.1"]));
+    let led = peer("redirect").ask("POST", "/token", &[], "");
+    assert!(led.header("location").is_some_and(|it| it.starts_with("http://localhost:")));
+    let large = peer("large").ask("POST", "/token", &[], "").json();
+    assert_eq!(large["access_token"].as_str().map(str::len), Some(2 << 20));
 }
 
 #[test]

@@ -35,6 +35,31 @@ pub(crate) struct OauthOptions {
     pub(crate) issuer: Issuer,
     /// `false`: clients cannot register themselves.
     pub(crate) registers: bool,
+    /// `false`: there is no token that renews others.
+    pub(crate) renews: bool,
+    /// The seconds that a token lives, as the answer says; an hour by default.
+    pub(crate) expires: u64,
+    /// A scope that calls need and no token has.
+    pub(crate) lacks: Option<String>,
+    /// The attack, if it is none of those above.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// An attack by the server or its issuer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// `"state"`: the browser is sent back with the state of another login.
+    State,
+    /// `"denied"`: the browser is sent back with an error.
+    Denied,
+    /// `"resource"`: the metadata are those of another server.
+    Resource,
+    /// `"private"`: the issuer is at an address of a private network.
+    Private,
+    /// `"redirect"`: the token endpoint leads to another origin.
+    Redirect,
+    /// `"large"`: the token endpoint answers with 2 MiB.
+    Large,
 }
 
 /// The issuer that is named in an answer.
@@ -79,9 +104,25 @@ impl OauthOptions {
             None => None,
             Some(lasts) => Some(lasts.as_u64().ok_or_else(|| format!("`lasts` is `{lasts}`"))?),
         };
+        let fault = match text(&mut keys, "fault")?.as_deref() {
+            None => None,
+            Some("state") => Some(Fault::State),
+            Some("denied") => Some(Fault::Denied),
+            Some("resource") => Some(Fault::Resource),
+            Some("private") => Some(Fault::Private),
+            Some("redirect") => Some(Fault::Redirect),
+            Some("large") => Some(Fault::Large),
+            Some(other) => return Err(format!("`fault` is `{other}`")),
+        };
+        let expires = match keys.shift_remove("expires") {
+            None => 3600,
+            Some(life) => life.as_u64().ok_or_else(|| format!("`expires` is `{life}`"))?,
+        };
         let registers = flag(&mut keys, "registers")?.unwrap_or(true);
+        let renews = flag(&mut keys, "renews")?.unwrap_or(true);
+        let lacks = text(&mut keys, "lacks")?;
         nothing_left(&keys)?;
-        Ok(Some(Self { lasts, issuer, registers }))
+        Ok(Some(Self { lasts, issuer, registers, renews, expires, lacks, fault }))
     }
 }
 

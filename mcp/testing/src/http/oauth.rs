@@ -1,7 +1,9 @@
 //! A server of authorization: metadata (RFC 8414, RFC 9728), registration (RFC 7591), codes with
-//! PKCE (RFC 7636), tokens that rotate, and the issuer in its answers (RFC 9207).
+//! PKCE (RFC 7636), tokens that rotate and can be revoked (RFC 7009), and the issuer in its
+//! answers (RFC 9207).
 //!
-//! Nobody is asked: the page of authorization sends the browser back at once.
+//! Nobody is asked: the page of authorization sends the browser back at once. The definition may
+//! have it attack its clients.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::request::{Request, Response, encoded};
-use crate::definition::{Issuer, OauthOptions};
+use crate::definition::{Fault, Issuer, OauthOptions};
 
 /// The state of the server.
 pub(super) struct Oauth {
@@ -51,20 +53,31 @@ impl Oauth {
     /// Answers a request.
     pub(super) fn answer(&mut self, request: &Request, options: &OauthOptions) -> Response {
         let answered = match (request.method.as_str(), request.path()) {
-            ("GET", "/.well-known/oauth-protected-resource/mcp") => Ok(Response::json(
-                200,
-                &json!({
-                    "resource": self.resource(),
-                    "authorization_servers": [self.issuer],
-                    "scopes_supported": ["tools"],
-                }),
-            )),
+            ("GET", "/.well-known/oauth-protected-resource/mcp") => {
+                Ok(Response::json(200, &self.protection(options)))
+            }
             ("GET", "/.well-known/oauth-authorization-server") => {
                 Ok(Response::json(200, &self.metadata(options)))
             }
             ("POST", "/register") if options.registers => self.register(request),
             ("GET", "/authorize") => self.authorize(request, options),
-            ("POST", "/token") => self.token(request),
+            ("POST", "/token") => match options.fault {
+                Some(Fault::Redirect) => {
+                    // Another origin, though it leads to the same server.
+                    let place = self.issuer.replace("127.0.0.1", "localhost");
+                    Ok(Response::empty(307).header("location", &format!("{place}/token")))
+                }
+                Some(Fault::Large) => {
+                    Ok(Response::json(200, &json!({ "access_token": "x".repeat(2 << 20) })))
+                }
+                _ => self.token(request, options),
+            },
+            ("POST", "/revoke") => {
+                let token = request.field("token").unwrap_or_default();
+                self.access.remove(&token);
+                self.refresh.remove(&token);
+                Ok(Response::empty(200))
+            }
             _ => return Response::json(404, &json!({ "error": "not found" })),
         };
         answered.unwrap_or_else(|(error, why)| {
@@ -83,11 +96,24 @@ impl Oauth {
         format!("{}/mcp", self.issuer)
     }
 
+    fn protection(&self, options: &OauthOptions) -> Value {
+        let is = |fault| options.fault == Some(fault);
+        let resource =
+            if is(Fault::Resource) { "https://other.example/mcp" } else { &self.resource() };
+        let issuer = if is(Fault::Private) { "https://10.255.255.1" } else { &self.issuer };
+        json!({
+            "resource": resource,
+            "authorization_servers": [issuer],
+            "scopes_supported": ["tools"],
+        })
+    }
+
     fn metadata(&self, options: &OauthOptions) -> Value {
         let mut metadata = json!({
             "issuer": self.issuer,
             "authorization_endpoint": format!("{}/authorize", self.issuer),
             "token_endpoint": format!("{}/token", self.issuer),
+            "revocation_endpoint": format!("{}/revoke", self.issuer),
             "response_types_supported": ["code"],
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "code_challenge_methods_supported": ["S256"],
@@ -136,9 +162,13 @@ impl Oauth {
             return Err(("invalid_target", "the resource is another"));
         }
         let code = self.issue("code");
-        let mut place = format!("{redirect}?code={}", encoded(&code));
+        let mut place = match options.fault {
+            Some(Fault::Denied) => format!("{redirect}?error=access_denied&error_description=no"),
+            _ => format!("{redirect}?code={}", encoded(&code)),
+        };
         if let Some(state) = request.query("state") {
-            place += &format!("&state={}", encoded(&state));
+            let other = if options.fault == Some(Fault::State) { "other" } else { "" };
+            place += &format!("&state={}{other}", encoded(&state));
         }
         match options.issuer {
             Issuer::Own => place += &format!("&iss={}", encoded(&self.issuer)),
@@ -149,7 +179,7 @@ impl Oauth {
         Ok(Response::empty(302).header("location", &place))
     }
 
-    fn token(&mut self, request: &Request) -> Result<Response, Refusal> {
+    fn token(&mut self, request: &Request, options: &OauthOptions) -> Result<Response, Refusal> {
         let field = |name| request.field(name).unwrap_or_default();
         if field("resource") != self.resource() {
             return Err(("invalid_target", "the resource is another"));
@@ -174,20 +204,20 @@ impl Oauth {
             }
             _ => return Err(("unsupported_grant_type", "the grant is unknown")),
         }
-        let (access, refresh) = (self.issue("access"), self.issue("refresh"));
+        let access = self.issue("access");
         self.access.insert(access.clone(), 0);
-        self.refresh.insert(refresh.clone());
-        Ok(Response::json(
-            200,
-            &json!({
-                "access_token": access,
-                "token_type": "Bearer",
-                "expires_in": 3600,
-                "refresh_token": refresh,
-                "scope": "tools",
-            }),
-        )
-        .header("cache-control", "no-store"))
+        let mut tokens = json!({
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": options.expires,
+            "scope": "tools",
+        });
+        if options.renews {
+            let refresh = self.issue("refresh");
+            self.refresh.insert(refresh.clone());
+            tokens["refresh_token"] = refresh.into();
+        }
+        Ok(Response::json(200, &tokens).header("cache-control", "no-store"))
     }
 
     /// Returns a new value; they are counted, so that a test can name them.
