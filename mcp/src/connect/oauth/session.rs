@@ -265,6 +265,12 @@ impl Session {
         place: &str,
         form: &[(&str, &str)],
     ) -> Result<Reply, OAuthError> {
+        let (headers, body) = self.request(form)?;
+        http.send(place, Method::POST, headers, body).await
+    }
+
+    /// Returns the head and the body of a request with a form and the identity of this client.
+    fn request(&self, form: &[(&str, &str)]) -> Result<(HeaderMap, Bytes), OAuthError> {
         let mut headers = accepting_json();
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(header::CONTENT_TYPE, kind);
@@ -280,7 +286,7 @@ impl Session {
                 body.append_pair("client_id", id);
             }
         }
-        http.send(place, Method::POST, headers, Bytes::from(body.finish())).await
+        Ok((headers, Bytes::from(body.finish())))
     }
 
     /// Adds the identity of this client and its secret to the head of a request.
