@@ -17,6 +17,7 @@ use crate::config::{Config, Provenance};
 use crate::error::CliError;
 use crate::progress;
 use crate::servers::Servers;
+use crate::servers::logins::Logins;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets};
 use ikigai_host::exec::assets::AssetStore;
@@ -189,7 +190,7 @@ impl Options {
             .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
             .supervisors_in_reserve(reserve)
-            .servers(Arc::new(Servers))
+            .servers(Arc::new(Servers::new(Logins::of(&self.paths()))))
             .progress(move |event| progress(event));
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);

@@ -1,4 +1,11 @@
-//! The protocol of servers for the host: its trait over the client half of `ikigai-mcp`.
+//! The protocol of servers for the host: its trait over the client half of `ikigai-mcp`, and the
+//! tokens of servers over HTTP (`tokens`): of a variable, of a command (`command`), or of a login
+//! (`logins`, and `oauth` for where that leads).
+
+mod command;
+pub(crate) mod logins;
+pub(crate) mod oauth;
+mod tokens;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +18,26 @@ use ikigai_host::exec::mcp::{
 };
 use ikigai_host::front_end;
 use ikigai_mcp::{
-    Client, Era, Filled, Form, HttpServer, Interaction, Progress, RemoteTool, Resolve, TokenSource,
-    Waiting, connect_http, connect_streams,
+    Client, ConnectError, Era, Filled, Form, HttpServer, Interaction, Progress, RemoteTool,
+    Resolve, Waiting, connect_http, connect_streams,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use logins::Logins;
+use tokens::{Tokens, unauthorized};
+
 /// The client half of the protocol, as this program introduces itself.
-pub(crate) struct Servers;
+pub(crate) struct Servers {
+    logins: Logins,
+}
+
+impl Servers {
+    /// Returns the client half with the logins of a user.
+    pub(crate) fn new(logins: Logins) -> Self {
+        Self { logins }
+    }
+}
 
 impl Connect for Servers {
     fn to_process(
@@ -31,7 +50,7 @@ impl Connect for Servers {
         let opening = Box::pin(connect_streams(client(), stdout, stdin, era));
         Box::pin(async move {
             let connection = opening.await.map_err(|error| error.to_string())?;
-            Ok(Arc::new(Upstream::new(connection)) as Arc<dyn Connection>)
+            Ok(Arc::new(Upstream::new(connection, None)) as Arc<dyn Connection>)
         })
     }
 
@@ -41,20 +60,27 @@ impl Connect for Servers {
         revision: Option<String>,
     ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
         let era = revision.as_deref().and_then(era);
+        let tokens = Tokens::of(&remote, &self.logins);
         Box::pin(async move {
+            let tokens = tokens?;
             let Remote { name, url, auth, judge } = remote;
             let tls = judge.tls()?;
             let server = HttpServer {
                 url,
                 allow_loopback: true,
                 headers: HeaderMap::new(),
-                tokens: Some(Arc::new(Token { server: name, auth })),
+                tokens: Some(Arc::new(tokens)),
                 resolver: Arc::new(Judged(judge)),
                 tls: (*tls).clone(),
             };
-            let opened = connect_http(client(), server, era).await;
-            let connection = opened.map_err(|error| error.to_string())?;
-            Ok(Arc::new(Upstream::new(connection)) as Arc<dyn Connection>)
+            let connection = match connect_http(client(), server, era).await {
+                Ok(connection) => connection,
+                Err(ConnectError::Unauthorized(challenge)) => {
+                    return Err(unauthorized(&name, &auth, &challenge));
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            Ok(Arc::new(Upstream::new(connection, Some((name, auth)))) as Arc<dyn Connection>)
         })
     }
 }
@@ -69,37 +95,6 @@ impl Resolve for Judged {
             let found = judge.resolve(&host, port).await.map_err(|error| error.to_string())?;
             Ok(found.into_iter().map(|address| address.ip()).collect())
         })
-    }
-}
-
-/// The token of a server.
-struct Token {
-    server: String,
-    auth: Auth,
-}
-
-impl TokenSource for Token {
-    fn token(&self) -> Waiting<'_, Result<Option<String>, String>> {
-        let token = match &self.auth {
-            Auth::None => Ok(None),
-            Auth::Variable(name) => match std::env::var(name) {
-                Ok(token) if !token.is_empty() => Ok(Some(token)),
-                _ => {
-                    let server = &self.server;
-                    Err(format!("the variable `{name}` with the token for `{server}` is not set"))
-                }
-            },
-        };
-        Box::pin(std::future::ready(token))
-    }
-
-    fn refresh<'a>(
-        &'a self,
-        _: Option<&'a str>,
-        _: &'a str,
-    ) -> Waiting<'a, Result<Option<String>, String>> {
-        // A variable has no other value than before.
-        Box::pin(std::future::ready(Ok(None)))
     }
 }
 
@@ -120,15 +115,17 @@ fn era(word: &str) -> Option<Era> {
 
 /// An open connection, until it is closed.
 struct Upstream {
+    /// The name of a server over HTTP, and the source of its token.
+    remote: Option<(String, Auth)>,
     connection: Mutex<Option<Arc<ikigai_mcp::Connection>>>,
     era: Era,
     changes: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
 impl Upstream {
-    fn new(connection: ikigai_mcp::Connection) -> Self {
+    fn new(connection: ikigai_mcp::Connection, remote: Option<(String, Auth)>) -> Self {
         let (era, changes) = (connection.era(), connection.changed().into());
-        Self { connection: Mutex::new(Some(Arc::new(connection))), era, changes }
+        Self { remote, connection: Mutex::new(Some(Arc::new(connection))), era, changes }
     }
 
     fn connection(&self) -> Option<Arc<ikigai_mcp::Connection>> {
@@ -175,7 +172,10 @@ impl Connection for Upstream {
                     CallError::Refused { code: code.into(), message }
                 }
                 Error::Malformed(reason) => CallError::Malformed(reason),
-                other @ Error::Unauthorized(_) => CallError::Unauthorized(other.to_string()),
+                Error::Unauthorized(challenge) => CallError::Unauthorized(match &self.remote {
+                    Some((server, auth)) => unauthorized(server, auth, &challenge),
+                    None => Error::Unauthorized(challenge).to_string(),
+                }),
                 Error::NoToken(reason) => CallError::Unauthorized(reason),
                 other @ (Error::Arguments | Error::Cancelled | Error::Closed(_)) => {
                     CallError::Lost(other.to_string())

@@ -17,7 +17,7 @@ use std::sync::Once;
 use rustix::fs::OFlags;
 
 pub(crate) use private_file::{lock, open_private};
-pub use private_file::{read_secret, secret_of_user};
+pub use private_file::{lock_of_user, read_secret, replace_secret, secret_of_user};
 pub(crate) use settled::has_settled;
 pub use trust::{
     OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,

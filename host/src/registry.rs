@@ -30,7 +30,7 @@ pub use servers::{KnownServer, ListedTool, ServerState, Standing};
 pub use tool::{Build, Tool};
 
 use crate::digest::Digest;
-use crate::exec::mcp::{Pool, Target};
+use crate::exec::mcp::{Pool, Remote, Target};
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
@@ -326,11 +326,15 @@ impl Registry {
     /// No definition of this name is among the user's tools.
     #[doc(hidden)]
     pub async fn server(&self, name: &str) -> Result<KnownServer, String> {
+        let candidate = self.definition_of(name)?;
+        Ok(self.ask(name, &candidate).await)
+    }
+
+    fn definition_of(&self, name: &str) -> Result<Candidate, String> {
         let dir = self.settings.paths.user_tools.as_deref();
         let dir = dir.ok_or("there is no directory of the user's tools")?;
-        let candidate = Candidate::at(definition_path(dir, name), ToolOrigin::User)
-            .map_err(|_| format!("there is no server `{}`", name.escape_debug()))?;
-        Ok(self.ask(name, &candidate).await)
+        Candidate::at(definition_path(dir, name), ToolOrigin::User)
+            .map_err(|_| format!("there is no server `{}`", name.escape_debug()))
     }
 
     async fn ask(&self, name: &str, candidate: &Candidate) -> KnownServer {
@@ -354,6 +358,18 @@ impl Registry {
         let scan = Arc::new(self.scanner(Depth::Remembered, Wanted::Servers));
         scan::look_at_all(&scan, unknown).await;
         self.memo.save();
+    }
+
+    /// Returns how a server over HTTP is reached, with the judge of what its entry grants now. It is
+    /// not connected to.
+    ///
+    /// # Errors
+    ///
+    /// There is no definition of this name, it is that of a program, or it is granted nothing.
+    #[doc(hidden)]
+    pub fn remote_server(&self, name: &str) -> Result<Remote, String> {
+        let candidate = self.definition_of(name)?;
+        self.scanner(Depth::Remembered, Wanted::Known).remote(&candidate)
     }
 
     /// Returns the digests to which a grant of a server is bound: that of its definition, and that

@@ -7,6 +7,8 @@ mod asking;
 mod changes;
 #[path = "servers/http.rs"]
 mod http;
+#[path = "servers/login.rs"]
+mod login;
 #[path = "servers/misbehaving.rs"]
 mod misbehaving;
 #[path = "servers/real.rs"]

@@ -4,7 +4,10 @@ mod add;
 mod approve;
 mod http;
 mod list;
+mod login;
+mod logout;
 mod remove;
+pub(super) mod session;
 mod show;
 
 use std::process::ExitCode;
@@ -63,7 +66,15 @@ pub(super) enum Command {
     /// or renamed is withheld until then, and the others are offered.
     #[command(after_help = approve::EXAMPLES)]
     Approve(approve::Arguments),
-    /// Remove a server and all that it was granted
+    /// Log in to a server over HTTP, with a browser
+    ///
+    /// The server names the issuer of its tokens, which is shown before anything is sent to it. Prints
+    /// the address to open, opens it if stdout is a terminal, and waits for five minutes at most.
+    #[command(after_help = login::EXAMPLES)]
+    Login(Box<login::Arguments>),
+    /// Forget the tokens of a server, and have its issuer revoke them
+    Logout(logout::Arguments),
+    /// Remove a server, all that it was granted, and its tokens
     Remove(remove::Arguments),
 }
 
@@ -80,6 +91,8 @@ pub(super) async fn run(
         Command::List(arguments) => list::run(options, arguments).await,
         Command::Show(arguments) => show::run(options, arguments).await,
         Command::Approve(arguments) => approve::run(options, arguments).await,
+        Command::Login(arguments) => login::run(options, *arguments).await,
+        Command::Logout(arguments) => logout::run(options, arguments).await,
         Command::Remove(arguments) => remove::run(options, arguments),
     }
 }

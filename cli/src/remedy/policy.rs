@@ -44,6 +44,13 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         Remedy::ApproveTool { server, tool } => {
             format!("`ikigai mcp approve {server} {}` shows and approves it", shell_quoted(tool))
         }
+        Remedy::LogIn { server, scope } => match scope {
+            None => format!("`ikigai mcp login {server}` logs in"),
+            Some(scope) => format!(
+                "`ikigai mcp login {server} --scope {}` logs in for more",
+                shell_quoted(scope)
+            ),
+        },
         Remedy::AskPerson => {
             "call it from a client of `ikigai mcp serve` that can ask its user, or \
                               change `approve`"
@@ -105,6 +112,8 @@ mod tests {
             Remedy::GrantMore { tool: tool() },
             Remedy::GrantServer { server: "files".to_owned() },
             Remedy::ApproveTool { server: "files".to_owned(), tool: "read file".to_owned() },
+            Remedy::LogIn { server: "docs".to_owned(), scope: None },
+            Remedy::LogIn { server: "docs".to_owned(), scope: Some("read write".to_owned()) },
             Remedy::AskPerson,
             Remedy::ChooseWorkspace,
             Remedy::NamePolicyFile,

@@ -106,25 +106,63 @@ pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String>
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read,
     }
+    let draft = draft(&opened, name, fresh)?;
+    // It appears with all of its contents, or not at all.
+    let linked = match rustix::fs::linkat(&opened, &draft, &opened, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    };
+    rustix::fs::unlinkat(&opened, &draft, AtFlags::empty())?;
+    linked?;
+    read_secret(&path)
+}
+
+/// Writes the secret `name` in a directory of the user alone, which is made unless it exists. An
+/// earlier one is there until the new one is there as a whole, also where the machine fails.
+///
+/// # Errors
+///
+/// Another user may write to the directory, or it cannot be written to.
+pub fn replace_secret(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    make_private(dir)?;
+    let opened = open_trusted_dir(dir, is_own)?;
+    let draft = draft(&opened, name, text)?;
+    if let Err(error) = rustix::fs::renameat(&opened, &draft, &opened, name) {
+        rustix::fs::unlinkat(&opened, &draft, AtFlags::empty())?;
+        return Err(error.into());
+    }
+    rustix::fs::fsync(&opened)?;
+    Ok(())
+}
+
+/// Takes the lock `name` in a directory of the user alone, and makes both unless they exist. The
+/// lock ends with the file that is returned; nothing is where another process kept it for the whole
+/// `timeout`.
+///
+/// # Errors
+///
+/// One of them is of another kind or a link, or another user may write to it.
+pub fn lock_of_user(dir: &Path, name: &str, timeout: Duration) -> io::Result<Option<File>> {
+    let (_, file) = open_private(dir, name)?;
+    Ok(lock(&file, timeout)?.then_some(file))
+}
+
+/// Writes a secret under the name of this process, for it to be renamed. Returns that name.
+fn draft(dir: &OwnedFd, name: &str, text: &str) -> io::Result<String> {
     let draft = format!(".{name}.{}", std::process::id());
     // One of a process that was killed, whose number this one has.
-    match rustix::fs::unlinkat(&opened, &draft, AtFlags::empty()) {
+    match rustix::fs::unlinkat(dir, &draft, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&opened, &draft, flags, Mode::RUSR | Mode::WUSR)?;
-    let written = File::from(file).write_all(fresh.as_bytes());
-    let linked = written.and_then(|()| {
-        // It appears with all of its contents, or not at all.
-        match rustix::fs::linkat(&opened, &draft, &opened, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    });
-    rustix::fs::unlinkat(&opened, &draft, AtFlags::empty())?;
-    linked?;
-    read_secret(&path)
+    let file = rustix::fs::openat(dir, &draft, flags, Mode::RUSR | Mode::WUSR)?;
+    let mut file = File::from(file);
+    if let Err(error) = file.write_all(text.as_bytes()).and_then(|()| file.sync_all()) {
+        rustix::fs::unlinkat(dir, &draft, AtFlags::empty())?;
+        return Err(error);
+    }
+    Ok(draft)
 }
 
 #[cfg(test)]
@@ -155,6 +193,30 @@ mod tests {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("a mode");
         assert!(read_secret(&file).is_err(), "others can replace it");
         assert!(secret_of_user(&dir, "other", "x").is_err(), "others can write beside it");
+    }
+
+    #[test]
+    fn a_secret_is_replaced_as_a_whole_under_its_lock() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let dir = scratch.path().join("logins");
+        replace_secret(&dir, "a", "first").expect("written");
+        replace_secret(&dir, "a", "second").expect("replaced");
+        assert_eq!(read_secret(&dir.join("a")).expect("read"), "second");
+        assert_eq!(fs::metadata(dir.join("a")).expect("a file").mode() & 0o7777, 0o600);
+        assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 1, "no draft is left");
+        let held = lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock");
+        assert!(held.is_some());
+        assert!(lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a file").is_none());
+        drop(held);
+        assert!(lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock").is_some());
+        // A link would be replaced, and what it leads to stays as it is.
+        let outside = scratch.path().join("outside");
+        fs::write(&outside, "mine").expect("written");
+        symlink(&outside, dir.join("b")).expect("a link");
+        replace_secret(&dir, "b", "third").expect("written");
+        assert_eq!(fs::read_to_string(&outside).expect("read"), "mine");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("a mode");
+        assert!(replace_secret(&dir, "a", "x").is_err(), "others can write beside it");
     }
 
     #[test]

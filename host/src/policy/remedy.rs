@@ -78,6 +78,13 @@ pub enum Remedy {
         /// The name of the tool, as the server has it.
         tool: String,
     },
+    /// Log in to a server, for tokens that it takes.
+    LogIn {
+        /// The name of the server.
+        server: String,
+        /// The scopes that the server misses, if it said so.
+        scope: Option<String>,
+    },
     /// Grant the tool more than it has.
     GrantMore {
         /// The name of the tool.

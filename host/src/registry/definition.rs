@@ -20,7 +20,7 @@ use crate::toml_file::{FileError, Item, Pair, TomlFile, kind_of, pairs};
 const LARGEST: u64 = 64 << 10;
 
 /// The keys of a definition.
-const KEYS: [&str; 5] = ["command", "args", "url", "token_env", "tools"];
+const KEYS: [&str; 7] = ["command", "args", "url", "token_env", "token_command", "oauth", "tools"];
 
 /// The definition of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +92,8 @@ struct Keys {
     args: Option<Vec<String>>,
     url: Option<String>,
     token_env: Option<String>,
+    token_command: Option<Vec<String>>,
+    oauth: bool,
     tools: Option<Vec<String>>,
 }
 
@@ -117,6 +119,14 @@ impl Keys {
                 "args" => keys.args = list(key, item)?,
                 "url" => keys.url = Some(text(key, item)?),
                 "token_env" => keys.token_env = Some(text(key, item)?),
+                "token_command" => keys.token_command = list(key, item)?,
+                "oauth" => {
+                    keys.oauth = item.get_ref().as_bool().ok_or_else(|| {
+                        let found = kind_of(item);
+                        let what = format!("`{key}` is {found} where true or false belongs");
+                        file.fail(&item.span(), what)
+                    })?;
+                }
                 "tools" => keys.tools = list(key, item)?,
                 _ => return Err(file.unknown(&span, key, &KEYS)),
             }
@@ -124,8 +134,27 @@ impl Keys {
         Ok(keys)
     }
 
+    fn auth(&self) -> Result<Auth, &'static str> {
+        match (&self.token_env, &self.token_command, self.oauth) {
+            (None, None, false) => Ok(Auth::None),
+            (Some(name), None, false) => Ok(Auth::Variable(name.clone())),
+            (None, Some(command), false) => {
+                let (program, args) =
+                    command.split_first().ok_or("has an empty `token_command`")?;
+                let program = PathBuf::from(program);
+                if !program.is_absolute() {
+                    // What a name stands for differs from one environment to another.
+                    return Err("has a `token_command` whose program is no absolute path");
+                }
+                Ok(Auth::Command { program, args: args.iter().map(OsString::from).collect() })
+            }
+            (None, None, true) => Ok(Auth::OAuth),
+            _ => Err("has more than one of `token_env`, `token_command` and `oauth`"),
+        }
+    }
+
     fn target(&self) -> Result<Target, &'static str> {
-        let auth = self.token_env.clone().map_or(Auth::None, Auth::Variable);
+        let auth = self.auth()?;
         match (&self.command, &self.url) {
             (Some(_), None) if auth != Auth::None => {
                 Err("has a token for a `command`, which gets variables by its grant")
@@ -172,6 +201,23 @@ mod tests {
     }
 
     #[test]
+    fn each_source_of_a_token_is_read() {
+        let command = Auth::Command { program: "/bin/pass".into(), args: vec!["a b".into()] };
+        for (text, expected) in [
+            ("", Auth::None),
+            ("oauth = false", Auth::None),
+            ("oauth = true", Auth::OAuth),
+            ("token_command = [\"/bin/pass\", \"a b\"]", command),
+        ] {
+            let definition = parse("a.mcp.toml", &format!("url = \"https://a.example\"\n{text}"));
+            let Target::Remote { auth, .. } = &definition.expect(text).server.target else {
+                panic!("{text}: a process")
+            };
+            assert_eq!(*auth, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_mistake_is_named() {
         for (name, text, expected) in [
             ("x.mcp.toml", "", "neither `command` nor `url`"),
@@ -179,6 +225,11 @@ mod tests {
             ("x.mcp.toml", "command = \"/a\"\nurl = \"https://b\"", "both"),
             ("x.mcp.toml", "url = \"https://b\"\nargs = []", "`args` for a `url`"),
             ("x.mcp.toml", "command = \"/a\"\ntoken_env = \"A\"", "a token for a `command`"),
+            ("x.mcp.toml", "command = \"/a\"\noauth = true", "a token for a `command`"),
+            ("x.mcp.toml", "url = \"https://b\"\noauth = 1", "where true or false belongs"),
+            ("x.mcp.toml", "url = \"https://b\"\ntoken_command = []", "empty `token_command`"),
+            ("x.mcp.toml", "url = \"https://b\"\ntoken_command = [\"a\"]", "no absolute path"),
+            ("x.mcp.toml", "url = \"https://b\"\noauth = true\ntoken_env = \"A\"", "more than one"),
             ("x.mcp.toml", "comand = \"/a\"", "did you mean `command`?"),
             ("x.mcp.toml", "command = 1", "where a text belongs"),
             ("x.mcp.toml", "args = [1]", "where a string belongs"),

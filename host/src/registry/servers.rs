@@ -18,7 +18,7 @@ use super::scan::{Scan, Wanted};
 use super::tool::{Build, Tool};
 use super::{Depth, Snapshot};
 use crate::digest::Digest;
-use crate::exec::mcp::{ServerProgram, ServerTools, Target, ToolDescription};
+use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
@@ -153,6 +153,22 @@ impl Scan {
             None => ServerState::NotAsked,
             Some(Err(reason)) => ServerState::Unusable(reason),
             Some(Ok(listed)) => self.judge(&usable, &listed),
+        })
+    }
+
+    /// Returns how a server over HTTP is reached, with what it is granted.
+    pub(super) fn remote(&self, candidate: &Candidate) -> Result<Remote, String> {
+        let definition = Definition::read(&candidate.path).map_err(|error| error.line())?;
+        let usable = self.usable(&Arc::new(definition))?;
+        let server = &usable.definition.server;
+        let Target::Remote { url, auth } = &server.target else {
+            return Err(format!("the server `{}` is a program of this machine", server.name));
+        };
+        Ok(Remote {
+            name: server.name.clone(),
+            url: url.clone(),
+            auth: auth.clone(),
+            judge: Judge::new(Arc::new(usable.decision.grant)),
         })
     }
 

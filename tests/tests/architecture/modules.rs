@@ -36,7 +36,8 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["choice", "config", "decision", "error", "progress", "remedy", "servers"],
+        &["choice", "config", "decision", "error", "progress", "remedy"],
+        &["servers"],
         &["model", "options", "output", "repl"],
         &["help", "logging"],
         &["layers"],

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::{define, doing, offered, program, text};
 
 /// A peer over HTTP, which ends when this is dropped.
-struct Peer {
-    url: String,
+pub(crate) struct Peer {
+    pub(crate) url: String,
     stdin: Option<ChildStdin>,
     running: Option<Running>,
 }
 
 impl Peer {
-    fn start(host: &Host, definition: &Value) -> Self {
+    pub(crate) fn start(host: &Host, definition: &Value) -> Self {
         let file = define(host, definition);
         let mut running = Running::start(Command::new(program()).arg("--http").arg(file));
         let (stdin, stdout) = running.take_pipes();
@@ -79,6 +79,64 @@ fn a_token_is_sent_to_the_server_and_named_nowhere() {
     command.env("PEER_TOKEN", "").args(["tool", "call", "peer__echo", "{}"]);
     let unset = Ran::of(&mut command, b"");
     assert!(unset.stdout().contains("`PEER_TOKEN`"), "{unset}");
+}
+
+#[test]
+fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
+    let host = Host::without_system_tools();
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "token": "t0psecret" });
+    let peer = Peer::start(&host, &definition);
+    // The first time it prints one that has expired.
+    let seen = host.scratch().join("seen").display().to_string();
+    let script = format!(
+        "#!/bin/sh\necho \"$1\" >> '{seen}.args'\nif [ -e '{seen}' ]; then echo t0psecret\n\
+         else : > '{seen}'; echo 0ldsecret; fi\n"
+    );
+    let script = host.write("bin/print-token", script, 0o755).display().to_string();
+    let command = format!("{script} 'a b'");
+    let args = ["mcp", "add", "peer", &peer.url, "--token-command", &command, "--yes"];
+    host.run(args).expect_code(0);
+    let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
+    assert_eq!(text(&called), "{}");
+    let asked = std::fs::read_to_string(format!("{seen}.args")).expect("read");
+    // Once for each process, and once more for the token that was refused.
+    assert_eq!(asked.lines().collect::<Vec<_>>(), ["a b"; 3]);
+    let shown = host.run(["mcp", "show", "peer"]).expect_code(0).stdout();
+    for text in [
+        shown,
+        std::fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl")).expect("read"),
+        std::fs::read_to_string(host.user_tools().join("peer.mcp.toml")).expect("read"),
+    ] {
+        assert!(!text.contains("t0psecret") && !text.contains("0ldsecret"), "{text}");
+    }
+    host.write("bin/print-token", "#!/bin/sh\necho the store is locked >&2\nexit 2\n", 0o755);
+    let failed = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
+    assert!(failed.contains("the store is locked") && failed.contains("`peer`"), "{failed}");
+    host.write("bin/print-token", "#!/bin/sh\necho wr0ng\n", 0o755);
+    let refused = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
+    assert!(refused.contains("print another one") && !refused.contains("wr0ng"), "{refused}");
+}
+
+#[test]
+fn a_command_for_a_token_is_started_without_a_shell() {
+    let host = Host::without_system_tools();
+    let url = "https://a.example/mcp";
+    for (command, expected) in [
+        ("no-such-program x", "there is no program `no-such-program`"),
+        ("cat x | head -1", "no shell runs the command"),
+        ("cat 'x", "a quote in the command"),
+        (" ", "is empty"),
+    ] {
+        let ran = host.run(["mcp", "add", "x", url, "--token-command", command]).expect_code(2);
+        assert!(ran.stderr().contains(expected), "{command}: {ran}");
+    }
+    for flags in [["--oauth", "--token-env=A"], ["--token-command=cat", "--oauth"]] {
+        let ran = host.run(["mcp", "add", "x", url].iter().chain(&flags)).expect_code(2);
+        assert!(ran.stderr().contains("cannot be used with"), "{ran}");
+    }
+    let ran = host.run(["mcp", "add", "x", "--oauth", "--", "true"]).expect_code(2);
+    assert!(ran.stderr().contains("cannot be used with"), "{ran}");
 }
 
 #[test]

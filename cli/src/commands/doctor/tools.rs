@@ -1,9 +1,12 @@
 //! The checks of the directories of tools, and of discovery.
 
 use super::Check;
+use crate::commands::mcp::session;
+use crate::remedy::policy::sentence;
+use crate::servers::logins::LoginState;
 use ikigai_host::host::Host;
 use ikigai_host::paths::{self, OtherWriter, Paths};
-use ikigai_host::policy::{Backend, ToolOrigin};
+use ikigai_host::policy::{Backend, Remedy, ToolOrigin};
 use ikigai_host::registry::{KnownServer, Snapshot};
 
 const SECTION: &str = "tools";
@@ -21,6 +24,7 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     });
     if !snapshot.servers().is_empty() {
         checks.push(servers(snapshot));
+        checks.extend(logins(host, snapshot));
     }
     for warning in snapshot.warnings() {
         checks.push(Check::new(SECTION, "discovery", warning).warn_only());
@@ -32,6 +36,28 @@ fn servers(snapshot: &Snapshot) -> Check {
     let complaints: Vec<_> = snapshot.servers().iter().filter_map(KnownServer::complaint).collect();
     let check = Check::new(SECTION, "servers of MCP", snapshot.servers().len().to_string());
     if complaints.is_empty() { check } else { check.warn(complaints.join("; ")) }
+}
+
+/// Returns the check of the logins, if a person logs in to some server.
+fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
+    let states = snapshot.servers().iter();
+    let states: Vec<_> =
+        states.filter_map(|server| Some((&server.name, session::of(host, server)?))).collect();
+    if states.is_empty() {
+        return None;
+    }
+    let is_active = |state: &LoginState| matches!(state, LoginState::Active(_));
+    let active = states.iter().filter(|(_, state)| is_active(state)).count();
+    let check = Check::new(SECTION, "logins", format!("{active} of {}", states.len()));
+    let others = states.iter().filter(|(_, state)| !is_active(state));
+    let others: Vec<_> = others
+        .map(|(name, state)| {
+            let (name, text) = (name.as_str(), session::text(state));
+            let hint = Remedy::LogIn { server: name.to_owned(), scope: None };
+            format!("`{name}`: {text}; {}", sentence(&hint))
+        })
+        .collect();
+    Some(if others.is_empty() { check } else { check.warn(others.join("; ")) })
 }
 
 fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{LimitKey, NewKey, NewValue, check_server_name};
 use ikigai_host::registry::{Definition, definition_path};
@@ -20,16 +21,21 @@ use crate::commands::policy::{carry_out, grant};
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::eprint;
+use crate::servers::logins::{LoginState, Logins};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp add files --read ~/notes -- mcp-server-filesystem ~/notes\n  \
     ikigai mcp add git --write . --tools git_log,git_diff -- uv run mcp-server-git\n  \
-    ikigai mcp add docs https://mcp.example.com/mcp --token-env DOCS_TOKEN\n\n\
+    ikigai mcp add docs https://mcp.example.com/mcp --oauth\n  \
+    ikigai mcp add docs https://mcp.example.com/mcp --token-command 'pass show mcp/docs'\n\n\
     A server that is started runs in the sandbox, and sees the granted directories, the system's \
     programs, and its own program. It has no network, or with --net '*' all of it.";
 
 /// The programs that download what they run.
 const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
+
+/// The words that would have a shell do something else than to start one program.
+const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", "<", ">", ">>", "2>"];
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -43,15 +49,29 @@ pub(in crate::commands) struct Arguments {
     command: Vec<String>,
     #[command(flatten)]
     grant: GrantArguments,
-    /// The variable of the environment with the token for a server over HTTP
-    #[arg(long, value_name = "NAME", conflicts_with = "command")]
-    token_env: Option<String>,
+    #[command(flatten)]
+    token: TokenArguments,
     /// Offer these tools of the server alone [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Option<Vec<String>>,
     /// Do not ask, neither for the grant nor for the tools
     #[arg(short, long)]
     yes: bool,
+}
+
+/// The source of the token for a server over HTTP.
+#[derive(Debug, Args)]
+#[group(multiple = false, conflicts_with = "command")]
+struct TokenArguments {
+    /// The variable of the environment with the token for a server over HTTP
+    #[arg(long, value_name = "NAME")]
+    token_env: Option<String>,
+    /// The command that prints the token, run without a shell; its token is kept in memory
+    #[arg(long, value_name = "COMMAND")]
+    token_command: Option<String>,
+    /// Log in to the server with a browser, by `ikigai mcp login`
+    #[arg(long)]
+    oauth: bool,
 }
 
 /// The directories, hosts and variables that the server may use, and its limits.
@@ -102,11 +122,27 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if before.is_none() {
         write(&dir, &path, &text).map_err(CliError::failed)?;
     }
+    if arguments.token.oauth && must_log_in(&host, &definition) {
+        let name = &arguments.name;
+        eprint(&format!(
+            "added `{name}`; `ikigai mcp login {name}` logs in to it, and `ikigai mcp approve \
+             {name}` shows its tools then\n"
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
     let approved = approve::tools(&host, &arguments.name, &[], arguments.yes).await;
     approved.map_err(|error| match network_hint(&arguments) {
         Some(hint) => error.hint(hint),
         None => error,
     })
+}
+
+/// Returns whether nobody is logged in to a server over HTTP.
+fn must_log_in(host: &Host, definition: &Definition) -> bool {
+    let server = &definition.server;
+    let Target::Remote { url, .. } = &server.target else { return false };
+    let state = Logins::of(host.registry().paths()).state(&server.name, url);
+    !matches!(state, LoginState::Active(_))
 }
 
 /// Returns the text of a definition.
@@ -121,13 +157,37 @@ fn definition_text(arguments: &Arguments) -> Result<String, CliError> {
     if let Some(url) = &arguments.url {
         file["url"] = value(url);
     }
-    if let Some(name) = &arguments.token_env {
+    let TokenArguments { token_env, token_command, oauth } = &arguments.token;
+    if let Some(name) = token_env {
         file["token_env"] = value(name);
+    }
+    if let Some(command) = token_command {
+        file["token_command"] = list(&words(command).map_err(CliError::usage)?);
+    }
+    if *oauth {
+        file["oauth"] = value(true);
     }
     if let Some(tools) = &arguments.tools {
         file["tools"] = list(tools);
     }
     Ok(file.to_string())
+}
+
+/// Splits a command into words as a shell does, and finds its program. No shell runs it, so that
+/// nothing else in it has a meaning.
+fn words(command: &str) -> anyhow::Result<Vec<String>> {
+    let shown = command.escape_debug();
+    let mut words = shlex::split(command)
+        .with_context(|| format!("a quote in the command `{shown}` has no end"))?;
+    let operator = words.iter().find(|word| OPERATORS.contains(&word.as_str()));
+    if let Some(operator) = operator {
+        anyhow::bail!(
+            "no shell runs the command `{shown}`, in which `{operator}` would be an argument;              name a script, or `sh -c '…'`"
+        );
+    }
+    let program = words.first_mut().with_context(|| format!("the command `{shown}` is empty"))?;
+    *program = find(program)?;
+    Ok(words)
 }
 
 /// Returns the absolute path of a program, which a shell would find by this name.
@@ -194,7 +254,7 @@ fn peer_of(address: &str) -> Result<String, CliError> {
         return Err(wrong("is not https").hint("plain http is for addresses of this machine alone"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let hint = "keep the token in a variable: --token-env NAME";
+        let hint = "keep the token elsewhere: --token-env NAME, --token-command COMMAND or --oauth";
         return Err(wrong("has a password, and a definition is no place for one").hint(hint));
     }
     let port = url.port_or_known_default().ok_or_else(|| wrong("names no port"))?;

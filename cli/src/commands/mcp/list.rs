@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_host::exec::mcp::Target;
+use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, KnownServer, ListedTool, ServerState, Standing};
 use serde_json::{Value, json};
 
 use super::approve::offered;
+use super::session;
 use crate::commands::list::{plain_table, print_warnings};
 use crate::error::CliError;
 use crate::options::Options;
@@ -25,7 +27,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let snapshot = host.registry().scan(Depth::Remembered).await;
     print_warnings(&snapshot);
     if arguments.json {
-        let servers: Vec<Value> = snapshot.servers().iter().map(as_json).collect();
+        let servers: Vec<Value> =
+            snapshot.servers().iter().map(|server| as_json(&host, server)).collect();
         print_json(&json!({ "servers": servers }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -36,7 +39,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut table = plain_table();
     table.set_header(["NAME", "STATE", "SERVER"]);
     for server in snapshot.servers() {
-        table.add_row([server.name.clone(), state(server), target(server)]);
+        let login = session::of(&host, server).map(|state| format!("; {}", session::text(&state)));
+        let state = state(server) + &login.unwrap_or_default();
+        table.add_row([server.name.clone(), state, target(server)]);
     }
     print(&format!("{table}\n"))?;
     let waits = |server: &&KnownServer| server.withheld().next().is_some();
@@ -72,12 +77,15 @@ pub(super) fn target(server: &KnownServer) -> String {
 }
 
 /// Returns a server as JSON, with its tools.
-pub(super) fn as_json(server: &KnownServer) -> Value {
+pub(super) fn as_json(host: &Host, server: &KnownServer) -> Value {
     let mut value = json!({
         "name": server.name,
         "path": server.path.to_string_lossy(),
         "server": target(server),
     });
+    if let Some(state) = session::of(host, server) {
+        value["login"] = session::as_json(&state);
+    }
     match &server.state {
         ServerState::NotAsked => value["state"] = "not_asked".into(),
         ServerState::Unusable(reason) => {

@@ -14,6 +14,7 @@ use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::options::Options;
 use crate::output::eprint;
+use crate::servers::logins::Logins;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -46,6 +47,9 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     if !yes && io::stdin().is_terminal() && !agreed(&format!("Remove `{name}`?"))? {
         eprint("nothing was removed\n");
         return Ok(ExitCode::from(error::FAILED));
+    }
+    if Logins::of(host.registry().paths()).remove(&name).map_err(CliError::failed)? {
+        eprint("removed the tokens of its login; its issuer may take them until they end\n");
     }
     // The grant first: a definition without one is not used.
     if let Some(revoked) = revoked {

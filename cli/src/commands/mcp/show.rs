@@ -8,6 +8,7 @@ use ikigai_protocol::written_out;
 
 use super::approve::known;
 use super::list::{as_json, target};
+use super::session;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
@@ -31,10 +32,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let is_usable = !matches!(server.state, ServerState::Unusable(_));
     let code = ExitCode::from(if is_usable { 0 } else { error::FAILED });
     if arguments.json {
-        print_json(&as_json(&server))?;
+        print_json(&as_json(&host, &server))?;
         return Ok(code);
     }
     let mut text = format!("{}\n{}\n", server.path.display(), target(&server));
+    if let Some(state) = session::of(&host, &server) {
+        text.push_str(&format!("{}\n", session::text(&state)));
+    }
     match &server.state {
         ServerState::NotAsked => text.push_str("not asked yet\n"),
         ServerState::Unusable(reason) => text.push_str(&format!("not used: {reason}\n")),

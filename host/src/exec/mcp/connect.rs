@@ -1,9 +1,11 @@
 //! The protocol of servers, as the host sees it: traits that the embedding program implements.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -70,6 +72,15 @@ pub enum Auth {
     None,
     /// The variable of this name in the environment of the host.
     Variable(String),
+    /// The output of this program, which is run as the user of the host.
+    Command {
+        /// The absolute path of the program.
+        program: PathBuf,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
+    /// The login of the user at the issuer that the server names.
+    OAuth,
 }
 
 /// The judge of the addresses that a server over HTTP, and what it refers to, may have: the `net`
@@ -98,26 +109,65 @@ impl Judge {
     /// The host is not granted, does not resolve, or has no address that is granted.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let net = &self.0.net;
-        let refused = |what: String| io::Error::new(io::ErrorKind::PermissionDenied, what);
-        let literal = host.trim_start_matches('[').trim_end_matches(']');
-        let found = match literal.parse() {
-            Ok(ip) => vec![SocketAddr::new(ip, port)],
-            Err(_) if net.any || net.allows_name(host, Some(port)) => {
-                tokio::net::lookup_host((host, port)).await?.collect()
-            }
-            Err(_) => return Err(refused(format!("`{host}:{port}` is not granted"))),
-        };
-        let is_allowed = |address: &SocketAddr| {
-            // A name lends its grant to public addresses only.
-            let by_name = literal.parse::<std::net::IpAddr>().is_err() && is_public(address.ip());
-            by_name || net.allows_address(*address)
-        };
-        let allowed: Vec<SocketAddr> = found.into_iter().filter(is_allowed).collect();
-        if allowed.is_empty() {
-            return Err(refused(format!("no address of `{host}:{port}` is granted")));
+        let is_name = literal(host).is_none();
+        if is_name && !net.any && !net.allows_name(host, Some(port)) {
+            return Err(refused(format!("`{host}:{port}` is not granted")));
         }
-        Ok(allowed)
+        // A name lends its grant to public addresses only.
+        let is_allowed = |address: &SocketAddr| {
+            (is_name && is_public(address.ip())) || net.allows_address(*address)
+        };
+        addresses(host, port, is_allowed).await
     }
+
+    /// Returns the addresses of a host to which a user may log in for this server; never an empty
+    /// list. The issuer of tokens is seldom where its server is, and no grant names it: so public
+    /// addresses are allowed besides those that are granted, and those of this machine if the
+    /// server is on it.
+    ///
+    /// # Errors
+    ///
+    /// The host does not resolve, or has no such address.
+    pub async fn resolve_issuer(
+        &self,
+        host: &str,
+        port: u16,
+        server_is_here: bool,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let net = &self.0.net;
+        let is_allowed = |address: &SocketAddr| {
+            is_public(address.ip())
+                || net.allows_address(*address)
+                || (server_is_here && address.ip().is_loopback())
+        };
+        addresses(host, port, is_allowed).await
+    }
+}
+
+/// Returns the addresses of a host that are allowed.
+async fn addresses(
+    host: &str,
+    port: u16,
+    is_allowed: impl Fn(&SocketAddr) -> bool,
+) -> io::Result<Vec<SocketAddr>> {
+    let found = match literal(host) {
+        Some(ip) => vec![SocketAddr::new(ip, port)],
+        None => tokio::net::lookup_host((host, port)).await?.collect(),
+    };
+    let allowed: Vec<SocketAddr> = found.into_iter().filter(is_allowed).collect();
+    if allowed.is_empty() {
+        return Err(refused(format!("no address of `{host}:{port}` is granted")));
+    }
+    Ok(allowed)
+}
+
+/// Returns a host that is an address itself.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 impl fmt::Debug for Judge {

@@ -1,0 +1,285 @@
+//! `ikigai mcp login`: a person logs in to a server over HTTP with a browser.
+
+use std::io::{self, IsTerminal as _};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use ikigai_host::Host;
+use ikigai_host::exec::mcp::{Auth, Remote};
+use ikigai_mcp::{
+    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
+};
+use ikigai_protocol::written_out;
+use indicatif::ProgressBar;
+use tokio_util::sync::CancellationToken;
+
+use super::session;
+use crate::commands::cancelled_by_signals;
+use crate::commands::policy::agreed;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_json};
+use crate::servers::logins::{Login, Logins};
+use crate::servers::oauth::{issuer_http, server_http};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai mcp login docs\n  \
+    ikigai mcp login docs --scope 'read write'\n  \
+    ikigai mcp login docs --client-id my-app --port 8765\n\n\
+    The tokens are kept in a file of yours, which no tool can write to, and renewed by themselves. \
+    They are for the address of the server alone.";
+
+/// The time in which a person must have logged in.
+const TIME: Duration = Duration::from_secs(5 * 60);
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The server
+    #[arg(add = complete::servers())]
+    name: String,
+    /// The scopes to ask for, with spaces between them [default: those that the server asks for]
+    #[arg(long, value_name = "SCOPES")]
+    scope: Option<String>,
+    /// The issuer to log in at, for a server that has several
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+    /// The identity of this program at an issuer that lets programs not register themselves
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// The variable of the environment with the secret for --client-id
+    #[arg(long, value_name = "NAME", requires = "client_id")]
+    client_secret_env: Option<String>,
+    /// The port of this machine to which the browser comes back [default: any that is free]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Print the address, and open no browser
+    #[arg(long)]
+    no_browser: bool,
+    /// Do not ask whether to log in at the issuer
+    #[arg(short, long)]
+    yes: bool,
+    /// Print the state of the login as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let remote = remote(&host, &arguments.name)?;
+    // From here on: the wait for a browser leaves no listener, and nothing is kept.
+    let cancel = cancelled_by_signals()?;
+    let logins = Logins::of(host.registry().paths());
+    let work = log_in(&remote, &arguments, &logins);
+    match cancel.run_until_cancelled(work).await {
+        Some(logged_in) => logged_in,
+        None => {
+            eprint("the login was given up\n");
+            Ok(ExitCode::from(error::INTERRUPTED))
+        }
+    }
+}
+
+/// Returns the server, which has to be one that a person logs in to.
+fn remote(host: &Host, name: &str) -> Result<Remote, CliError> {
+    let remote = host.registry().remote_server(name).map_err(|reason| {
+        let error = CliError::usage(anyhow::Error::msg(reason));
+        error.hint("`ikigai mcp list` lists the servers")
+    })?;
+    if remote.auth != Auth::OAuth {
+        let what = format!("nobody logs in to `{name}`: its definition has no `oauth`");
+        let (url, error) = (&remote.url, CliError::usage(anyhow::Error::msg(what)));
+        return Err(error.hint(format!(
+            "`ikigai mcp remove {name}`, and `ikigai mcp add {name} {url} --oauth`"
+        )));
+    }
+    Ok(remote)
+}
+
+async fn log_in(
+    remote: &Remote,
+    arguments: &Arguments,
+    logins: &Logins,
+) -> Result<ExitCode, CliError> {
+    let name = &remote.name;
+    let certificates = |reason: String| CliError::failed(anyhow::Error::msg(reason));
+    let server = server_http(remote).map_err(certificates)?;
+    let protection = server.protection(&remote.url).await;
+    let protection = protection.map_err(|error| failed(name, error))?;
+    let issuer = chosen(name, &protection, arguments.issuer.as_deref())?;
+    if !is_agreed(remote, issuer, arguments)? {
+        eprint("nothing was sent to the issuer\n");
+        return Ok(ExitCode::from(error::FAILED));
+    }
+    let http = issuer_http(remote).map_err(certificates)?;
+    let issuer = http.issuer(issuer).await.map_err(|error| failed(name, error))?;
+    let session = with_browser(&http, issuer, &protection, arguments).await;
+    let mut session = session?.map_err(|error| failed(name, error))?;
+    if arguments.client_secret_env.is_some() {
+        // It stays where it is.
+        session.client.secret = None;
+    }
+    let client_secret_env = arguments.client_secret_env.clone();
+    let login = Login { url: remote.url.clone(), client_secret_env, session };
+    let path = logins.keep(name, &login).map_err(CliError::failed)?;
+    let state = logins.state(name, &remote.url);
+    if arguments.json {
+        print_json(&session::as_json(&state))?;
+    } else {
+        eprint(&format!("{}; kept in {}\n", session::text(&state), path.display()));
+        eprint(&format!("`ikigai mcp approve {name}` shows its tools and approves them\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the issuer to log in at.
+fn chosen<'a>(
+    server: &str,
+    protection: &'a Protection,
+    named: Option<&str>,
+) -> Result<&'a str, CliError> {
+    let issuers = &protection.issuers;
+    let found = match named {
+        None => issuers.first(),
+        Some(named) => issuers.iter().find(|issuer| *issuer == named),
+    };
+    found.map(String::as_str).ok_or_else(|| {
+        let shown: Vec<String> = issuers.iter().map(|issuer| written_out(issuer)).collect();
+        let what = format!("the server `{server}` has its tokens from another issuer");
+        let hint = format!("it names `{}`", shown.join("`, `"));
+        CliError::usage(anyhow::Error::msg(what)).hint(hint)
+    })
+}
+
+/// Shows the issuer, before anything is sent to it, and returns whether the person agrees to it.
+fn is_agreed(remote: &Remote, issuer: &str, arguments: &Arguments) -> Result<bool, CliError> {
+    let (name, url) = (&remote.name, &remote.url);
+    let issuer = written_out(issuer);
+    eprint(&format!("{name} ({url}) has its tokens from {issuer}\n"));
+    if arguments.yes {
+        return Ok(true);
+    }
+    if !io::stdin().is_terminal() {
+        let what = "nobody is at a terminal to agree to this issuer";
+        return Err(CliError::failed(anyhow::Error::msg(what)).hint("--yes agrees to it"));
+    }
+    agreed(&format!("Log in at {issuer}?"))
+}
+
+/// Has the person log in with a browser, and returns the tokens.
+async fn with_browser(
+    http: &OAuthHttp,
+    issuer: Issuer,
+    protection: &Protection,
+    arguments: &Arguments,
+) -> Result<Result<Session, OAuthError>, CliError> {
+    let callback = Callback::bind(arguments.port).await;
+    let place = || format!("cannot listen at port {} of this machine", arguments.port);
+    let callback = callback.with_context(place).map_err(CliError::failed)?;
+    let redirect = callback.redirect();
+    let secret = arguments.client_secret_env.as_deref().map(secret).transpose()?;
+    let client = match &arguments.client_id {
+        Some(id) => OAuthClient::known(&issuer, id.clone(), secret),
+        None => match http.register(&issuer, &redirect).await {
+            Ok(client) => client,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    let scope = arguments.scope.clone();
+    let login = match Authorization::new(issuer, protection, client, redirect, scope) {
+        Ok(login) => login,
+        Err(error) => return Ok(Err(error)),
+    };
+    let url = match login.url() {
+        Ok(url) => url,
+        Err(error) => return Ok(Err(error)),
+    };
+    eprint(&format!("open this address to log in:\n{url}\n"));
+    if io::stdout().is_terminal() && !arguments.no_browser {
+        open(url.as_str());
+    }
+    let waiting = waiting();
+    let code = tokio::time::timeout(TIME, callback.code(&login)).await;
+    waiting.cancel();
+    match code {
+        Ok(Ok(code)) => Ok(login.exchange(http, &code).await),
+        Ok(Err(error)) => Ok(Err(error)),
+        Err(_) => {
+            let what = format!("nobody logged in within {} minutes", TIME.as_secs() / 60);
+            let error = CliError::failed(anyhow::Error::msg(what));
+            Err(error.hint("the browser has to run on this machine, to which it comes back"))
+        }
+    }
+}
+
+/// Returns the secret in a variable.
+fn secret(variable: &str) -> Result<String, CliError> {
+    let secret = std::env::var(variable).ok().filter(|secret| !secret.is_empty());
+    secret.ok_or_else(|| {
+        let what = format!("the variable `{variable}` with the secret of the client is not set");
+        CliError::usage(anyhow::Error::msg(what))
+    })
+}
+
+/// Shows that the browser is waited for, until the token is cancelled.
+fn waiting() -> CancellationToken {
+    let over = CancellationToken::new();
+    if !io::stderr().is_terminal() {
+        eprint(&format!("waiting for the browser, for {} minutes at most\n", TIME.as_secs() / 60));
+        return over;
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let ended = over.clone();
+    tokio::spawn(async move {
+        let begun = tokio::time::Instant::now();
+        loop {
+            let left = TIME.saturating_sub(begun.elapsed()).as_secs();
+            bar.set_message(format!("waiting for the browser ({}:{:02})", left / 60, left % 60));
+            tokio::select! {
+                () = ended.cancelled() => break,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+        bar.finish_and_clear();
+    });
+    over
+}
+
+/// Opens an address in the person's browser. It was printed, so that nothing is lost where there is
+/// none.
+#[allow(clippy::disallowed_methods, reason = "the browser of the person, and not a tool")]
+fn open(url: &str) {
+    use std::os::unix::process::CommandExt as _;
+
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let started = std::process::Command::new(opener)
+        .arg(url)
+        // An interrupt of this program is none of the browser.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = started {
+        tracing::debug!("no browser was opened: `{opener}`: {error}");
+    }
+}
+
+fn failed(server: &str, error: OAuthError) -> CliError {
+    let hint = match &error {
+        OAuthError::NoRegistration => Some(
+            "register a program with the issuer, and name it with --client-id; its answers go to \
+             http://127.0.0.1:PORT/callback, with --port PORT if the issuer wants to know it",
+        ),
+        OAuthError::Address(_) => Some(
+            "an issuer is at a public address with https, or at one that the server is granted: \
+             `ikigai mcp add … --net ADDRESS:PORT`",
+        ),
+        _ => None,
+    };
+    let error = anyhow::Error::new(error).context(format!("nobody was logged in to `{server}`"));
+    hint.into_iter().fold(CliError::failed(error), CliError::hint)
+}

@@ -1,0 +1,290 @@
+//! The logins of the user at servers over HTTP: a file of the user alone for each server.
+//!
+//! Owns how they are kept, and that two processes do not renew one at the same time, since the
+//! second would have a token that is used up. Logging in is a command's business.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ikigai_host::Paths;
+use ikigai_host::paths::{lock_of_user, read_secret, replace_secret};
+use ikigai_host::policy::Remedy;
+use ikigai_mcp::{OAuthHttp, Session};
+use serde::{Deserialize, Serialize};
+
+use crate::remedy::policy::sentence;
+
+/// The directory of the state with a file for each server.
+const DIRECTORY: &str = "logins";
+
+/// The time in which another process must have renewed a login: longer than an issuer may take.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A login at a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Login {
+    /// The address of the server, as its definition had it. The tokens are for no other.
+    pub(crate) url: String,
+    /// The variable with the secret of a client that was registered by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_secret_env: Option<String>,
+    /// The tokens.
+    pub(crate) session: Session,
+}
+
+/// The state of the login at a server.
+#[derive(Debug)]
+pub(crate) enum LoginState {
+    /// There is none for the server's present address.
+    None,
+    /// There is one; it goes on by itself if it is renewable.
+    Active(Box<Login>),
+    /// There was one, and its token has ended.
+    Ended(Box<Login>),
+    /// It cannot be read, for this reason.
+    Unusable(String),
+}
+
+/// The logins of the user.
+#[derive(Clone, Debug)]
+pub(crate) struct Logins {
+    dir: Option<PathBuf>,
+}
+
+impl Logins {
+    /// Returns the logins in the state of a user.
+    pub(crate) fn of(paths: &Paths) -> Self {
+        Self { dir: paths.state.as_ref().map(|state| state.join(DIRECTORY)) }
+    }
+
+    /// Returns the login at a server, for the address that it has now.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be used. The text says why and what to do.
+    pub(crate) fn find(&self, server: &str, url: &str) -> Result<Option<Login>, String> {
+        Ok(self.read(server)?.filter(|login| login.url == url))
+    }
+
+    /// Returns the login at a server, for whatever address.
+    pub(crate) fn read(&self, server: &str) -> Result<Option<Login>, String> {
+        let Some(path) = self.path(server) else { return Ok(None) };
+        let unusable = |reason: String| {
+            let (place, hint) = (path.display(), log_in(server));
+            format!("the login in `{place}` cannot be used: {reason}; {hint}")
+        };
+        let text = match read_secret(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unusable(error.to_string())),
+        };
+        // The error of the parser could repeat what it read.
+        let login = serde_json::from_str(&text);
+        login.map(Some).map_err(|_| unusable("it is no login".to_owned()))
+    }
+
+    /// Returns the state of the login at a server.
+    pub(crate) fn state(&self, server: &str, url: &str) -> LoginState {
+        match self.find(server, url) {
+            Err(reason) => LoginState::Unusable(reason),
+            Ok(None) => LoginState::None,
+            Ok(Some(login)) => {
+                let login = Box::new(login);
+                let is_over = login.session.has_ended() && !login.session.is_renewable();
+                if is_over { LoginState::Ended(login) } else { LoginState::Active(login) }
+            }
+        }
+    }
+
+    /// Keeps a login in the place of an earlier one.
+    pub(crate) fn keep(&self, server: &str, login: &Login) -> anyhow::Result<PathBuf> {
+        let _lock = self.lock(server).map_err(anyhow::Error::msg)?;
+        self.write(server, login).map_err(anyhow::Error::msg)
+    }
+
+    /// Removes the login at a server. Returns whether there was one.
+    pub(crate) fn remove(&self, server: &str) -> anyhow::Result<bool> {
+        let Some(path) = self.path(server).filter(|path| path.symlink_metadata().is_ok()) else {
+            return Ok(false);
+        };
+        let _lock = self.lock(server).map_err(anyhow::Error::msg)?;
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => {
+                let what = format!("cannot remove `{}`", path.display());
+                Err(anyhow::Error::new(error).context(what))
+            }
+        }
+    }
+
+    /// Returns a token for a server other than `refused`.
+    ///
+    /// # Errors
+    ///
+    /// Nobody is logged in, or the login has ended. The text says what to do.
+    pub(super) async fn token(
+        self,
+        server: String,
+        url: String,
+        http: OAuthHttp,
+        refused: Option<String>,
+    ) -> Result<String, String> {
+        let login = self.clone().login(server.clone(), url.clone()).await?;
+        if let Some(token) = usable(&login, refused.as_deref()) {
+            return Ok(token);
+        }
+        // On a task of its own: the issuer may have used up the old token when whoever waits for
+        // the new one turns away.
+        let renewing = tokio::spawn(self.renewed(server, url, http, refused));
+        renewing.await.map_err(|error| error.to_string())?
+    }
+
+    /// Renews a login, unless another process just did.
+    async fn renewed(
+        self,
+        server: String,
+        url: String,
+        http: OAuthHttp,
+        refused: Option<String>,
+    ) -> Result<String, String> {
+        let (logins, name) = (self.clone(), server.clone());
+        let locked = tokio::task::spawn_blocking(move || logins.lock(&name)).await;
+        let _lock = locked.map_err(|error| error.to_string())??;
+        let mut login = self.clone().login(server.clone(), url).await?;
+        if let Some(token) = usable(&login, refused.as_deref()) {
+            return Ok(token);
+        }
+        let ended =
+            |why: String| format!("the login at `{server}` has ended{why}; {}", log_in(&server));
+        if !login.session.is_renewable() {
+            return Err(ended(String::new()));
+        }
+        let kept_secret = login.session.client.secret.clone();
+        if let Some(name) = &login.client_secret_env {
+            let secret = std::env::var(name).ok().filter(|secret| !secret.is_empty());
+            let secret = secret.ok_or_else(|| {
+                format!("the variable `{name}` with the secret for `{server}` is not set")
+            })?;
+            login.session.client.secret = Some(secret);
+        }
+        login.session = match login.session.renewed(&http).await {
+            Ok(session) => session,
+            Err(error) if error.ends_session() => return Err(ended(format!(": {error}"))),
+            // It may be good for some more seconds.
+            Err(error) if refused.is_none() && !login.session.has_ended() => {
+                tracing::warn!("the login at `{server}` could not be renewed: {error}");
+                return Ok(login.session.token().to_owned());
+            }
+            Err(error) => {
+                return Err(format!("the login at `{server}` cannot be renewed: {error}"));
+            }
+        };
+        login.session.client.secret = kept_secret;
+        let token = login.session.token().to_owned();
+        let written = tokio::task::spawn_blocking(move || self.write(&server, &login)).await;
+        written.map_err(|error| error.to_string())??;
+        Ok(token)
+    }
+
+    /// Returns the login at a server.
+    async fn login(self, server: String, url: String) -> Result<Login, String> {
+        let read = tokio::task::spawn_blocking(move || {
+            let found = self.find(&server, &url)?;
+            found.ok_or_else(|| format!("nobody is logged in to `{server}`; {}", log_in(&server)))
+        });
+        read.await.map_err(|error| error.to_string())?
+    }
+
+    fn write(&self, server: &str, login: &Login) -> Result<PathBuf, String> {
+        let dir = self.dir.as_ref().ok_or(NO_PLACE)?;
+        let name = file_name(server);
+        let unwritten = |error: &dyn std::fmt::Display| {
+            format!("the login at `{server}` cannot be kept in `{}`: {error}", dir.display())
+        };
+        let text = serde_json::to_string(login).map_err(|error| unwritten(&error))?;
+        replace_secret(dir, &name, &text).map_err(|error| unwritten(&error))?;
+        Ok(dir.join(name))
+    }
+
+    /// Waits for the lock of a server.
+    fn lock(&self, server: &str) -> Result<fs::File, String> {
+        let dir = self.dir.as_ref().ok_or(NO_PLACE)?;
+        let locked = lock_of_user(dir, &format!("{server}.lock"), PATIENCE);
+        let place = dir.display();
+        let locked = locked.map_err(|error| format!("the logins in `{place}`: {error}"))?;
+        locked.ok_or_else(|| format!("another process is renewing the login at `{server}`"))
+    }
+
+    fn path(&self, server: &str) -> Option<PathBuf> {
+        Some(self.dir.as_ref()?.join(file_name(server)))
+    }
+}
+
+/// The reason where a user has no directory for state.
+const NO_PLACE: &str = "there is no directory to keep a login in: neither HOME nor XDG_STATE_HOME \
+                        says where";
+
+/// Returns the name of the file of a server, whose name has no separators.
+fn file_name(server: &str) -> String {
+    format!("{server}.json")
+}
+
+/// Returns the token of a login, if it is worth to be sent.
+fn usable(login: &Login, refused: Option<&str>) -> Option<String> {
+    let session = &login.session;
+    // One that nobody can renew is used to its end.
+    let is_good = session.is_fresh() || !session.is_renewable() && !session.has_ended();
+    (is_good && Some(session.token()) != refused).then(|| session.token().to_owned())
+}
+
+/// Returns what a person can do where there is no token.
+fn log_in(server: &str) -> String {
+    sentence(&Remedy::LogIn { server: server.to_owned(), scope: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn login(url: &str) -> Login {
+        let login = serde_json::from_value(json!({ "url": url, "session": {
+            "issuer": "https://issuer.example",
+            "resource": url,
+            "client": { "id": "c", "proof": "none" },
+            "token_endpoint": "https://issuer.example/token",
+            "access_token": "acc3ss",
+            "obtained": 1,
+        } }));
+        login.expect("a login")
+    }
+
+    #[test]
+    fn a_login_is_for_one_address_and_for_the_user_alone() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let logins = Logins { dir: Some(scratch.path().join("logins")) };
+        let url = "https://a.example/mcp";
+        assert!(matches!(logins.state("docs", url), LoginState::None));
+        assert!(!logins.remove("docs").expect("nothing to remove"));
+        let path = logins.keep("docs", &login(url)).expect("kept");
+        assert!(matches!(logins.state("docs", url), LoginState::Active(_)));
+        for other in ["https://b.example/mcp", "https://a.example/mcp/"] {
+            assert!(matches!(logins.state("docs", other), LoginState::None), "{other}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a mode");
+        let error = logins.find("docs", url).expect_err("others can read it");
+        assert!(error.contains("others") && error.contains("mcp login docs"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        fs::write(&path, "{\"url\":\"acc3ss").expect("written");
+        let error = logins.find("docs", url).expect_err("no login");
+        assert!(!error.contains("acc3ss"), "{error}");
+        assert!(logins.remove("docs").expect("removed"));
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,77 @@
+//! The addresses that a login may lead to.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ikigai_host::exec::mcp::{Judge, Remote};
+use ikigai_mcp::{OAuthHttp, Resolve, Waiting};
+use url::{Host, Url};
+
+use super::Judged;
+
+/// Returns the way to a server itself, where its grant leads.
+pub(crate) fn server_http(remote: &Remote) -> Result<OAuthHttp, String> {
+    http(remote, Arc::new(Judged(remote.judge.clone())), true)
+}
+
+/// Returns the way to the issuer of a server's tokens.
+///
+/// An issuer is named by the server and not by a grant, so a server could name any address of the
+/// network that this machine is in. Public addresses are allowed, what the server is granted, and
+/// those of this machine if the server is on it; what is not on this machine is reached by `https`
+/// alone. Besides, a person agrees to the issuer before it hears anything.
+pub(crate) fn issuer_http(remote: &Remote) -> Result<OAuthHttp, String> {
+    let server_is_here = is_here(&remote.url);
+    let resolver = Arc::new(OfIssuer { judge: remote.judge.clone(), server_is_here });
+    http(remote, resolver, server_is_here)
+}
+
+fn http(
+    remote: &Remote,
+    resolver: Arc<dyn Resolve>,
+    allow_loopback: bool,
+) -> Result<OAuthHttp, String> {
+    Ok(OAuthHttp { resolver, tls: (*remote.judge.tls()?).clone(), allow_loopback })
+}
+
+/// Returns whether an address is one of this machine, whatever names resolve to.
+fn is_here(address: &str) -> bool {
+    let url = Url::parse(address).ok();
+    match url.as_ref().and_then(Url::host) {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(_)) | None => false,
+    }
+}
+
+/// The judge of the addresses of an issuer.
+struct OfIssuer {
+    judge: Judge,
+    server_is_here: bool,
+}
+
+impl Resolve for OfIssuer {
+    fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+        let (judge, host, is_here) = (self.judge.clone(), host.to_owned(), self.server_is_here);
+        Box::pin(async move {
+            let found = judge.resolve_issuer(&host, port, is_here).await;
+            let found = found.map_err(|error| error.to_string())?;
+            Ok(found.into_iter().map(|address| address.ip()).collect())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_here_by_its_address_alone() {
+        for here in ["http://127.0.0.1:1/mcp", "https://[::1]/", "http://127.8.0.1"] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in ["http://localhost/", "https://a.example", "https://10.0.0.1", "x"] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
+}
