@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ikigai_host::Paths;
@@ -13,6 +14,7 @@ use ikigai_host::paths::{lock_of_user, read_secret, replace_secret};
 use ikigai_host::policy::Remedy;
 use ikigai_mcp::{OAuthHttp, Session};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::remedy::policy::sentence;
 
@@ -21,6 +23,35 @@ const DIRECTORY: &str = "logins";
 
 /// The time in which another process must have renewed a login: longer than an issuer may take.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The renewals that are under way in this process.
+static RENEWALS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
+
+/// A renewal that is under way, until it is dropped.
+struct Renewal;
+
+impl Renewal {
+    fn begin() -> Self {
+        RENEWALS.send_modify(|count| *count += 1);
+        Self
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        RENEWALS.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Waits for the renewals that are under way, which is for the end of the process: the issuer may
+/// have used up the old token, and the new one has to be kept.
+pub(crate) async fn finish_renewals() {
+    let mut renewals = RENEWALS.subscribe();
+    let over = renewals.wait_for(|count| *count == 0);
+    if tokio::time::timeout(PATIENCE, over).await.is_err() {
+        tracing::warn!("a login may have to be made again: its renewal did not end");
+    }
+}
 
 /// A login at a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -170,6 +201,7 @@ impl Logins {
             })?;
             login.session.client.secret = Some(secret);
         }
+        let _renewal = Renewal::begin();
         login.session = match login.session.renewed(&http).await {
             Ok(session) => session,
             Err(error) if error.ends_session() => return Err(ended(format!(": {error}"))),
