@@ -18,6 +18,7 @@ mod tools;
 use std::sync::Arc;
 
 use ikigai_agent::SessionAssets;
+use ikigai_assets::Agent;
 use ikigai_host::Host;
 use ikigai_host::audit::{Requester, Via};
 use ikigai_host::nearest::nearest;
@@ -77,10 +78,15 @@ impl HostOffer {
         Self { host, requester, offers_assets, assets, max_result, tools, changes, watched }
     }
 
-    /// Returns the offer to one principal.
+    /// Returns the offer to one principal, who is the agent of what it keeps.
     pub(crate) fn to(&self, principal: &Principal) -> Self {
         let mut offer = self.clone();
         offer.requester.principal = Some(principal.name().to_owned());
+        offer.assets = offer.assets.and_then(|assets| {
+            // The name of every principal is one of an agent: the server has checked it.
+            let agent = Agent::new(principal.name()).ok()?;
+            Some(SessionAssets { agent, ..assets })
+        });
         offer.offers_assets = principal.may(Scope::Documents);
         offer
     }
@@ -151,14 +157,15 @@ impl Offer for HostOffer {
         assets::TEMPLATE
     }
 
-    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
-        let found = assets::list(&self.host, &self.requester, self.assets.as_ref()).await?;
+    async fn resources(&self, client: Option<String>) -> Result<Vec<Resource>, ResourceError> {
+        let requester = self.requester(client);
+        let found = assets::list(&self.host, &requester, self.assets.as_ref()).await?;
         self.watched.note_list(&found);
         Ok(found.into_iter().map(assets::resource).collect())
     }
 
-    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
-        assets::read(&self.host, &self.requester, self.assets.as_ref(), uri).await
+    async fn read(&self, uri: &str, client: Option<String>) -> Result<ResourceText, ResourceError> {
+        assets::read(&self.host, &self.requester(client), self.assets.as_ref(), uri).await
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {
@@ -169,8 +176,9 @@ impl Offer for HostOffer {
         self.host.refuse_unbegun(&self.requester(client), name, reason);
     }
 
-    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
-        let found = assets::watch(&self.host, &self.requester, self.assets.as_ref(), uri).await?;
+    async fn watch(&self, uri: &str, client: Option<String>) -> Result<(), ResourceError> {
+        let requester = self.requester(client);
+        let found = assets::watch(&self.host, &requester, self.assets.as_ref(), uri).await?;
         self.watched.begin(uri, &found);
         Ok(())
     }

@@ -145,10 +145,11 @@ impl Host {
         self.registry.look_up(name, self.compile_timeout).await
     }
 
-    /// Returns a handle of the asset store for one call.
-    fn handle(&self) -> Option<AssetHandle> {
+    /// Returns a handle of the asset store for one call: of the principal that makes it, or else of
+    /// the agent of this host.
+    fn handle(&self, principal: Option<&Arc<str>>) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
-        let caller = Caller { agent: Arc::clone(agent) };
+        let caller = Caller { agent: Arc::clone(principal.unwrap_or(agent)) };
         Some(AssetHandle { assets: Arc::clone(assets), caller })
     }
 
@@ -351,9 +352,9 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::new(decision.grant),
+                    assets: self.handle(principal.as_ref()),
                     principal,
                     front_end,
-                    assets: self.handle(),
                     workspace: Arc::clone(&self.workspace),
                     limits,
                     cancel,

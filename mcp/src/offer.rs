@@ -18,6 +18,7 @@ use crate::serve::Asker;
 /// The tools and resources of a server, and the way to use them.
 ///
 /// Methods are called by many tasks at once. A future that is dropped must leave nothing running.
+/// `client` is the name and version that a client gives itself, which nobody has checked.
 pub trait Offer: Send + Sync + 'static {
     /// Returns the tools as they are now. Asked for each page of each list, so that an answer that
     /// has not changed should be the same [`Arc`].
@@ -45,14 +46,21 @@ pub trait Offer: Send + Sync + 'static {
     /// # Errors
     ///
     /// The resources cannot be read, or not by this client.
-    fn resources(&self) -> impl Future<Output = Result<Vec<Resource>, ResourceError>> + Send;
+    fn resources(
+        &self,
+        client: Option<String>,
+    ) -> impl Future<Output = Result<Vec<Resource>, ResourceError>> + Send;
 
     /// Returns the text of a resource.
     ///
     /// # Errors
     ///
     /// There is none of this URI, or it cannot be read.
-    fn read(&self, uri: &str) -> impl Future<Output = Result<ResourceText, ResourceError>> + Send;
+    fn read(
+        &self,
+        uri: &str,
+        client: Option<String>,
+    ) -> impl Future<Output = Result<ResourceText, ResourceError>> + Send;
 
     /// Returns the changes from now on. A receiver that lags may lose some, and then reports the
     /// lists as changed.
@@ -64,7 +72,11 @@ pub trait Offer: Send + Sync + 'static {
     /// # Errors
     ///
     /// No resource can have this URI, or the client may not read it.
-    fn watch(&self, uri: &str) -> impl Future<Output = Result<(), ResourceError>> + Send;
+    fn watch(
+        &self,
+        uri: &str,
+        client: Option<String>,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Notes that somebody no longer wants to know.
     fn unwatch(&self, uri: &str);

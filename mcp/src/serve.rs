@@ -236,7 +236,8 @@ impl<O: Offer> ServerHandler for Handler<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         self.has_resources("resources/list")?;
-        let resources = self.offer.resources().await.map_err(lists::list_error)?;
+        let resources =
+            self.offer.resources(calls::client(&context)).await.map_err(lists::list_error)?;
         lists::resources(resources, cursor(request).as_deref(), is_modern(&context))
     }
 
@@ -256,7 +257,8 @@ impl<O: Offer> ServerHandler for Handler<O> {
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.has_resources("resources/read")?;
         let uri = &*request.uri;
-        let read = self.offer.read(uri).await.map_err(|it| lists::read_error(it, uri))?;
+        let read = self.offer.read(uri, calls::client(&context)).await;
+        let read = read.map_err(|it| lists::read_error(it, uri))?;
         Ok(lists::text(uri, read, is_modern(&context)).into())
     }
 
@@ -277,7 +279,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.has_subscriptions("resources/subscribe", &context)?;
-        self.notices.subscribe(&request.uri).await
+        self.notices.subscribe(&request.uri, calls::client(&context)).await
     }
 
     async fn unsubscribe(

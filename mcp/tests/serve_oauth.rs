@@ -236,6 +236,7 @@ async fn forged_tokens_are_refused_and_do_not_make_the_issuer_be_asked_again() {
         ("nobody", with("sub", Value::Null)),
         ("nobody", with("sub", json!(""))),
         ("a long name", with("sub", json!("x".repeat(200)))),
+        ("a name that deceives", with("sub", json!("ali\u{202e}ce"))),
         (
             "an extension",
             issuer.es256(

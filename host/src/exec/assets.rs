@@ -93,7 +93,8 @@ pub trait AssetStore: Send + Sync {
 /// The agent on whose behalf an asset is read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets).
+    /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or that of
+    /// the [principal](crate::audit::Requester::principal) of the call.
     pub agent: Arc<str>,
 }
 

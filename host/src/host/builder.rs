@@ -207,7 +207,8 @@ impl HostBuilder {
     }
 
     /// Serves assets to the tools that the policy grants them. Each operation names `agent` as its
-    /// [`Caller`](crate::assets::Caller). No tool may write the files of the store.
+    /// [`Caller`](crate::assets::Caller), or the principal of the call where it has one. No tool may
+    /// write the files of the store.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
         self

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::lists;
+use super::{calls, lists};
 use crate::offer::{Change, Offer};
 
 /// The resources that one connection may subscribe to.
@@ -42,8 +42,12 @@ impl<O: Offer> Notices<O> {
     }
 
     /// Subscribes a client of an older revision to a resource.
-    pub(super) async fn subscribe(&self, uri: &str) -> Result<(), ErrorData> {
-        self.offer.watch(uri).await.map_err(|it| lists::read_error(it, uri))?;
+    pub(super) async fn subscribe(
+        &self,
+        uri: &str,
+        client: Option<String>,
+    ) -> Result<(), ErrorData> {
+        self.offer.watch(uri, client).await.map_err(|it| lists::read_error(it, uri))?;
         let mut subscribed = lock(&self.subscribed);
         let has_room = subscribed.len() < SUBSCRIPTIONS || subscribed.contains(uri);
         if !has_room || !subscribed.insert(uri.to_owned()) {
@@ -105,15 +109,16 @@ impl<O: Offer> Notices<O> {
         };
         let mut changes = self.offer.changes();
         let mut watched = Watched { offer: &*self.offer, uris: Vec::new() };
+        let client = calls::client(context.request_context());
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             // One that cannot be read is never told of.
-            if self.offer.watch(uri).await.is_ok() {
+            if self.offer.watch(uri, client.clone()).await.is_ok() {
                 watched.uris.push(uri.clone());
             }
         }
         if context.accepted().resources_list_changed == Some(true) {
             // Changes are told in comparison with this list. One that cannot be read has none.
-            let _ = self.offer.resources().await;
+            let _ = self.offer.resources(client).await;
         }
         loop {
             let change = tokio::select! {

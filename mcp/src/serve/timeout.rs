@@ -38,11 +38,11 @@ impl Offer for Asking {
         Template { uri: "", name: "", description: "" }
     }
 
-    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+    async fn resources(&self, _: Option<String>) -> Result<Vec<Resource>, ResourceError> {
         Ok(Vec::new())
     }
 
-    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+    async fn read(&self, uri: &str, _: Option<String>) -> Result<ResourceText, ResourceError> {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 
@@ -50,7 +50,7 @@ impl Offer for Asking {
         broadcast::Sender::new(1).subscribe()
     }
 
-    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+    async fn watch(&self, uri: &str, _: Option<String>) -> Result<(), ResourceError> {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 

@@ -69,11 +69,11 @@ impl Offer for Gate {
         Template { uri: "", name: "", description: "" }
     }
 
-    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+    async fn resources(&self, _: Option<String>) -> Result<Vec<Resource>, ResourceError> {
         Ok(Vec::new())
     }
 
-    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+    async fn read(&self, uri: &str, _: Option<String>) -> Result<ResourceText, ResourceError> {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 
@@ -81,7 +81,7 @@ impl Offer for Gate {
         broadcast::Sender::new(1).subscribe()
     }
 
-    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
+    async fn watch(&self, uri: &str, _: Option<String>) -> Result<(), ResourceError> {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 

@@ -101,6 +101,27 @@ fn assets_are_read_over_http_when_a_person_has_granted_it() {
 }
 
 #[test]
+fn assets_are_written_in_the_name_of_the_principal() {
+    let host = Host::new();
+    host.write("workspace/long.txt", &"a line\n".repeat(500), 0o644);
+    let mut command = host.command();
+    let arguments = ["mcp", "serve", "--max-result", "1000", "--http", "127.0.0.1:0"];
+    let server = Server::with_token(command.args(arguments));
+    let uri = "ikigai:///blocks/note.md";
+    let write = json!({ "file_path": uri, "content": "a text" });
+    let called = server.request("tools/call", json!({ "name": "file_write", "arguments": write }));
+    assert_eq!(called.result()["isError"], false, "{called:?}");
+    let read = json!({ "file_path": "long.txt" });
+    let called = server.request("tools/call", json!({ "name": "file_read", "arguments": read }));
+    let kept = called.result()["content"][1]["uri"].as_str().expect("the whole").to_owned();
+    for path in [uri, &kept] {
+        let log = host.run(["asset", "log", path, "--json"]).expect_code(0).json();
+        assert_eq!(log["versions"][0]["author"]["agent"], "token", "{path}: {log}");
+    }
+    server.end(Signal::TERM).expect_code(130);
+}
+
+#[test]
 fn a_client_that_is_gone_leaves_no_process() {
     let host = Host::without_system_tools();
     let begun = host.scratch().join("begun");

@@ -84,5 +84,8 @@ fn assets_that_policy_keeps_from_clients_are_not_read() {
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     older.wait().0.expect_code(0);
     let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
-    assert_eq!(audit.lines().filter(|line| line.contains("mcp_assets")).count(), 3, "{audit}");
+    let of_client = |line: &&str| {
+        line.contains(r#""tool":"mcp_assets""#) && line.contains(r#""client":"test 1""#)
+    };
+    assert_eq!(audit.lines().filter(of_client).count(), 3, "{audit}");
 }

@@ -9,6 +9,7 @@ mod signatures;
 
 use std::time::Duration;
 
+use ikigai_protocol::is_deceptive;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
 use url::Url;
@@ -116,8 +117,13 @@ impl OAuth {
         // That of the key, whatever the token says.
         validation.algorithms = vec![key.algorithm];
         let claims = decode::<Claims>(token, &key.decoding, &validation).map_err(invalid)?.claims;
-        if claims.sub.is_empty() || claims.sub.len() > MAX_NAME {
-            return Err(Rejected::Invalid("the name of the principal is too long".to_owned()));
+        let is_long = claims.sub.is_empty() || claims.sub.len() > MAX_NAME;
+        // It is written into logs and beside assets.
+        if is_long || claims.sub.contains(is_deceptive) {
+            let reason = format!(
+                "the name of the principal must have 1 to {MAX_NAME} bytes and no control characters"
+            );
+            return Err(Rejected::Invalid(reason));
         }
         let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
         Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))

@@ -81,7 +81,7 @@ impl Offer for Fixtures {
         }
     }
 
-    async fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+    async fn resources(&self, _: Option<String>) -> Result<Vec<Resource>, ResourceError> {
         let resource = |uri: &&str| Resource {
             uri: (*uri).to_owned(),
             name: uri.trim_start_matches("test://").to_owned(),
@@ -90,7 +90,7 @@ impl Offer for Fixtures {
         Ok(RESOURCES.iter().map(resource).collect())
     }
 
-    async fn read(&self, uri: &str) -> Result<ResourceText, ResourceError> {
+    async fn read(&self, uri: &str, _: Option<String>) -> Result<ResourceText, ResourceError> {
         let (prefix, suffix) = TEMPLATE;
         let id = uri.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix));
         let (mime_type, text) = match id {
@@ -110,8 +110,8 @@ impl Offer for Fixtures {
         self.changes.subscribe()
     }
 
-    async fn watch(&self, uri: &str) -> Result<(), ResourceError> {
-        self.read(uri).await.map(|_| ())
+    async fn watch(&self, uri: &str, client: Option<String>) -> Result<(), ResourceError> {
+        self.read(uri, client).await.map(|_| ())
     }
 
     fn unwatch(&self, _: &str) {}
