@@ -7,6 +7,8 @@
 mod attended;
 mod connect;
 mod description;
+#[cfg(test)]
+mod fake;
 mod pool;
 mod running;
 mod stderr;

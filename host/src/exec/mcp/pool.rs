@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::connect::{Auth, Connect, ServerTools};
-use super::running::Running;
+use super::running::{Patience, Running};
 use crate::digest::Digest;
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
@@ -31,6 +31,9 @@ const FAILURES: usize = 3;
 
 /// The wait after that many failures. Each further one doubles it.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(40);
 
 /// A server, as its definition describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,7 @@ pub(crate) struct Pool {
     connect: Option<Arc<dyn Connect>>,
     supervisor: Supervisor,
     hints: Hints,
+    patience: Patience,
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
     /// The revision of the protocol that each server spoke last.
     revisions: Mutex<HashMap<Digest, String>>,
@@ -87,8 +91,17 @@ struct Slot {
 #[derive(Default)]
 struct State {
     running: Option<Arc<Running>>,
+    failures: Failures,
+}
+
+/// The failures of a server, and the wait that follows from them.
+#[derive(Default)]
+struct Failures {
     /// When it failed within the last [`MINUTE`].
-    failures: VecDeque<Instant>,
+    recent: VecDeque<Instant>,
+    /// The wait after the last failure. The failures that led to it may be longer ago than
+    /// [`MINUTE`], since the waits between them grow.
+    wait: Option<Duration>,
 }
 
 impl Default for Slot {
@@ -104,7 +117,8 @@ impl Pool {
         hints: Hints,
     ) -> Self {
         let (slots, revisions) = (Mutex::default(), Mutex::default());
-        Self { connect, supervisor, hints, slots, revisions, changes: watch::Sender::new(0) }
+        let (patience, changes) = (Patience::default(), watch::Sender::new(0));
+        Self { connect, supervisor, hints, patience, slots, revisions, changes }
     }
 
     /// Returns the sentences for what can be done where a call is refused.
@@ -188,31 +202,34 @@ impl Pool {
     ) -> Result<Arc<Running>, Outcome> {
         let slot = self.slot(server, call).map_err(Outcome::not_started)?;
         let mut state = slot.state.lock().await;
-        if let Some(running) = &state.running {
+        if let Some(running) = state.running.take() {
             if running.is_usable_with(&call.grant) {
-                return Ok(Arc::clone(running));
+                return Ok(Arc::clone(state.running.insert(running)));
+            }
+            if running.has_answered() {
+                state.failures.note_answer();
             }
             if running.has_failed() {
-                state.failures.push_back(Instant::now());
+                state.failures.note(Instant::now());
             }
+            // Its calls go on, and it ends with the last of them.
         }
-        // Its calls go on, and it ends with the last of them.
-        state.running = None;
-        state.may_start(&server.name).map_err(Outcome::not_started)?;
+        state.may_start(&server.name, Instant::now()).map_err(Outcome::not_started)?;
         let Some(connect) = &self.connect else {
             return Err(Outcome::not_started("this program does not speak to servers of MCP"));
         };
         let revision = self.revisions().get(&server.digest).cloned();
-        let (supervisor, changes) = (&self.supervisor, self.changes.clone());
-        let started = Running::start(server, &**connect, supervisor, call, revision, changes).await;
-        match started {
+        let (connect, changes) = ((&**connect, revision), self.changes.clone());
+        let starting =
+            Running::start(server, connect, &self.supervisor, call, changes, self.patience);
+        match starting.await {
             Ok(running) => {
                 self.revisions().insert(server.digest, running.connection().revision());
                 state.running = Some(Arc::clone(&running));
                 Ok(running)
             }
             Err(outcome) => {
-                state.failures.push_back(Instant::now());
+                state.failures.note(Instant::now());
                 // It may be another version now.
                 self.revisions().remove(&server.digest);
                 Err(outcome)
@@ -253,129 +270,84 @@ impl Slot {
     /// Returns whether a call uses the server, or may, or it failed a short time ago.
     fn is_used(self: &Arc<Self>) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return true };
-        let now = Instant::now();
-        state.failures.retain(|at| now - *at < MINUTE);
+        let has_failed = state.failures.are_recent(Instant::now());
         let runs = state.running.as_ref().is_some_and(|running| running.is_in_use());
         let waits = self.permits.available_permits() < AT_ONCE || Arc::strong_count(self) > 1;
-        runs || waits || !state.failures.is_empty()
+        runs || waits || has_failed
     }
 }
 
 impl State {
     /// Refuses to start a server that has failed again and again.
-    fn may_start(&mut self, name: &str) -> Result<(), String> {
-        let now = Instant::now();
-        self.failures.retain(|at| now - *at < MINUTE);
-        let Some(further) = self.failures.len().checked_sub(FAILURES) else { return Ok(()) };
-        let Some(last) = self.failures.back() else { return Ok(()) };
-        let wait = WAIT * 2_u32.pow(u32::try_from(further).unwrap_or(u32::MAX).min(3));
-        let left = wait.saturating_sub(now - *last);
+    fn may_start(&mut self, name: &str, now: Instant) -> Result<(), String> {
+        let left = self.failures.left(now);
         if left.is_zero() {
             return Ok(());
         }
-        let (times, seconds) = (self.failures.len(), left.as_secs() + 1);
+        let seconds = left.as_secs() + 1;
         Err(format!(
-            "the server `{name}` failed {times} times within a minute; it can be started again in \
-             {seconds} s"
+            "the server `{name}` failed again and again; it can be started again in {seconds} s"
         ))
+    }
+}
+
+impl Failures {
+    fn note(&mut self, now: Instant) {
+        self.forget(now);
+        self.recent.push_back(now);
+        self.wait = match self.wait {
+            Some(wait) => Some((wait * 2).min(LONGEST_WAIT)),
+            None => (self.recent.len() >= FAILURES).then_some(WAIT),
+        };
+    }
+
+    /// Notes that the server works, so that the next wait is a short one.
+    fn note_answer(&mut self) {
+        self.wait = None;
+    }
+
+    /// Forgets what is over: each failure after a minute, and the wait with the last of them.
+    fn forget(&mut self, now: Instant) {
+        self.recent.retain(|at| now - *at < MINUTE);
+        if self.recent.is_empty() {
+            self.wait = None;
+        }
+    }
+
+    /// Returns the rest of the wait.
+    fn left(&mut self, now: Instant) -> Duration {
+        self.forget(now);
+        match (self.wait, self.recent.back()) {
+            (Some(wait), Some(last)) => wait.saturating_sub(now - *last),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns whether the server failed within the last minute.
+    fn are_recent(&mut self, now: Instant) -> bool {
+        self.forget(now);
+        !self.recent.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use bytes::Bytes;
-    use tokio_util::sync::CancellationToken;
+    use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::exec::Stdin;
-    use crate::exec::mcp::{
-        Answer, Attended, CallError, Connection, Remote, ServerAnswer, ServerStreams,
-    };
-    use crate::exec::output::Sink;
-    use crate::limits::Limits;
-    use crate::policy::Grant;
+    use crate::exec::mcp::fake::{Fake, call_of, server};
 
-    /// Counts the connections.
-    #[derive(Default)]
-    struct Counting(AtomicUsize);
-
-    impl Connect for Counting {
-        fn to_process(
-            &self,
-            _: ServerStreams,
-            _: Option<String>,
-        ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
-            unreachable!("no server is a process here")
-        }
-
-        fn to_remote(
-            &self,
-            _: Remote,
-            _: Option<String>,
-        ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Box::pin(std::future::ready(Ok(Arc::new(Toolless) as Arc<dyn Connection>)))
-        }
-    }
-
-    /// A connection to a server without tools.
-    struct Toolless;
-
-    impl Connection for Toolless {
-        fn revision(&self) -> String {
-            String::new()
-        }
-
-        fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
-            Box::pin(std::future::ready(Ok(ServerTools::default())))
-        }
-
-        fn call<'a>(
-            &'a self,
-            _: &'a str,
-            _: Bytes,
-            _: CancellationToken,
-            _: &'a Attended<'a>,
-        ) -> Answer<'a, Result<ServerAnswer, CallError>> {
-            unreachable!("nothing is called here")
-        }
-
-        fn changed(&self) -> Answer<'_, ()> {
-            Box::pin(std::future::pending())
-        }
-
-        fn close(&self) -> Answer<'_, ()> {
-            Box::pin(std::future::ready(()))
-        }
-    }
-
-    fn call_of(principal: Option<&str>) -> Call {
-        Call {
-            args: Vec::new(),
-            stdin: Stdin::Bytes(Bytes::new()),
-            stdout: Sink::Head,
-            stderr: Sink::Tail(0),
-            grant: Arc::new(Grant::default()),
-            principal: principal.map(Arc::from),
-            front_end: None,
-            assets: None,
-            workspace: Path::new("/").into(),
-            limits: Limits::default(),
-            cancel: CancellationToken::new(),
-        }
+    /// A pool, and what its servers are connected to by.
+    fn pool() -> (Pool, Arc<Fake>) {
+        let fake = Arc::new(Fake::default());
+        let connect = Some(Arc::clone(&fake) as Arc<dyn Connect>);
+        (Pool::new(connect, Supervisor::new(None, 0), Hints::default()), fake)
     }
 
     #[tokio::test]
     async fn principals_share_no_server_and_are_bounded() {
-        let counting = Arc::new(Counting::default());
-        let connect = Some(Arc::clone(&counting) as Arc<dyn Connect>);
-        let pool = Pool::new(connect, Supervisor::new(None, 0), Hints::default());
-        let target = Target::Remote { url: "https://a.example".to_owned(), auth: Auth::None };
-        let server = Server { name: "peer".to_owned(), digest: Digest::of(b"peer"), target };
-        let connections = || counting.0.load(Ordering::Relaxed);
+        let ((pool, fake), server) = (pool(), server());
+        let connections = || fake.connections.load(Ordering::Relaxed);
         for _ in 0..2 {
             for principal in [None, Some("ada"), Some("bob")] {
                 pool.running(&server, &call_of(principal)).await.expect("it runs");
@@ -401,5 +373,34 @@ mod tests {
         of_ada.end();
         drop(of_ada);
         pool.running(&server, &call_of(Some("eve"))).await.expect("it runs");
+    }
+
+    /// Returns the seconds for which a server is left alone after a failure.
+    fn wait(state: &mut State, failed: Instant) -> u64 {
+        state.failures.note(failed);
+        let may = |wait: &u64| state.may_start("peer", failed + Duration::from_secs(*wait)).is_ok();
+        (0..).find(may).expect("it may be started some time")
+    }
+
+    #[test]
+    fn a_server_that_fails_is_left_alone_for_longer_each_time() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut state = State::default();
+        let mut now = 0;
+        for expected in [0, 0, 5, 10, 20, 40, 40, 40] {
+            let waited = wait(&mut state, at(now));
+            assert_eq!(waited, expected, "failed after {now} s");
+            now += waited;
+        }
+        // A minute without a failure makes up for all of them.
+        now += 60;
+        for expected in [0, 0, 5, 10] {
+            assert_eq!(wait(&mut state, at(now)), expected);
+        }
+        // An answer makes up for the length of the wait.
+        state.failures.note_answer();
+        assert!(state.may_start("peer", at(now)).is_ok());
+        assert_eq!(wait(&mut state, at(now)), 5);
     }
 }

@@ -21,11 +21,20 @@ use crate::exec::{Call, Exit, Outcome};
 use crate::limits::Limit;
 use crate::policy::Grant;
 
-/// The time that a server has to open a connection and to list its tools.
-const OPENING: Duration = Duration::from_secs(30);
+/// The times that are waited for a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// The time that it has to open a connection and to list its tools.
+    pub(super) opening: Duration,
+    /// The time without a call after which it is ended.
+    pub(super) idle: Duration,
+}
 
-/// The time without a call after which a server is ended.
-const IDLE: Duration = Duration::from_secs(5 * 60);
+impl Default for Patience {
+    fn default() -> Self {
+        Self { opening: Duration::from_secs(30), idle: Duration::from_secs(5 * 60) }
+    }
+}
 
 /// The time that a server has to end by itself when its stdin is closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -49,9 +58,12 @@ pub(crate) struct Running {
     stderr: Stderr,
     /// True once a call was lost with the connection.
     has_lost: AtomicBool,
+    /// True once a call was answered.
+    has_answered: AtomicBool,
     /// The calls in a row that had no answer in time.
     timeouts: AtomicU32,
     calls: Mutex<Calls>,
+    idle: Duration,
 }
 
 #[derive(Default)]
@@ -88,11 +100,11 @@ impl Running {
     /// later change of the list is counted in `changes`.
     pub(super) async fn start(
         server: &Server,
-        connect: &dyn Connect,
+        (connect, revision): (&dyn Connect, Option<String>),
         supervisor: &Supervisor,
         call: &Call,
-        revision: Option<String>,
         changes: watch::Sender<u64>,
+        Patience { opening: patience, idle }: Patience,
     ) -> Result<Arc<Self>, Outcome> {
         let end = CancellationToken::new();
         // A future that is dropped leaves no process.
@@ -114,14 +126,14 @@ impl Running {
                 (connect.to_process(process.streams, revision), Some(process.ended))
             }
         };
-        let opened = timeout(OPENING, async {
+        let opened = timeout(patience, async {
             let connection = opening.await?;
             let tools = connection.tools().await?;
             Ok::<_, String>((connection, tools))
         });
         let opened = opened
             .await
-            .unwrap_or_else(|_| Err(format!("it did not answer within {} s", OPENING.as_secs())));
+            .unwrap_or_else(|_| Err(format!("it did not answer within {} s", patience.as_secs())));
         let (connection, tools) = match opened {
             Ok(opened) => opened,
             Err(reason) => {
@@ -137,8 +149,10 @@ impl Running {
             process,
             stderr,
             has_lost: AtomicBool::new(false),
+            has_answered: AtomicBool::new(false),
             timeouts: AtomicU32::new(0),
             calls: Mutex::new(Calls { running: 0, last: Instant::now() }),
+            idle,
         });
         running.keep(tools);
         changes.send_modify(|count| *count += 1);
@@ -147,6 +161,7 @@ impl Running {
             Arc::clone(&running.connection),
             running.retired.clone(),
             changes,
+            patience,
         ));
         tokio::spawn(end_when_idle(Arc::downgrade(&running), running.retired.clone()));
         Ok(running)
@@ -196,7 +211,13 @@ impl Running {
     }
 
     pub(super) fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
         self.timeouts.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server has answered a call.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
     }
 
     /// Notes a call without an answer, and returns how many there were in a row.
@@ -266,7 +287,7 @@ impl Running {
     /// runs.
     fn idle_at(&self) -> Option<Instant> {
         let calls = self.calls();
-        (calls.running == 0).then(|| calls.last + IDLE)
+        (calls.running == 0).then(|| calls.last + self.idle)
     }
 }
 
@@ -386,11 +407,12 @@ async fn follow_changes(
     connection: Arc<dyn Connection>,
     retired: CancellationToken,
     changes: watch::Sender<u64>,
+    patience: Duration,
 ) {
     let follow = async {
         loop {
             connection.changed().await;
-            let listed = timeout(OPENING, connection.tools()).await;
+            let listed = timeout(patience, connection.tools()).await;
             let Some(running) = running.upgrade() else { return };
             match listed {
                 Ok(Ok(tools)) => running.keep(tools),
@@ -403,7 +425,7 @@ async fn follow_changes(
     retired.run_until_cancelled(follow).await;
 }
 
-/// Ends the server when nobody has called it for [`IDLE`].
+/// Ends the server when nobody has called it for the time of its [`Patience`].
 async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
     let watch = async {
         loop {
@@ -412,9 +434,84 @@ async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
             if idle_at.is_some_and(|at| at <= Instant::now()) {
                 return running.end();
             }
+            let next_look = idle_at.unwrap_or_else(|| Instant::now() + running.idle);
             drop(running);
-            sleep_until(idle_at.unwrap_or_else(|| Instant::now() + IDLE)).await;
+            sleep_until(next_look).await;
         }
     };
     retired.run_until_cancelled(watch).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::exec::mcp::fake::{Fake, Stuck, call_of, server};
+
+    /// Far beyond the time of any test.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    const SHORT: Duration = Duration::from_millis(10);
+
+    async fn start(
+        fake: &Fake,
+        changes: &watch::Sender<u64>,
+        patience: Patience,
+    ) -> Result<Arc<Running>, String> {
+        let (supervisor, call) = (Supervisor::new(None, 0), call_of(None));
+        let server = server();
+        let changes = changes.clone();
+        let starting = Running::start(&server, (fake, None), &supervisor, &call, changes, patience);
+        starting.await.map_err(|outcome| match outcome.exit {
+            Exit::NotStarted(reason) => reason,
+            exit => panic!("it ended as {exit:?}"),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_server_without_an_answer_at_its_start_is_not_waited_for() {
+        for (stuck, connections) in [(Stuck::Opening, 0), (Stuck::List, 1)] {
+            let fake = Fake { stuck, ..Fake::default() };
+            let patience = Patience { opening: SHORT, idle: LONG };
+            let started = start(&fake, &watch::Sender::new(0), patience).await;
+            let reason = started.err().expect("it is not started");
+            assert!(reason.contains("it did not answer within"), "{stuck:?}: {reason}");
+            assert_eq!(AtomicUsize::into_inner(fake.connections), connections, "{stuck:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_of_which_no_list_comes_takes_all_tools_away() {
+        let fake = Fake { stuck: Stuck::SecondList, ..Fake::default() };
+        let sender = watch::Sender::new(0);
+        let mut changes = sender.subscribe();
+        let patience = Patience { opening: SHORT, idle: LONG };
+        let running = start(&fake, &sender, patience).await.expect("it runs");
+        changes.wait_for(|count| *count == 2).await.expect("the sender is here");
+        assert!(running.tools().tools.is_empty() && running.digest("tool").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_nobody_calls_is_asked_to_end() {
+        let fake = Fake::default();
+        let patience = Patience { opening: LONG, idle: SHORT };
+        let running = start(&fake, &watch::Sender::new(0), patience).await.expect("it runs");
+        fake.closed.cancelled().await;
+        assert!(!running.is_usable_with(&Grant::default()));
+        assert!(!running.has_failed(), "it was asked to");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_not_idle_during_a_call() {
+        let fake = Fake::default();
+        let patience = Patience { opening: LONG, idle: LONG };
+        let running = start(&fake, &watch::Sender::new(0), patience).await.expect("it runs");
+        let before = running.idle_at().expect("nobody has called it");
+        let calls = (running.begin_call(), running.begin_call());
+        drop(calls.0);
+        assert!(running.idle_at().is_none());
+        drop(calls.1);
+        assert!(running.idle_at().is_some_and(|at| at > before), "the time begins anew");
+    }
 }
