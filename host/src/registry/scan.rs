@@ -148,6 +148,7 @@ impl Scan {
                 scan.add_server(&mut snapshot, server);
             }
         }
+        scan.end_changed_servers(&snapshot);
         scan.memo.save();
         (snapshot, is_whole)
     }

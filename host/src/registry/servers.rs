@@ -191,8 +191,8 @@ impl Scan {
         let pool = self.loader.servers();
         let question = question(usable);
         let remembered = self.memo.answer(&question);
-        if let Some(live) = pool.listed(server) {
-            self.keep(&question, remembered.as_ref(), &live);
+        if let Some((live, revision)) = pool.listed(server) {
+            self.keep(question, remembered.as_ref(), &live, revision);
             return Some(Ok(live));
         }
         let wants = self.wants(&server.name);
@@ -229,13 +229,24 @@ impl Scan {
         })
     }
 
-    /// Remembers the list of a server in use, if it is another than the one that is remembered.
-    fn keep(&self, question: &Question, remembered: Option<&Answer>, live: &ServerTools) {
-        let Some(Answer::Server { revision, tools, skipped }) = remembered else { return };
-        if *tools != live.tools || *skipped != live.skipped {
+    /// Remembers the list of a server in use, if it is another than the one that is remembered. It
+    /// may be the list under an earlier grant, so that its tools stay until it is started with
+    /// the present one.
+    fn keep(
+        &self,
+        question: Question,
+        remembered: Option<&Answer>,
+        live: &ServerTools,
+        revision: String,
+    ) {
+        let is_known = matches!(
+            remembered,
+            Some(Answer::Server { tools, skipped, .. })
+                if *tools == live.tools && *skipped == live.skipped
+        );
+        if !is_known {
             let ServerTools { tools, skipped } = live.clone();
-            let answer = Answer::Server { revision: revision.clone(), tools, skipped };
-            self.memo.keep_answer(question.clone(), answer);
+            self.memo.keep_answer(question, Answer::Server { revision, tools, skipped });
         }
     }
 
@@ -319,6 +330,16 @@ impl Scan {
             }
         }
         snapshot.servers.push(server);
+    }
+
+    /// Ends the servers in use of which the definition, the program or the grant is another one by
+    /// now, or is gone.
+    pub(super) fn end_changed_servers(&self, snapshot: &Snapshot) {
+        self.loader.servers().retain(|digest, grant| {
+            let defined = snapshot.servers.iter().filter_map(|it| it.definition.as_ref());
+            let mut same = defined.filter(|it| it.server.digest == digest);
+            same.any(|it| self.usable(it).is_ok_and(|usable| usable.decision.grant == *grant))
+        });
     }
 
     fn tool(&self, definition: &Arc<Definition>, tool: &ListedTool) -> Tool {

@@ -15,7 +15,7 @@ use super::running::{Patience, Running};
 use crate::digest::Digest;
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
-use crate::policy::Hints;
+use crate::policy::{Grant, Hints};
 
 /// The calls of one server that run at once.
 const AT_ONCE: usize = 16;
@@ -174,8 +174,9 @@ impl Pool {
         }
     }
 
-    /// Returns the tools that a server in use has now.
-    pub(crate) fn listed(&self, server: &Server) -> Option<Arc<ServerTools>> {
+    /// Returns the tools that a server in use has now, and the revision of the protocol that it
+    /// speaks.
+    pub(crate) fn listed(&self, server: &Server) -> Option<(Arc<ServerTools>, String)> {
         let slots = self.slots();
         let of_server = slots.iter().filter(|((digest, _), _)| *digest == server.digest);
         // That of the user first, whose list is the one that was approved.
@@ -185,8 +186,20 @@ impl Pool {
             // One that is being started has no list yet.
             let state = slot.state.try_lock().ok()?;
             let running = state.running.as_ref().filter(|running| !running.has_failed())?;
-            Some(running.tools())
+            Some((running.tools(), running.connection().revision()))
         })
+    }
+
+    /// Retires each server in use that is not granted what it runs with any more. Its calls go on,
+    /// and it ends with the last of them.
+    pub(crate) fn retain(&self, is_granted: impl Fn(Digest, &Grant) -> bool) {
+        let slots: Vec<(Digest, Arc<Slot>)> =
+            self.slots().iter().map(|((digest, _), slot)| (*digest, Arc::clone(slot))).collect();
+        for (digest, slot) in slots {
+            // One that is being started is looked at when its list was read, as any other change.
+            let Ok(mut state) = slot.state.try_lock() else { continue };
+            state.running = state.running.take().filter(|it| is_granted(digest, it.grant()));
+        }
     }
 
     /// Tells the revision of the protocol that a server spoke in another run.
@@ -373,6 +386,21 @@ mod tests {
         of_ada.end();
         drop(of_ada);
         pool.running(&server, &call_of(Some("eve"))).await.expect("it runs");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_granted_what_it_runs_with_is_retired() {
+        let ((pool, fake), server) = (pool(), server());
+        let connections = || fake.connections.load(Ordering::Relaxed);
+        let running = pool.running(&server, &call_of(None)).await.expect("it runs");
+        pool.retain(|digest, grant| digest == server.digest && *grant == Grant::default());
+        pool.running(&server, &call_of(None)).await.expect("it runs");
+        assert_eq!(connections(), 1);
+        pool.retain(|_, _| false);
+        assert!(pool.listed(&server).is_none());
+        assert!(running.is_in_use(), "a call that has it goes on");
+        pool.running(&server, &call_of(None)).await.expect("it runs");
+        assert_eq!(connections(), 2);
     }
 
     /// Returns the seconds for which a server is left alone after a failure.

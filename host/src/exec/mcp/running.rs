@@ -186,6 +186,11 @@ impl Running {
         self.stderr.kept()
     }
 
+    /// Returns what the server was granted when it was started.
+    pub(super) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
     /// Returns whether a call with this grant can use the server.
     pub(super) fn is_usable_with(&self, grant: &Grant) -> bool {
         !self.has_failed() && !self.retired.is_cancelled() && *self.grant == *grant
