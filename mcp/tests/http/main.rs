@@ -231,6 +231,45 @@ async fn requests_stay_at_their_origin() {
 }
 
 #[tokio::test]
+async fn three_redirects_are_followed_that_keep_the_request() {
+    for (status, redirects, expected) in [
+        (307, 3, None),
+        (308, 3, None),
+        (307, 4, Some("redirects more than 3 times")),
+        (308, 4, Some("redirects more than 3 times")),
+        // A client may make another request of these.
+        (301, 1, Some("HTTP 301")),
+        (302, 1, Some("HTTP 302")),
+        (303, 1, Some("HTTP 303")),
+    ] {
+        let server = serve(move |request: &Received| {
+            let step: usize = request.path.trim_start_matches('/').parse().unwrap_or_default();
+            if request.body.contains("tools/call") && step < redirects {
+                let next = format!("/{}", step + 1);
+                return Response::status(status).with("Location", &next);
+            }
+            modern(request)
+        })
+        .await;
+        let connection = connect(to(server.url()), None).await.expect("connected");
+        let what = format!("{redirects} of {status}");
+        match (call(&connection).await, expected) {
+            (Ok(result), None) => assert_eq!(result, r#"{"content":[]}"#, "{what}"),
+            (Ok(_), Some(_)) => panic!("{what}: there is a result"),
+            (Err(error), expected) => {
+                let error = error.to_string();
+                assert!(expected.is_some_and(|it| error.contains(it)), "{what}: {error}");
+            }
+        }
+        let mut calls = server.requests();
+        calls.retain(|it| it.body.contains("tools/call"));
+        assert_eq!(calls.len(), if status < 307 { 1 } else { 4 }, "{what}");
+        let is_same = |it: &Received| (&it.method, &it.body) == (&calls[0].method, &calls[0].body);
+        assert!(calls.iter().all(is_same), "{what}: {calls:?}");
+    }
+}
+
+#[tokio::test]
 async fn addresses_are_judged_before_anything_is_sent() {
     let server = serve(modern).await;
     let url = server.url();
