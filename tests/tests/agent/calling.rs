@@ -1,6 +1,8 @@
 //! Calls that fail, many calls at once, and the order of calls that conflict.
 
-use ikigai_provider_testing::{Reply, Vendor};
+use ikigai_provider_testing::{FakeServer, Reply, Vendor};
+use ikigai_tests::host::Host;
+use ikigai_tests::paths;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, envelopes};
@@ -191,5 +193,40 @@ fn of_content_blocks_a_model_reads_the_texts() {
         assert_eq!(envelopes(&ran.json())[0]["result"], expected, "{ran}");
         assert!(!rig.request(1).contains("AAEC"), "the image was sent: {}", rig.request(1));
         rig.assert_valid();
+    }
+}
+
+#[test]
+fn a_model_calls_the_tools_of_a_server_that_somebody_approved() {
+    for vendor in Vendor::ALL {
+        let arguments = json!({ "word": "roof" });
+        let calls = Reply::answer().call("peer__echo", &arguments).call("peer__error", &json!({}));
+        let replies = [calls, Reply::answer().text("I see.")];
+        let rig = Rig::of(Host::without_system_tools(), FakeServer::start(vendor, replies));
+        let definition = json!({ "tools": [
+            { "name": "echo", "description": "Says it again.", "does": "echo" },
+            { "name": "error", "does": "error" },
+            { "name": "env", "does": "env" },
+        ] });
+        let file = rig.host.write("peer/peer.json", definition.to_string(), 0o644);
+        let dir = file.parent().expect("a directory").display().to_string();
+        let (program, file) = (paths::programs().join("mcp-peer"), file.display().to_string());
+        let program = program.display().to_string();
+        let add = ["mcp", "add", "peer", "--read", &dir, "--", &program, &file];
+        // Nobody is there who could approve them.
+        rig.host.run(add).expect_code(1);
+        rig.host.run(["mcp", "approve", "peer", "echo", "error", "--yes"]).expect_code(0);
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        let envelopes = envelopes(&ran.json());
+        assert_eq!(envelopes[0]["result"], r#"{"word":"roof"}"#, "{ran}");
+        let failure = json!({ "error": "the tool failed", "error_code": "TOOL_ERROR" });
+        assert_eq!(envelopes[1]["result"], failure, "{ran}");
+        let offered = rig.request(0);
+        for part in ["peer__echo", "Says it again.", "peer__error"] {
+            assert!(offered.contains(part), "{vendor}: {part}: {offered}");
+        }
+        assert!(!offered.contains("peer__env"), "{vendor}: it was not approved: {offered}");
+        rig.assert_valid();
+        rig.host.assert_nothing_left();
     }
 }

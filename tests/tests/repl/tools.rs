@@ -1,11 +1,12 @@
 //! Tools: discovery in the background, `/refresh`, and calls.
 
-use std::fs::File;
+use std::fs::{self, File};
 
 use ikigai_host::digest::Digest;
 use ikigai_provider_testing::Reply;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::schema;
+use ikigai_tests::paths;
 use serde_json::json;
 
 use crate::rig::{Rig, enter, is_asking};
@@ -115,4 +116,40 @@ fn a_resize_during_a_call_leaves_the_screen_in_order() {
     let screen = terminal.wait_until("it asks", |s| s.contains("It has ended.") && is_asking(s));
     let call = screen.lines().find(|line| line.starts_with("✓ slow"));
     assert!(call.is_some_and(|line| line.chars().count() < 40), "{screen}");
+}
+
+#[test]
+fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
+    let rig = Rig::new([
+        Reply::answer().call("peer__echo", &json!({ "word": "roof" })),
+        Reply::answer().text("It said so."),
+    ]);
+    let definition = json!({ "tools": [{ "name": "echo", "does": "echo" }] });
+    let file = rig.host.write("peer/peer.json", definition.to_string(), 0o644);
+    let dir = file.parent().expect("a directory").display().to_string();
+    let (program, file) = (paths::programs().join("mcp-peer"), file.display().to_string());
+    let program = program.display().to_string();
+    let add = ["mcp", "add", "peer", "--read", &dir, "--yes", "--", &program, &file];
+    rig.host.run(add).expect_code(0);
+    let mut terminal = rig.ready();
+    assert!(terminal.screen().contains("1 tool available."), "{}", terminal.screen());
+    assert!(enter(&terminal, "/tool peer__echo").contains("The tool peer__echo"));
+    terminal.send("go\r");
+    let answered = |screen: &str| screen.contains("It said so.") && is_asking(screen);
+    let screen = terminal.wait_until("it is answered", answered);
+    assert!(screen.lines().any(|line| line.starts_with("✓ peer__echo")), "{screen}");
+    let told = rig.server.requests()[1].body.to_string();
+    assert!(told.contains("roof"), "{told}");
+    terminal.send("/exit\r");
+    terminal.wait();
+    // What its tools are is forgotten, and nobody waits until it is asked.
+    fs::remove_file(rig.host.cache().join("index.json")).expect("removed");
+    let terminal = rig.ready();
+    assert!(terminal.screen().contains("0 tools available."), "{}", terminal.screen());
+    let is_known = |attempt: usize| {
+        let screen = enter(&terminal, &format!("/tool peer__ech{attempt}"));
+        screen.contains("did you mean `peer__echo`?")
+    };
+    assert!((0..1_000).any(is_known), "{}", terminal.screen());
+    assert!(enter(&terminal, "/tool peer__echo").contains("The tool peer__echo"));
 }
