@@ -5,12 +5,16 @@
 mod asking;
 #[path = "servers/changes.rs"]
 mod changes;
+#[path = "servers/embedded.rs"]
+mod embedded;
 #[path = "servers/http.rs"]
 mod http;
 #[path = "servers/login.rs"]
 mod login;
 #[path = "servers/misbehaving.rs"]
 mod misbehaving;
+#[path = "servers/person.rs"]
+mod person;
 #[path = "servers/real.rs"]
 mod real;
 #[path = "servers/sandbox.rs"]
@@ -20,6 +24,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mcp::Client;
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 
@@ -35,11 +40,42 @@ fn program() -> String {
 
 /// Adds the peer as `peer`, with the directory of its file, and approves all of its tools.
 fn add(host: &Host, definition: &Value) -> Ran {
+    add_with(host, definition, &[])
+}
+
+/// Does the same with these flags.
+fn add_with(host: &Host, definition: &Value, flags: &[&str]) -> Ran {
     let file = define(host, definition);
     let dir = file.parent().expect("a directory").display().to_string();
     let file = file.display().to_string();
     let program = program();
-    host.run(["mcp", "add", "peer", "--write", &dir, "--yes", "--", &program, &file])
+    let before = ["mcp", "add", "peer", "--write", &dir, "--yes"];
+    host.run(before.iter().chain(flags).chain(&["--", &program, &file]))
+}
+
+/// Returns a definition whose peer keeps a journal.
+fn recorded(host: &Host, mut definition: Value) -> Value {
+    let journal = host.scratch().join("peer/journal");
+    definition["journal"] = journal.display().to_string().into();
+    definition
+}
+
+/// Returns the lines of the journal so far.
+fn journal(host: &Host) -> Vec<String> {
+    let text = fs::read_to_string(host.scratch().join("peer/journal")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Returns how often the journal has this line.
+fn noted(host: &Host, line: &str) -> usize {
+    journal(host).iter().filter(|it| *it == line).count()
+}
+
+/// Returns the names of the tools that a client is offered.
+fn names(client: &mut Client) -> Vec<Value> {
+    let listed = client.result("tools/list", json!({}));
+    let tools = listed["tools"].as_array().expect("a list");
+    tools.iter().map(|tool| tool["name"].clone()).collect()
 }
 
 /// Returns the definition of a peer with one tool for each of these behaviours, named like them.
@@ -176,5 +212,64 @@ fn a_program_that_downloads_is_warned_of_and_its_network_explained() {
     let ran = ran.expect_code(1).stderr();
     for expected in ["is not bound by the digest", "`@latest`", "ENOTFOUND", "--net '*'"] {
         assert!(ran.contains(expected), "{expected}: {ran}");
+    }
+}
+
+#[test]
+fn a_definition_chooses_among_the_tools_of_its_server() {
+    let host = Host::without_system_tools();
+    let added = add_with(&host, &doing(&["echo", "env"]), &["--tools", "echo"]).expect_code(0);
+    assert!(!added.stderr().contains("peer__env"), "{added}");
+    assert_eq!(offered(&host), ["peer__echo"]);
+    let listed = host.run(["mcp", "list", "--json"]).json();
+    let tools = listed["servers"][0]["tools"].as_array().expect("a list");
+    let standings: Vec<_> = tools.iter().map(|it| (&it["name"], &it["standing"])).collect();
+    let expected = [("echo", "approved"), ("env", "not_chosen")].map(|(a, b)| (json!(a), json!(b)));
+    assert_eq!(standings, expected.each_ref().map(|(name, standing)| (name, standing)));
+    let approved = host.run(["mcp", "approve", "peer", "env", "--yes"]).expect_code(2);
+    assert!(approved.stderr().contains("does not choose `env`"), "{approved}");
+    assert_eq!(call(&host, "env", &json!({}))["error_code"], "TOOL_NOT_FOUND");
+    assert_eq!(text(&call(&host, "echo", &json!({}))), "{}");
+}
+
+#[test]
+fn a_tool_of_ones_own_keeps_its_name() {
+    let host = Host::without_system_tools();
+    let own = host.script("peer__echo", "echo '\"my own\"'").display().to_string();
+    add(&host, &doing(&["echo", "env"])).expect_code(0);
+    assert_eq!(call(&host, "echo", &json!({}))["result"], "my own");
+    assert_eq!(offered(&host), ["peer__env"]);
+    let warned = host.run(["tool", "list"]).expect_code(0).stderr();
+    let expected = "warning: `echo` of the server `peer` is not offered";
+    assert!(warned.contains(expected) && warned.contains(&own), "{warned}");
+}
+
+#[test]
+fn clients_are_told_what_the_grant_allows_and_not_what_the_server_says_of_itself() {
+    let host = Host::without_system_tools();
+    let file = define(
+        &host,
+        &json!({ "tools": [
+            { "name": "mild", "annotations": { "readOnlyHint": true, "openWorldHint": false } },
+            { "name": "wild", "annotations": { "readOnlyHint": false, "openWorldHint": true } },
+        ] }),
+    );
+    let (file, program) = (file.display().to_string(), program());
+    let dir = host.scratch().join("peer").display().to_string();
+    for (flags, read_only, open_world) in [
+        (&["--read", &dir][..], true, false),
+        (&["--write", &dir], false, false),
+        (&["--read", &dir, "--net", "*"], false, true),
+    ] {
+        let (before, after) = (["mcp", "add", "peer", "--yes"], ["--", &program, &file]);
+        host.run(before.iter().chain(flags).chain(&after)).expect_code(0);
+        let mut client = Client::start(host.command().args(["mcp", "serve"]));
+        let listed = client.result("tools/list", json!({}));
+        for tool in [0, 1].map(|index| &listed["tools"][index]) {
+            let hints = &tool["annotations"];
+            let expected = json!({ "readOnlyHint": read_only, "openWorldHint": open_world });
+            assert_eq!(*hints, expected, "{flags:?}: {tool}");
+        }
+        client.wait().0.expect_code(0);
     }
 }

@@ -1,11 +1,14 @@
 //! Servers that ask while a call runs, and tell how it goes: it reaches the client of
 //! `ikigai mcp serve`.
 
+use std::fs;
+
+use ikigai_host::Digest;
 use ikigai_tests::host::Host;
 use ikigai_tests::mcp::{Client, LEGACY};
 use serde_json::{Value, json};
 
-use crate::{add, call, doing};
+use crate::{add, call, doing, program};
 
 /// A host with a peer of one tool, which asks.
 fn asking(speaks: &str) -> Host {
@@ -131,4 +134,36 @@ fn the_progress_of_a_server_reaches_the_client() {
         ran.expect_code(0);
         assert!(!left.iter().any(of_another), "{left:?}");
     }
+}
+
+#[test]
+fn a_call_waits_for_consent_where_the_entry_of_its_server_says_so() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["echo"])).expect_code(0);
+    let policy = host.home().join(".config/ikigai/policy.toml");
+    let granted = fs::read_to_string(&policy).expect("the policy");
+    let head = "[servers.peer]\n";
+    assert!(granted.contains(head), "{granted}");
+    let asking = granted.replace(head, &format!("{head}approve = \"always\"\n"));
+    fs::write(&policy, asking).expect("written");
+    let digest = |bytes: std::io::Result<Vec<u8>>| Digest::of(&bytes.expect("read"));
+    let definition = digest(fs::read(host.user_tools().join("peer.mcp.toml")));
+    let contents = format!("sha256 {definition}, {}", digest(fs::read(program())));
+    let mut client = client(&host);
+    for (action, expected) in [("decline", json!("PERMISSION_DENIED")), ("accept", Value::Null)] {
+        let id = client.ask_call("peer__echo", &json!({ "word": "roof" }));
+        let form = client.wait_for(|it| it["method"] == "elicitation/create");
+        let message = form["params"]["message"].as_str().expect("a text");
+        for part in ["`peer__echo`", r#"{"word":"roof"}"#, &contents, "policy.toml:"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let answer = json!({ "action": action, "content": {} });
+        client.send(&json!({ "jsonrpc": "2.0", "id": form["id"], "result": answer }));
+        let result = client.answer(id)["result"].take();
+        assert_eq!(result["_meta"]["ikigai/error_code"], expected, "{action}: {result}");
+        assert_eq!(result["isError"], action == "decline", "{action}: {result}");
+    }
+    client.wait().0.expect_code(0);
+    // Where nobody can be asked, nothing runs.
+    assert_eq!(call(&host, "echo", &json!({}))["error_code"], "PERMISSION_DENIED");
 }

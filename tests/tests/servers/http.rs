@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{ChildStdin, Command};
 
 use ikigai_tests::host::{Host, Ran, Running};
+use ikigai_tests::mcp::Client;
 use serde_json::{Value, json};
 
 use crate::{define, doing, offered, program, text};
@@ -53,6 +54,10 @@ fn a_server_over_http_is_used_in_each_of_its_forms() {
         let peer = Peer::start(&host, &definition);
         host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
         assert_eq!(offered(&host), ["peer__echo"], "{form}");
+        let listed = host.run(["tool", "list", "--json"]).json();
+        assert_eq!(listed["tools"][0]["sandbox"], "elsewhere", "{listed}");
+        let listed = host.run(["tool", "list"]).stdout();
+        assert!(listed.contains("elsewhere"), "{listed}");
         let called = host.run(["tool", "call", "peer__echo", r#"{"n":1.10}"#]).json();
         assert_eq!(text(&called), r#"{"n":1.10}"#, "{form}");
     }
@@ -154,4 +159,17 @@ fn a_server_leads_nowhere_but_to_itself() {
     let args = ["mcp", "add", "peer", &peer.url, "--net", "mcp.example.com:443", "--yes"];
     let refused = host.run(args).expect_code(1).stderr();
     assert!(refused.contains("is granted"), "{refused}");
+}
+
+#[test]
+fn clients_are_told_that_a_server_over_http_is_in_the_open_world() {
+    let host = Host::without_system_tools();
+    let hints = json!({ "readOnlyHint": true, "openWorldHint": false });
+    let peer = Peer::start(&host, &json!({ "tools": [{ "name": "mild", "annotations": hints }] }));
+    host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    let listed = client.result("tools/list", json!({}));
+    let expected = json!({ "readOnlyHint": false, "openWorldHint": true });
+    assert_eq!(listed["tools"][0]["annotations"], expected, "{listed}");
+    client.wait().0.expect_code(0);
 }

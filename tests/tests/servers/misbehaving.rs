@@ -3,11 +3,13 @@
 use std::fs;
 
 use ikigai_tests::host::{Host, Running};
-use ikigai_tests::mcp::Client;
+use ikigai_tests::mcp::{Client, LEGACY};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{add, call, define, doing, offered, program, text};
+use crate::{
+    add, add_with, call, define, doing, journal, names, noted, offered, program, recorded, text,
+};
 
 #[test]
 fn a_call_that_has_no_answer_ends_and_says_why() {
@@ -243,6 +245,146 @@ fn no_start_waits_for_a_server() {
     let tools = client.result("tools/list", json!({}));
     assert_eq!(tools["tools"][0]["name"], "own", "{tools}");
     // It is being asked behind, and ends with its host.
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_server_that_nobody_knows_is_asked_behind_and_clients_are_told() {
+    let host = Host::without_system_tools();
+    let peer = host.scratch().join("peer");
+    let go = host.write("peer/go", "", 0o644);
+    let file = define(&host, &doing(&["echo"]));
+    // It starts when the test wants it to.
+    let script = format!(
+        "#!/bin/sh\nwhile ! [ -e '{}' ]; do sleep 0.01; done\nexec '{}' '{}'\n",
+        go.display(),
+        program(),
+        file.display()
+    );
+    let script = host.write("peer/server", script, 0o755).display().to_string();
+    let dirs = [peer, ikigai_tests::paths::programs()].map(|dir| dir.display().to_string());
+    let args =
+        ["mcp", "add", "peer", "--read", &dirs[0], "--read", &dirs[1], "--yes", "--", &script];
+    host.run(args).expect_code(0);
+    // Its tools were approved, but what they are is forgotten.
+    fs::remove_file(host.cache().join("index.json")).expect("removed");
+    fs::remove_file(&go).expect("removed");
+    let mut client = Client::legacy(host.command().args(["mcp", "serve"]), LEGACY[3]).0;
+    assert_eq!(names(&mut client), [] as [&str; 0]);
+    fs::write(&go, "").expect("written");
+    client.notification("notifications/tools/list_changed");
+    assert_eq!(names(&mut client), ["peer__echo"]);
+    assert_eq!(client.call("peer__echo", &json!({}))["content"][0]["text"], "{}");
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn the_limits_of_a_call_are_those_of_the_grant() {
+    let host = Host::without_system_tools();
+    let definition = doing(&["echo", "hang"]);
+    add_with(&host, &definition, &["--limit", "output=1KiB"]).expect_code(0);
+    assert_eq!(text(&call(&host, "echo", &json!({ "a": "x" }))), r#"{"a":"x"}"#);
+    let long = call(&host, "echo", &json!({ "a": "x".repeat(4 << 10) }));
+    assert_eq!(
+        (&long["tool_success"], &long["limit"]),
+        (&json!(false), &json!("output")),
+        "{long}"
+    );
+    add_with(&host, &definition, &["--limit", "wall_clock=1s"]).expect_code(0);
+    let hung = call(&host, "hang", &json!({}));
+    assert_eq!(hung["error_code"], "TOOL_TIMEOUT", "{hung}");
+    assert_eq!(hung["limit"], "wall_clock", "{hung}");
+}
+
+/// Serves calls that have two seconds.
+fn hurried(host: &Host) -> Client {
+    Client::start(host.command().args(["--timeout", "2s", "mcp", "serve"]))
+}
+
+/// Calls a tool that answers at once, until it does: on a busy machine the server may take longer
+/// than that to start.
+fn call_until_answered(client: &mut Client) {
+    for _ in 0..30 {
+        let answer = client.call("peer__echo", &json!({}));
+        if answer["isError"] == false {
+            return;
+        }
+        assert_eq!(answer["_meta"]["ikigai/error_code"], "TOOL_TIMEOUT", "{answer}");
+    }
+    panic!("the server does not start in time, not even in thirty attempts");
+}
+
+#[test]
+fn progress_makes_no_call_longer_and_the_server_is_told_of_its_end() {
+    let host = Host::without_system_tools();
+    add(&host, &recorded(&host, doing(&["slow", "echo"]))).expect_code(0);
+    let mut client = hurried(&host);
+    call_until_answered(&mut client);
+    let meta = json!({ "progressToken": "p" });
+    let params = json!({ "name": "peer__slow", "arguments": {}, "_meta": meta });
+    let id = client.ask("tools/call", params);
+    client.wait_for(|it| it["params"]["message"] == "step 1");
+    let late = client.answer(id)["result"].take();
+    assert_eq!(late["_meta"]["ikigai/error_code"], "TOOL_TIMEOUT", "{late}");
+    client.running().wait_until("the cancellation", || noted(&host, "cancelled slow") == 1);
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_server_is_started_again_after_three_calls_in_a_row_without_an_answer() {
+    let host = Host::without_system_tools();
+    add(&host, &recorded(&host, doing(&["slow", "echo"]))).expect_code(0);
+    let mut client = hurried(&host);
+    call_until_answered(&mut client);
+    let before = noted(&host, "start");
+    let time_out = |client: &mut Client, calls: usize| {
+        let calls: Vec<u64> =
+            (0..calls).map(|_| client.ask_call("peer__slow", &json!({}))).collect();
+        for id in calls {
+            let late = client.answer(id)["result"].take();
+            assert_eq!(late["_meta"]["ikigai/error_code"], "TOOL_TIMEOUT", "{late}");
+        }
+    };
+    // An answer between them makes up for those before it.
+    for _ in 0..2 {
+        time_out(&mut client, 2);
+        assert_eq!(client.call("peer__echo", &json!({}))["isError"], false);
+    }
+    assert_eq!(noted(&host, "start"), before);
+    time_out(&mut client, 3);
+    call_until_answered(&mut client);
+    assert!(noted(&host, "start") > before, "{:?}", journal(&host));
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn sixteen_calls_of_a_server_run_at_once_and_others_wait() {
+    const AT_ONCE: usize = 16;
+    let host = Host::without_system_tools();
+    add(&host, &recorded(&host, doing(&["slow"]))).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    let ask = |client: &mut Client| {
+        let meta = json!({ "progressToken": client.last_id() + 1 });
+        let params = json!({ "name": "peer__slow", "arguments": {}, "_meta": meta });
+        client.ask("tools/call", params)
+    };
+    let calls: Vec<u64> = (0..AT_ONCE).map(|_| ask(&mut client)).collect();
+    client.running().wait_until("the calls", || noted(&host, "tools/call slow") == AT_ONCE);
+    let waiting = ask(&mut client);
+    // After a second the host tells that it runs; a call that reached the server would have been
+    // reported by that long before, with a message.
+    let report = client.wait_for(|it| it["params"]["progressToken"] == waiting);
+    assert!(report["params"]["message"].is_null(), "{report}");
+    assert_eq!(noted(&host, "tools/call slow"), AT_ONCE);
+    client.notify("notifications/cancelled", json!({ "requestId": calls[0] }));
+    client.running().wait_until("its call", || noted(&host, "tools/call slow") == AT_ONCE + 1);
+    for id in calls[1..].iter().chain([&waiting]) {
+        client.notify("notifications/cancelled", json!({ "requestId": id }));
+    }
     client.wait().0.expect_code(0);
     host.assert_nothing_left();
 }

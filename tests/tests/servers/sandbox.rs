@@ -5,10 +5,11 @@ use std::path::Path;
 
 use ikigai_tests::host::{Host, Running};
 use ikigai_tests::leftovers;
+use ikigai_tests::mcp::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{add, call, doing, text};
+use crate::{add, add_with, call, doing, names, noted, recorded, text};
 
 /// Calls a tool that tries something, and returns whether it was done, and its text.
 fn attempt(host: &Host, tool: &str, arguments: &Value) -> (bool, String) {
@@ -41,6 +42,9 @@ fn a_server_reaches_nothing_but_what_it_was_granted() {
     let address = listener.local_addr().expect("an address").to_string();
     let (connected, said) = attempt(&host, "connect", &json!({ "address": address }));
     assert!(!connected, "{said}");
+    add_with(&host, &doing(&["read", "write", "connect", "env"]), &["--net", "*"]).expect_code(0);
+    let allowed = attempt(&host, "connect", &json!({ "address": address }));
+    assert_eq!(allowed, (true, "connected".to_owned()));
     let env = attempt(&host, "env", &json!({})).1;
     assert!(env.contains("HOME=") && !env.contains("s3cret"), "{env}");
 }
@@ -77,4 +81,66 @@ fn nothing_that_a_server_started_is_left() {
     running.signal(Signal::KILL);
     running.wait();
     leftovers::assert_none(host.scratch());
+}
+
+/// Returns whether a process of the peer is there.
+fn is_there(host: &Host) -> bool {
+    leftovers::of(host.scratch()).iter().any(|process| process.contains("mcp-peer"))
+}
+
+#[test]
+fn a_server_that_is_granted_something_else_is_another_process() {
+    let host = Host::without_system_tools();
+    let note = host.write("notes/roof", "tiles", 0o644);
+    let notes = note.parent().expect("a directory").display().to_string();
+    let definition = recorded(&host, doing(&["read"]));
+    add_with(&host, &definition, &["--read", &notes]).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    let read = |client: &mut Client| {
+        let result = client.call("peer__read", &json!({ "path": note }));
+        (result["isError"] == false, result["content"][0]["text"].clone())
+    };
+    assert_eq!(read(&mut client), (true, json!("tiles")));
+    assert!(is_there(&host));
+    add(&host, &definition).expect_code(0);
+    // The one with the earlier grant ends, though nobody calls it. Its tools stay.
+    client.running().wait_until("its end", || !is_there(&host));
+    assert_eq!(names(&mut client), ["peer__read"]);
+    let starts = noted(&host, "start");
+    let (done, said) = read(&mut client);
+    assert!(!done, "{said}");
+    assert_eq!(noted(&host, "start"), starts + 1);
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_call_has_the_grant_of_the_time_when_it_is_made() {
+    let host = Host::without_system_tools();
+    let note = host.write("notes/roof", "tiles", 0o644);
+    let notes = note.parent().expect("a directory").display().to_string();
+    let definition = doing(&["read"]);
+    add_with(&host, &definition, &["--read", &notes]).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    let mut read = || client.call("peer__read", &json!({ "path": note }))["isError"].clone();
+    assert_eq!(read(), false);
+    // Nobody waits until the server has noticed.
+    add(&host, &definition).expect_code(0);
+    assert_eq!(read(), true);
+    add_with(&host, &definition, &["--read", &notes]).expect_code(0);
+    assert_eq!(read(), false);
+    client.wait().0.expect_code(0);
+}
+
+#[test]
+fn a_server_that_was_removed_ends_though_nobody_calls_it() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["echo"])).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    assert_eq!(client.call("peer__echo", &json!({}))["isError"], false);
+    assert!(is_there(&host));
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    client.running().wait_until("its end", || !is_there(&host));
+    assert_eq!(names(&mut client), [] as [&str; 0]);
+    client.wait().0.expect_code(0);
 }

@@ -1,0 +1,54 @@
+//! A person at a terminal, who is asked before anything is granted or offered.
+
+use ikigai_terminal_testing::Terminal;
+use ikigai_tests::host::Host;
+use serde_json::json;
+
+use crate::{call, define, doing, offered, program, text};
+
+/// Starts a command in a terminal that is wide enough for its paths.
+fn start(host: &Host, arguments: &[&str]) -> Terminal {
+    let mut command = host.command();
+    command.args(arguments);
+    Terminal::start(&command, 240, 60)
+}
+
+/// Answers a question, and waits for the end of the command.
+fn answer(mut terminal: Terminal, question: &str, answer: &str, code: i32) -> String {
+    terminal.wait_for(&format!("{question} [y/N]"));
+    terminal.send(&format!("{answer}\r"));
+    assert_eq!(terminal.wait().code(), Some(code), "{}", terminal.everything());
+    terminal.everything()
+}
+
+#[test]
+fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
+    const GRANT: &str = "Write this?";
+    const TOOLS: &str = "Offer these 2 tools to models?";
+    let host = Host::without_system_tools();
+    let file = define(&host, &doing(&["echo", "env"])).display().to_string();
+    let dir = host.scratch().join("peer").display().to_string();
+    let program = program();
+    let add = ["mcp", "add", "peer", "--read", &dir, "--", &program, &file];
+    let said = answer(start(&host, &add), GRANT, "n", 1);
+    assert!(said.contains("nothing was changed"), "{said}");
+    assert!(!host.user_tools().join("peer.mcp.toml").exists(), "{said}");
+    assert!(!host.home().join(".config/ikigai/policy.toml").exists(), "{said}");
+    // Whoever agrees to the grant has not seen the tools yet.
+    let terminal = start(&host, &add);
+    terminal.wait_for(&format!("{GRANT} [y/N]"));
+    terminal.send("y\r");
+    let said = answer(terminal, TOOLS, "n", 1);
+    assert!(said.contains("echo (new)") && said.contains("nothing was approved"), "{said}");
+    assert_eq!(offered(&host), [] as [&str; 0]);
+    let approve = ["mcp", "approve", "peer"];
+    // Neither an empty line nor anything else than yes is one.
+    for no in ["", "maybe"] {
+        answer(start(&host, &approve), TOOLS, no, 1);
+        assert_eq!(offered(&host), [] as [&str; 0]);
+    }
+    let said = answer(start(&host, &approve), TOOLS, "y", 0);
+    assert!(said.contains("offered as peer__echo, peer__env"), "{said}");
+    assert_eq!(offered(&host), ["peer__echo", "peer__env"]);
+    assert_eq!(text(&call(&host, "echo", &json!({}))), "{}");
+}
