@@ -1,15 +1,17 @@
-//! The fuzz targets: one for each parser of what somebody else sends.
+//! The fuzz targets, for parsers of what somebody else sends.
 //!
 //! A target takes any bytes and panics where a promise is broken; that it returns
 //! at all is the first of them. `cargo xtask fuzz` runs them under libFuzzer;
 //! `cargo test` replays the corpus, so that what was found once stays found.
 
 mod arguments;
+mod definition;
 mod envelope;
 mod ere;
 mod host_socket;
 mod mcp_line;
 mod mcp_server;
+mod oauth;
 mod pieces;
 mod policy;
 mod schema;
@@ -29,12 +31,14 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "anthropic", run: stream::anthropic },
     Target { name: "arguments", run: arguments::run },
+    Target { name: "definition", run: definition::run },
     Target { name: "envelope", run: envelope::run },
     Target { name: "ere", run: ere::run },
     Target { name: "google", run: stream::google },
     Target { name: "host_socket", run: host_socket::run },
     Target { name: "mcp_line", run: mcp_line::run },
     Target { name: "mcp_server", run: mcp_server::run },
+    Target { name: "oauth", run: oauth::run },
     Target { name: "openai", run: stream::openai },
     Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },

@@ -34,7 +34,8 @@ pub(crate) fn run(data: &[u8]) {
     assert!(granted.contains(TOOL) && !revoked.contains(TOOL), "{granted}\n-- revoked:\n{revoked}");
 }
 
-fn check_refusal(error: &FileError, data: &[u8]) {
+/// Checks that a refusal of a file says what is wrong and where, without deceiving.
+pub(crate) fn check_refusal(error: &FileError, data: &[u8]) {
     assert!(!error.what.is_empty());
     assert!(!error.line().contains(char::is_control), "{:?}", error.line());
     let shown = error.to_string();

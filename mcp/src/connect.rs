@@ -48,6 +48,15 @@ pub use oauth::{
 use repeated::Repeated;
 pub use tools::{Listed, RemoteTool};
 
+/// The readers of this module for the fuzz targets.
+pub(crate) mod fuzzing {
+    /// Returns a parameter of the challenge with the scheme `Bearer`.
+    #[must_use]
+    pub fn challenge_parameter(challenge: &str, name: &str) -> Option<String> {
+        super::oauth::parameter(challenge, name)
+    }
+}
+
 /// The time in which a server must have introduced itself.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 

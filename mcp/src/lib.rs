@@ -11,6 +11,14 @@
 //!
 //! It knows nothing of hosts, policies and envelopes.
 
+/// The readers of this crate for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::connect::fuzzing::challenge_parameter;
+    pub use crate::serve::fuzzing::{ISSUER, RESOURCE, Signer, keys};
+    pub use crate::wire::fuzzing::{Heard, Line, Traces, line, server_message};
+}
+
 mod annotation;
 mod connect;
 mod form;
@@ -29,9 +37,6 @@ pub use offer::{
     Answer, Body, Call, Catalog, Change, Hints, Offer, Resource, ResourceError, ResourceText,
     Template, ToolEntry, Unanswered,
 };
-#[doc(hidden)]
-pub use wire::fuzzing;
-
 #[doc(hidden)]
 pub use serve::HttpBounds;
 pub use serve::{

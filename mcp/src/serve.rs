@@ -37,6 +37,7 @@ use crate::offer::Offer;
 use crate::wire::{RawArguments, Streams, Wire, standard_streams};
 pub use asker::{Asker, Reply, Verdict};
 use calls::Calls;
+pub(crate) use http::fuzzing;
 pub use http::{
     Access, HttpBounds, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth,
     Principal, Scope, Tls, TlsError, Token, serve_http,

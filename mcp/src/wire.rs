@@ -28,8 +28,7 @@ pub(crate) use standard_streams::{Streams, standard_streams};
 pub use upstream::Progress;
 
 /// The readers of this module for the fuzz targets.
-#[doc(hidden)]
-pub mod fuzzing {
+pub(crate) mod fuzzing {
     pub use super::message::fuzzing::{Line, line};
     pub use super::upstream::fuzzing::{Heard, Traces, server_message};
 }

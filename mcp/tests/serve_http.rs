@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ikigai_mcp::{Access, HttpBounds, HttpSettings, Tls, Token};
+use ikigai_mcp::{Access, Change, HttpBounds, HttpSettings, Tls, Token};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use gate::Gate;
 use web::{CALL, Served, answer, call, request};
@@ -268,6 +268,91 @@ async fn a_client_that_is_gone_ends_its_call() {
     drop(stream);
     gate.wait_until(|seen| seen.cancelled == 1).await;
     served.end().await;
+}
+
+#[tokio::test]
+async fn a_call_of_a_session_is_cancelled_by_a_notification() {
+    let gate = Gate::new(0, "done".to_owned());
+    let served = Served::start(&gate, settings()).await;
+    let session = served.begin(TOKEN).await.expect("room");
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(send(&served, &session, &ready.to_string()).await.0, 202);
+    let called = |id: u64| {
+        let params = json!({ "name": "tool", "arguments": {} });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    let cancelled = |id: u64| {
+        let params = json!({ "requestId": id, "reason": "enough" });
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
+            .to_string()
+    };
+    let mut streams = Vec::new();
+    for id in [7, 8] {
+        let mut stream = served.connect().await;
+        let text = request(TOKEN, &session, &called(id));
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        streams.push(stream);
+    }
+    gate.wait_until(|seen| seen.begun == 2).await;
+    // Another session of the same principal has other ids.
+    let other = served.begin(TOKEN).await.expect("room");
+    assert_eq!(send(&served, &other, &ready.to_string()).await.0, 202);
+    assert_eq!(send(&served, &other, &cancelled(7)).await.0, 202);
+    assert_eq!(send(&served, &session, &cancelled(7)).await.0, 202);
+    gate.wait_until(|seen| seen.cancelled == 1).await;
+    // The other call goes on, and is answered.
+    gate.permits.add_permits(1);
+    let answered = streams.pop().expect("the second");
+    let mut text = String::new();
+    let mut answered = BufReader::new(answered).lines();
+    while !text.contains(r#""id":8"#) {
+        text = answered.next_line().await.expect("readable").expect("an answer");
+    }
+    assert!(text.contains("done"), "{text}");
+    assert_eq!(gate.wait_until(|_| true).await.cancelled, 1);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn listeners_beyond_the_bound_are_refused_until_one_ends() {
+    let gate = Gate::new(0, String::new());
+    let one = HttpBounds { listeners: 1, ..HttpBounds::default() };
+    let served = Served::start(&gate, settings().bounds(one)).await;
+    let headers = "mcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\n";
+    let mut body: Value = serde_json::from_str(&call("{}")).expect("JSON");
+    body["method"] = "subscriptions/listen".into();
+    let meta = body["params"]["_meta"].take();
+    body["params"] = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
+    let text = request(TOKEN, headers, &body.to_string());
+    // Returns a stream when it is told of a change.
+    let listen = async || {
+        let mut stream = served.connect().await;
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        while gate.changes.receiver_count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        gate.changes.send(Change::Tools).expect("somebody listens");
+        let mut lines = BufReader::new(stream).lines();
+        loop {
+            let line = lines.next_line().await.expect("readable").expect("a notification");
+            if line.contains("notifications/tools/list_changed") {
+                return lines;
+            }
+        }
+    };
+    let first = listen().await;
+    let mut second = served.connect().await;
+    second.write_all(text.as_bytes()).await.expect("sent");
+    let mut refused = String::new();
+    second.read_to_string(&mut refused).await.expect("an answer");
+    assert!(refused.contains("-32602") && refused.contains("listeners"), "{refused}");
+    drop(first);
+    while gate.changes.receiver_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let told = listen().await;
+    served.end().await;
+    drop(told);
 }
 
 #[tokio::test]

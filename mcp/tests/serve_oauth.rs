@@ -7,11 +7,11 @@ mod web;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ikigai_mcp::{Access, HttpSettings, OAuth};
+use ikigai_mcp::{Access, HttpBounds, HttpSettings, OAuth};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
@@ -307,24 +307,12 @@ async fn two_clients_that_know_each_others_sessions_get_nothing_of_each_other() 
     let issuer = Issuer::start().await;
     let gate = Gate::new(2, "done".to_owned());
     let served = Served::start(&gate, issuer.settings()).await;
-    let initialize = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {},
-            "clientInfo": { "name": "c", "version": "1" },
-        },
-    });
-    let listed = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
+    let listed = listed();
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
     let mut sessions = Vec::new();
     for name in ["alice", "bob"] {
         let token = issuer.token(name, "tools");
-        let (status, head, _) =
-            served.send_text(&request(&token, "", &initialize.to_string())).await;
-        assert_eq!(status, 200, "{head}");
-        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
-        let id = id.unwrap_or_else(|| panic!("{head}"));
-        let session = format!("mcp-session-id: {id}\r\nmcp-protocol-version: 2025-11-25\r\n");
+        let session = served.begin(&token).await.expect("room");
         assert_eq!(served.send_text(&request(&token, &session, &ready)).await.0, 202);
         sessions.push((token, session));
     }
@@ -339,6 +327,56 @@ async fn two_clients_that_know_each_others_sessions_get_nothing_of_each_other() 
     for (token, session) in &sessions {
         assert_eq!(served.send_text(&request(token, session, &listed)).await.0, 200);
     }
+    served.end().await;
+}
+
+/// Returns a request of a session.
+fn listed() -> String {
+    json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string()
+}
+
+#[tokio::test]
+async fn a_principal_without_a_session_finds_a_full_house_and_one_with_a_session_gives_it_up() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let one = HttpBounds { sessions: 1, ..HttpBounds::default() };
+    let served = Served::start(&gate, issuer.settings().bounds(one)).await;
+    let (alice, bob) = (issuer.token("alice", "tools"), issuer.token("bob", "tools"));
+    let first = served.begin(&alice).await.expect("room");
+    assert_eq!(served.begin(&bob).await, Err(503));
+    let second = served.begin(&alice).await.expect("the place of her first");
+    assert_eq!(served.begin(&bob).await, Err(503));
+    assert_eq!(served.send_text(&request(&alice, &first, &listed())).await.0, 404);
+    assert_eq!(served.send_text(&request(&alice, &second, &listed())).await.0, 200);
+    // Requests of the newest revision need no session.
+    assert_eq!(send_list(&served, &bob).await, 200);
+    let end = request(&alice, &second, "").replace("POST", "DELETE");
+    assert_eq!(served.send_text(&end).await.0, 202);
+    served.begin(&bob).await.expect("the place that she left");
+    served.end().await;
+}
+
+/// Asks for the tools in the newest revision.
+async fn send_list(served: &Served, token: &str) -> u16 {
+    let headers = CALL.replace("tools/call", "tools/list").replace("mcp-name: tool\r\n", "");
+    let body = call("{}").replace("tools/call", "tools/list");
+    served.send_text(&request(token, &headers, &body)).await.0
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_ends_and_makes_room() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let idle = Duration::from_millis(10);
+    let one = HttpBounds { sessions: 1, idle, ..HttpBounds::default() };
+    let served = Served::start(&gate, issuer.settings().bounds(one)).await;
+    let (alice, bob) = (issuer.token("alice", "tools"), issuer.token("bob", "tools"));
+    let of_alice = served.begin(&alice).await.expect("room");
+    // Bob has no session whose place he could take.
+    while let Err(status) = served.begin(&bob).await {
+        assert_eq!(status, 503);
+    }
+    assert_eq!(served.send_text(&request(&alice, &of_alice, &listed())).await.0, 404);
     served.end().await;
 }
 

@@ -158,6 +158,8 @@ fn failures_are_results_that_the_model_reads() {
     let host = Host::new();
     host.script("broken", "echo 'out of luck' >&2; exit 3");
     host.script("babbling", "echo no JSON");
+    let noise = "head -c 10240 /dev/zero | tr '\\0' '#' >&2";
+    host.script("noisy", &format!("printf BEGIN >&2; {noise}; printf END >&2; exit 3"));
     host.write("user-tools/spinning.wasm", printing(schema("spinning"), Ending::Well), 0o644);
     let mut client = modern(&host);
     let mut failure = |tool: &str, arguments: Value| {
@@ -170,6 +172,10 @@ fn failures_are_results_that_the_model_reads() {
     assert!(text.contains("out of luck") && text.contains('3'), "{text}");
     assert_eq!(code, "TOOL_CRASHED");
     assert_eq!(failure("babbling", json!({})).1, "INVALID_OUTPUT");
+    // Of what a tool said on stderr the end is shown.
+    let (text, _) = failure("noisy", json!({}));
+    assert!(text.ends_with("#END") && !text.contains("BEGIN"), "{text}");
+    assert_eq!(text.matches('#').count(), (4 << 10) - "END".len());
     // An answer of the tool that is an error is one for the client, too.
     let (text, code) = failure("file_read", json!({ "file_path": "missing" }));
     assert!(text.contains("FILE_NOT_FOUND"), "{text}");
@@ -246,15 +252,25 @@ fn a_client_that_asks_for_progress_is_told_that_a_call_goes_on() {
     let host = Host::without_system_tools();
     let go = host.scratch().join("go");
     host.script("slow", &format!("while ! [ -e '{}' ]; do sleep 0.01; done; echo 1", go.display()));
+    let told = |client: &mut Client| {
+        let told = client.notification("notifications/progress");
+        assert_eq!(told["params"]["progressToken"], "p", "{told}");
+        told["params"]["progress"].as_f64().expect("a number of seconds")
+    };
     for mut client in [modern(&host), legacy(&host)] {
         let call = json!({ "name": "slow", "arguments": {}, "_meta": { "progressToken": "p" } });
+        let silent = client.ask_call("slow", &json!({}));
         let id = client.ask("tools/call", call);
-        let first = client.notification("notifications/progress");
-        assert_eq!(first["params"]["progressToken"], "p", "{first}");
-        assert!(first["params"]["progress"].as_f64().expect("a number") >= 1.0, "{first}");
+        assert!(told(&mut client) >= 1.0);
+        assert!(told(&mut client) >= 6.0, "again after five seconds");
         fs::write(&go, "").expect("written");
-        assert_eq!(text(&client.answer(id)["result"]), "1");
-        client.wait().0.expect_code(0);
+        for id in [id, silent] {
+            assert_eq!(text(&client.answer(id)["result"]), "1");
+        }
+        let (ran, left) = client.wait();
+        ran.expect_code(0);
+        let is_asked_for = |it: &Value| it["params"]["progressToken"] == "p";
+        assert!(left.iter().all(is_asked_for), "{left:?}");
         fs::remove_file(&go).expect("removed");
     }
 }

@@ -132,7 +132,8 @@ fn a_server_is_added_and_its_tools_are_called_like_any_other() {
     assert!(shown.contains("peer__echo") && shown.contains("policy.toml:"), "{shown}");
     let listed = host.run(["mcp", "list", "--json"]).json();
     assert_eq!(listed["servers"][0]["state"], "listed", "{listed}");
-    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    let removed = host.run(["mcp", "remove", "peer", "--yes", "--json"]).expect_code(0).json();
+    assert_eq!(removed, json!({ "definition": true, "grant": true, "login": false }));
     assert_eq!(offered(&host), [] as [&str; 0]);
     let policy = fs::read_to_string(host.home().join(".config/ikigai/policy.toml"));
     assert_eq!(policy.expect("the policy").trim(), "");
@@ -152,7 +153,15 @@ fn nothing_is_offered_before_a_person_has_seen_it() {
     let refused = host.run(["tool", "call", "peer__echo", "{}"]).json();
     assert_eq!(refused["error_code"], "TOOL_NOT_FOUND");
     host.run(["mcp", "approve", "peer", "wrong", "--yes"]).expect_code(2);
-    host.run(["mcp", "approve", "peer", "echo", "--yes"]).expect_code(0);
+    let approved = host.run(["mcp", "approve", "peer", "echo", "--yes", "--json"]);
+    let approved = approved.expect_code(0).json();
+    assert_eq!(approved["granted_again"], false, "{approved}");
+    let tools = approved["approved"].as_array().expect("a list");
+    let names: Vec<_> = tools.iter().map(|tool| (&tool["name"], &tool["offered_as"])).collect();
+    assert_eq!(names, [(&json!("echo"), &json!("peer__echo"))]);
+    assert_eq!(tools[0]["digest"].as_str().map(str::len), Some(64), "{approved}");
+    let again = host.run(["mcp", "approve", "peer", "--yes", "--json"]).expect_code(0).json();
+    assert_eq!(again["approved"], json!([]), "{again}");
     assert_eq!(offered(&host), ["peer__echo"]);
 }
 

@@ -37,6 +37,11 @@ pub use oauth::{InvalidOAuth, OAuth};
 pub use settings::{HttpBounds, HttpSettings};
 pub use tls::{Tls, TlsError};
 
+/// The readers of this module for the fuzz targets.
+pub(crate) mod fuzzing {
+    pub use super::oauth::fuzzing::{ISSUER, RESOURCE, Signer, keys};
+}
+
 use super::questions::Questions;
 use super::{ServeError, Server};
 use crate::offer::Offer;

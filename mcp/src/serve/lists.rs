@@ -23,7 +23,7 @@ const FRESH_MS: u64 = 60_000;
 
 /// The methods of the protocol that this server has. Another one, or one of these whose parameters
 /// are not those of the protocol, arrives as a request that the library does not know.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 11] = [
     "initialize",
     "ping",
     "resources/list",
@@ -35,7 +35,6 @@ const METHODS: [&str; 12] = [
     "subscriptions/listen",
     "tools/call",
     "tools/list",
-    "completion/complete",
 ];
 
 /// The methods of older revisions that the revision 2026-07-28 no longer has.

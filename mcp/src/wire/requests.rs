@@ -85,6 +85,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_request_beyond_the_bound_is_answered_that_there_is_no_room() {
+        let requests = Requests::default();
+        let id = |number: usize| RequestId::Number(i64::try_from(number).expect("a small number"));
+        for number in 0..IN_FLIGHT {
+            assert_eq!(requests.begin(id(number)), Admission::Begun);
+        }
+        let beyond = requests.begin(id(IN_FLIGHT));
+        assert!(matches!(&beyond, Admission::Busy(refused, _) if *refused == id(IN_FLIGHT)));
+        // An answer and a cancellation make room, and one that was refused takes none.
+        requests.end(&id(0));
+        assert_eq!(requests.begin(id(IN_FLIGHT)), Admission::Begun);
+        requests.cancel(id(1));
+        assert_eq!(requests.begin(id(IN_FLIGHT + 1)), Admission::Begun);
+        assert!(matches!(requests.begin(id(IN_FLIGHT + 2)), Admission::Busy(..)));
+    }
+
+    #[test]
     fn an_id_is_free_again_after_an_answer_and_not_after_a_cancellation() {
         let requests = Requests::default();
         let id = || RequestId::Number(1);

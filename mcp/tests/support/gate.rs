@@ -11,6 +11,8 @@ use tokio::sync::{Semaphore, broadcast, watch};
 /// A tool that answers when there is a permit for it.
 pub(crate) struct Gate {
     pub(crate) permits: Semaphore,
+    /// The way to those who listen for changes.
+    pub(crate) changes: broadcast::Sender<Change>,
     seen: watch::Sender<Seen>,
     answer: String,
 }
@@ -26,8 +28,8 @@ pub(crate) struct Seen {
 
 impl Gate {
     pub(crate) fn new(permits: usize, answer: String) -> Arc<Self> {
-        let permits = Semaphore::new(permits);
-        Arc::new(Self { permits, seen: watch::Sender::default(), answer })
+        let (permits, changes) = (Semaphore::new(permits), broadcast::Sender::new(1));
+        Arc::new(Self { permits, changes, seen: watch::Sender::default(), answer })
     }
 
     pub(crate) fn begun(&self) -> usize {
@@ -78,7 +80,7 @@ impl Offer for Gate {
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {
-        broadcast::Sender::new(1).subscribe()
+        self.changes.subscribe()
     }
 
     async fn watch(&self, uri: &str, _: Option<String>) -> Result<(), ResourceError> {

@@ -12,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gate::{Gate, server};
 
+/// The newest revision that has sessions.
+const LEGACY: &str = "2025-11-25";
+
 /// A running server.
 pub(crate) struct Served {
     address: SocketAddr,
@@ -41,6 +44,23 @@ impl Served {
         let mut stream = self.connect().await;
         stream.write_all(text.as_bytes()).await.expect("sent");
         answer(stream).await
+    }
+
+    /// Begins a session in an older revision. Returns the headers of its requests, or the status of the
+    /// refusal.
+    pub(crate) async fn begin(&self, token: &str) -> Result<String, u16> {
+        let params = json!({
+            "protocolVersion": LEGACY, "capabilities": {},
+            "clientInfo": { "name": "c", "version": "1" },
+        });
+        let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let (status, head, _) = self.send_text(&request(token, "", &asked.to_string())).await;
+        if status != 200 {
+            return Err(status);
+        }
+        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let id = id.unwrap_or_else(|| panic!("{head}"));
+        Ok(format!("mcp-session-id: {id}\r\nmcp-protocol-version: {LEGACY}\r\n"))
     }
 
     pub(crate) async fn end(self) {

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -44,6 +44,8 @@ pub struct Running {
     deadline: Deadline,
     /// The part of stderr that was read before its end.
     stderr: Vec<u8>,
+    /// Reads the rest of stderr.
+    reader: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl Host {
@@ -68,7 +70,18 @@ impl Running {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
         let deadline = Deadline::with(&child);
-        Self { child, shown, deadline, stderr: Vec::new() }
+        Self { child, shown, deadline, stderr: Vec::new(), reader: None }
+    }
+
+    /// Reads stderr from now on, so that a host that logs much does not wait for a reader, or drop
+    /// what nobody has read.
+    pub fn keep_reading_stderr(&mut self) {
+        let mut pipe = self.child.stderr.take().expect("a pipe");
+        self.reader = Some(thread::spawn(move || {
+            let mut rest = Vec::new();
+            pipe.read_to_end(&mut rest).expect("read");
+            rest
+        }));
     }
 
     /// Takes stdin and stdout, for a test that writes and reads while the host runs.
@@ -203,6 +216,9 @@ impl Running {
     pub fn wait(mut self) -> Ran {
         let stdin = self.child.stdin.take();
         let mut output = self.child.wait_with_output().expect("the output of a child");
+        if let Some(reader) = self.reader {
+            output.stderr = reader.join().expect("no panic");
+        }
         output.stderr.splice(..0, self.stderr);
         drop(stdin);
         self.deadline.end();

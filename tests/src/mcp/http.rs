@@ -19,6 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Server {
     /// There until the end of the server.
     running: Option<Running>,
+    scheme: String,
     address: String,
     token_file: Option<PathBuf>,
 }
@@ -38,9 +39,10 @@ impl Server {
     /// Starts `command`, and waits until it listens.
     pub fn start(command: &mut Command) -> Self {
         let mut running = Running::start(command);
-        let line = running.line_of_stderr("listening at http://");
-        let address = line.trim_end_matches("/mcp").to_owned();
-        Self { running: Some(running), address, token_file: None }
+        let url = running.line_of_stderr("listening at ");
+        let (scheme, address) = url.trim_end_matches("/mcp").split_once("://").expect("a URL");
+        let (scheme, address) = (scheme.to_owned(), address.to_owned());
+        Self { running: Some(running), scheme, address, token_file: None }
     }
 
     /// Starts `command`, and waits until it has said where its token is.
@@ -54,7 +56,13 @@ impl Server {
     /// Returns the URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("{}://{}/mcp", self.scheme, self.address)
+    }
+
+    /// Returns the address and the port of the server.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Returns the running server.
@@ -83,14 +91,20 @@ impl Server {
     }
 
     /// Sends a request in the newest revision, and does not wait for its answer.
-    pub fn ask(&self, method: &str, mut params: Value) -> TcpStream {
+    pub fn ask(&self, method: &str, params: Value) -> TcpStream {
+        self.send(&self.text(method, params))
+    }
+
+    /// Returns the text of a request in the newest revision.
+    #[must_use]
+    pub fn text(&self, method: &str, mut params: Value) -> String {
         let headers = self.modern_headers(method, &params);
         let meta = &mut params["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
         meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
         meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        self.begin(&headers, &message.to_string())
+        self.text_of(&headers, &message.to_string())
     }
 
     /// Sends a request in the newest revision.
@@ -100,23 +114,31 @@ impl Server {
 
     /// Sends a message with these headers besides those that every message has.
     pub fn post(&self, headers: &str, message: &str) -> Answer {
-        Answer::read(self.begin(headers, message))
+        self.answer_to(&self.text_of(headers, message))
     }
 
-    fn begin(&self, headers: &str, message: &str) -> TcpStream {
+    fn text_of(&self, headers: &str, message: &str) -> String {
         let token = self.token_file.as_ref().map(|file| {
             let token = std::fs::read_to_string(file).expect("a token");
             format!("authorization: Bearer {}\r\n", token.trim_end())
         });
         let (address, length) = (&self.address, message.len());
         let token = token.unwrap_or_default();
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
-        let request = format!(
+        format!(
             "POST /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{token}\
              accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n{headers}\r\n{message}"
-        );
+        )
+    }
+
+    /// Sends the text of a request.
+    pub fn answer_to(&self, request: &str) -> Answer {
+        Answer::read(self.send(request))
+    }
+
+    fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         stream.write_all(request.as_bytes()).expect("the server reads");
         stream
     }
@@ -135,9 +157,14 @@ impl Drop for Server {
 impl Answer {
     /// Reads an answer, after which the connection is closed.
     pub fn read(mut stream: TcpStream) -> Self {
-        let mut text = Vec::new();
-        stream.read_to_end(&mut text).expect("an answer");
-        let text = String::from_utf8(text).expect("UTF-8");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        Self::of(&text)
+    }
+
+    /// Parses the text of an answer.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
         let (headers, body) = text.split_once("\r\n\r\n").expect("headers");
         let status = headers.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
         // A stream of events has one message at its end; what is around it are lengths of pieces.

@@ -249,6 +249,27 @@ fn a_client_that_shook_hands_is_sent_the_question() {
 }
 
 #[test]
+fn the_time_that_a_person_takes_for_the_answer_is_not_that_of_the_call() {
+    let marking = Marking::new("[tools.mark]\napprove = \"always\"\n");
+    marking.host.script("endless", "sleep 1000");
+    let mut command = marking.host.command();
+    command.args(["--timeout", "3s", "mcp", "serve"]);
+    let mut client = Client::legacy_asking(&mut command, LEGACY[3]);
+    let id = client.ask_call("mark", &json!({}));
+    let asked = client.wait_for(|it| it["method"] == "elicitation/create");
+    // A call that begins later and has the same time is over before the answer.
+    let result = client.call("endless", &json!({}));
+    assert_eq!(result["_meta"]["ikigai/limit"], "wall_clock", "{result}");
+    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept" } }));
+    assert_eq!(text(&client.answer(id)["result"]), "1");
+    client.wait().0.expect_code(0);
+    assert_eq!(marking.runs(), 1);
+    let records = marking.records();
+    let mark = records.iter().find(|it| it["tool"] == "mark").expect("recorded");
+    assert!(mark["consent"]["waited_ms"].as_u64().expect("a time") >= 3_000, "{mark}");
+}
+
+#[test]
 fn a_call_that_is_cancelled_takes_its_question_back() {
     let marking = Marking::new(ALWAYS);
     let mut client = marking.legacy();

@@ -84,6 +84,32 @@ fn a_malformed_line_does_not_answer_for_another_request() {
 }
 
 #[test]
+fn a_method_that_is_not_offered_is_unknown_however_it_is_written() {
+    let host = Host::without_system_tools();
+    let about = json!({
+        "ref": { "type": "ref/prompt", "name": "x" },
+        "argument": { "name": "a", "value": "b" },
+    });
+    for mut client in [modern(&host), crate::legacy(&host)] {
+        for (method, params) in [
+            ("completion/complete", about.clone()),
+            ("completion/complete", json!({ "ref": 7 })),
+            ("completion/complete", json!({})),
+            ("prompts/list", json!({})),
+            ("prompts/get", json!({ "name": "x" })),
+            ("prompts/get", json!({ "name": 7 })),
+        ] {
+            let refused = client.request(method, params.clone());
+            assert_eq!(refused["error"]["code"], -32601, "{method} {params}: {refused}");
+        }
+        // One that is offered is known, and its parameters are wrong.
+        let refused = client.request("tools/call", json!({ "name": 7 }));
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        client.wait().0.expect_code(0);
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_stderr_is_answered() {
     let host = Host::without_system_tools();
     let mut client = modern(&host);

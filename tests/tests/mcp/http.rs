@@ -1,13 +1,19 @@
 //! `ikigai mcp serve --http`. The attacks on its library are in `mcp/tests/serve_http.rs`.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ikigai_tests::host::Host;
-use ikigai_tests::mcp::http::Server;
+use ikigai_tests::mcp::http::{Answer, Server};
 use ikigai_tests::mcp::{LEGACY, MODERN};
 use rustix::process::Signal;
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::text;
@@ -54,6 +60,161 @@ fn a_client_of_any_revision_finds_and_calls_a_tool() {
     assert_eq!(calls.count(), 1 + LEGACY.len(), "{audit}");
     assert!(audit.contains(r#""client":"old 1","principal":"token""#), "{audit}");
     host.assert_nothing_left();
+}
+
+#[test]
+fn a_token_of_a_client_is_in_no_log() {
+    let host = Host::new().env("IKIGAI_LOG", "trace");
+    let mut server = start(&host);
+    server.running().keep_reading_stderr();
+    let token = fs::read_to_string(server.token_file()).expect("a token");
+    let glob = json!({ "name": "glob", "arguments": { "pattern": "*" } });
+    assert_eq!(server.request("tools/call", glob).status, 200);
+    let client = json!({ "name": "old", "version": "1" });
+    let params = json!({ "protocolVersion": LEGACY[3], "capabilities": {}, "clientInfo": client });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    // Wherever a client may put it, and where it is not taken.
+    for headers in ["", "cookie: a=TOKEN\r\n", "proxy-authorization: Bearer TOKEN\r\n"] {
+        let headers = headers.replace("TOKEN", token.trim());
+        assert_eq!(server.post(&headers, &initialize.to_string()).status, 200);
+    }
+    let other = "fedcba9876543210fedcba9876543210";
+    fs::write(server.token_file(), other).expect("written");
+    assert_eq!(server.request("tools/list", json!({})).status, 401);
+    let ran = server.end(Signal::TERM).expect_code(130);
+    let log = ran.stderr();
+    assert!(log.contains("TRACE") && log.contains("hyper"), "it logs everything: {log}");
+    let audit = fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl"));
+    let audit = audit.expect("a log");
+    assert!(audit.contains(r#""principal":"token""#), "{audit}");
+    for token in [token.trim(), other] {
+        assert!(!log.contains(token) && !audit.contains(token), "{log}\n{audit}");
+    }
+}
+
+/// Starts a server with these flags.
+fn serving(host: &Host, flags: &[&str]) -> Server {
+    let mut command = host.command();
+    Server::start(command.args(["mcp", "serve", "--http", "127.0.0.1:0"]).args(flags))
+}
+
+#[test]
+fn a_client_without_an_access_token_is_led_to_the_issuer() {
+    let host = Host::without_system_tools();
+    // Nothing is fetched before a client has a token.
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let issuer = format!("http://{}", nobody.local_addr().expect("an address"));
+    drop(nobody);
+    let resource = "https://tools.example/mcp";
+    let server = serving(&host, &["--oauth", &issuer, "--resource", resource]);
+    let place = "https://tools.example/.well-known/oauth-protected-resource/mcp";
+    for host in [server.address().to_owned(), "tools.example".to_owned()] {
+        let text = server.text("tools/list", json!({}));
+        let refused = server.answer_to(&text.replace(server.address(), &host));
+        assert_eq!(refused.status, 401, "{host}: {refused:?}");
+        let challenge = refused.header("www-authenticate").expect("a challenge");
+        assert!(challenge.contains(&format!(r#"resource_metadata="{place}""#)), "{challenge}");
+        assert!(challenge.contains(r#"scope="tools documents""#), "{challenge}");
+    }
+    let asked = format!(
+        "GET /.well-known/oauth-protected-resource HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        server.address()
+    );
+    let found = server.answer_to(&asked);
+    assert_eq!((found.status, &found.body["resource"]), (200, &json!(resource)), "{found:?}");
+    assert_eq!(found.body["authorization_servers"], json!([issuer]));
+    server.end(Signal::TERM).expect_code(130);
+}
+
+#[test]
+fn a_foreign_host_is_answered_where_it_is_allowed() {
+    let host = Host::without_system_tools();
+    let status = |server: &Server, host: &str| {
+        let text = server.text("tools/list", json!({}));
+        let text = text.replacen(&format!("host: {}", server.address()), host, 1);
+        server.answer_to(&text).status
+    };
+    let server = serving(&host, &["--no-auth"]);
+    assert_eq!(status(&server, "host: tools.example"), 403);
+    let allowed = ["--no-auth", "--allow-host", "tools.example", "--allow-host", "b.example:81"];
+    let server = serving(&host, &allowed);
+    for (host, expected) in [
+        ("host: tools.example", 200),
+        ("host: tools.example:4127", 200),
+        ("host: b.example:81", 200),
+        ("host: b.example", 403),
+        ("host: localhost", 200),
+        ("host: evil.example", 403),
+        ("host: tools.example\r\norigin: https://app.example", 403),
+    ] {
+        assert_eq!(status(&server, host), expected, "{host}");
+    }
+    let server = serving(&host, &["--no-auth", "--allow-origin", "https://app.example"]);
+    assert_eq!(status(&server, "host: localhost\r\norigin: https://app.example"), 200);
+    assert_eq!(status(&server, "host: localhost\r\norigin: https://evil.example"), 403);
+}
+
+#[test]
+fn other_machines_are_served_behind_a_proxy_that_has_tls() {
+    let host = Host::without_system_tools();
+    let token = host.write("good.token", "0123456789abcdef0123456789abcdef\n", 0o600);
+    let mut command = host.command();
+    command.args(["mcp", "serve", "--http", "0.0.0.0:0", "--behind-proxy", "--token-file"]);
+    let server = Server::with_token(command.arg(token).args(["--allow-host", "tools.example"]));
+    // The proxy tells what its clients asked for.
+    let text = server.text("tools/list", json!({}));
+    let with = |from: &str, to: &str| server.answer_to(&text.replacen(from, to, 1)).status;
+    let own = format!("host: {}", server.address());
+    assert_eq!(with(&own, "host: tools.example"), 200);
+    assert_eq!(with(&own, "host: evil.example"), 403);
+    let text = text.replacen(&own, "host: tools.example", 1);
+    let with = |from: &str, to: &str| server.answer_to(&text.replacen(from, to, 1)).status;
+    assert_eq!(with("authorization: Bearer 0", "authorization: Bearer 1"), 401);
+    server.end(Signal::TERM).expect_code(130);
+}
+
+#[test]
+fn a_server_with_a_certificate_is_reached_by_tls() {
+    let host = Host::without_system_tools();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+    let pem = |label: &str, der: &[u8]| {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+    };
+    let certificate = host.write("cert.pem", pem("CERTIFICATE", made.cert.der()), 0o644);
+    let key = pem("PRIVATE KEY", made.signing_key.serialized_der());
+    let open = path(&host.write("open.pem", &key, 0o644));
+    let (certificate, key) = (path(&certificate), path(&host.write("key.pem", &key, 0o600)));
+    // A key that others can read is none.
+    let flags = ["mcp", "serve", "--http", "127.0.0.1:0", "--tls-cert", &certificate];
+    let ran = host.run(flags.iter().chain(&["--tls-key", &open])).expect_code(2);
+    assert!(ran.stderr().contains("open.pem"), "{ran}");
+    let mut command = host.command();
+    let server = Server::with_token(command.args(flags).args(["--tls-key", &key]));
+    assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a root");
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let tls = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    let stream = TcpStream::connect(server.address()).expect("it listens");
+    let mut stream = StreamOwned::new(tls, stream);
+    let text = server.text("tools/list", json!({}));
+    stream.write_all(text.as_bytes()).expect("the server reads");
+    let mut answer = String::new();
+    // The server closes the connection as HTTP does, perhaps without a word of TLS.
+    let _ = stream.read_to_string(&mut answer);
+    assert_eq!(Answer::of(&answer).status, 200, "{answer}");
+    // One without TLS is not understood.
+    let mut stream = TcpStream::connect(server.address()).expect("it listens");
+    stream.write_all(text.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    server.end(Signal::TERM).expect_code(130);
 }
 
 #[test]

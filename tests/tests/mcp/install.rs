@@ -87,6 +87,40 @@ fn an_entry_of_a_project_is_in_the_project() {
 }
 
 #[test]
+fn codex_has_a_file_of_the_project_too() {
+    let host = Host::new();
+    host.run(["mcp", "install", "codex", "--scope", "project"]).expect_code(0);
+    let text = fs::read_to_string(host.workspace().join(".codex/config.toml")).expect("a file");
+    assert!(text.starts_with("[mcp_servers.ikigai]\n"), "{text}");
+    assert!(text.contains(r#"["--workspace", ".", "mcp", "serve"]"#), "{text}");
+    let ran = host.run(["mcp", "install", "claude-desktop", "--scope", "project"]).expect_code(2);
+    assert!(ran.stderr().contains("--workspace") || ran.stderr().contains("project"), "{ran}");
+    assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0);
+}
+
+#[test]
+fn the_variables_that_move_the_files_of_clients_are_followed() {
+    for (variable, client, file) in [
+        ("CLAUDE_CONFIG_DIR", "claude-code", ".claude.json"),
+        ("CODEX_HOME", "codex", "config.toml"),
+        ("XDG_CONFIG_HOME", "vscode", "Code/User/mcp.json"),
+        ("XDG_CONFIG_HOME", "claude-desktop", "Claude/claude_desktop_config.json"),
+    ] {
+        let host = Host::new();
+        let moved = host.scratch().join("moved");
+        let host = host.env(variable, &moved);
+        let workspace = host.workspace().display().to_string();
+        let args = ["--workspace", &workspace, "mcp", "install", client];
+        let ran = host.run(args).expect_code(0);
+        let file = moved.join(file);
+        assert!(ran.stdout().contains(&file.display().to_string()), "{ran}");
+        let text = fs::read_to_string(&file).expect("the file");
+        assert!(text.contains("ikigai"), "{text}");
+        assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0, "{variable}");
+    }
+}
+
+#[test]
 fn a_file_keeps_its_mode_its_link_and_its_other_servers() {
     let host = Host::new();
     let real = host.write(
@@ -132,10 +166,20 @@ fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
         assert!(ran.stderr().contains(&file.display().to_string()), "{ran}");
         assert_eq!(fs::read(&file).expect("a file"), b"{ nonsense");
     }
-    for flags in [&["--nonsense"][..], &["--tools"], &["--max-result", "1"]] {
+    for flags in [
+        &["--nonsense"][..],
+        &["--tools"],
+        &["--max-result", "1"],
+        // The client starts the server itself.
+        &["--http"],
+        &["--http", "127.0.0.1:0"],
+        &["--tools", "grep", "--http=127.0.0.1:0", "--no-auth"],
+    ] {
         let args = [&["mcp", "install", "claude-code", "--"], flags].concat();
         let ran = host.run(args).expect_code(2);
-        assert!(ran.stderr().contains(flags[0]), "{ran}");
+        let flag = flags.iter().find(|flag| flag.starts_with("--http")).unwrap_or(&flags[0]);
+        let flag = flag.split('=').next().expect("a flag");
+        assert!(ran.stderr().contains(flag), "{ran}");
     }
     assert!(!host.home().join(".claude.json").exists());
 }

@@ -69,6 +69,53 @@ fn a_tool_that_is_installed_is_announced_and_listed() {
 }
 
 #[test]
+fn what_a_client_listens_to_ends_with_its_result() {
+    let host = Host::without_system_tools();
+    let mut client = modern(&host);
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let id = client.ask("subscriptions/listen", wanted);
+    client.notification("notifications/subscriptions/acknowledged");
+    let (ran, left) = client.wait();
+    ran.expect_code(0);
+    let [ended] = &left[..] else { panic!("one message: {left:?}") };
+    assert_eq!((&ended["id"], &ended["result"]["resultType"]), (&json!(id), &json!("complete")));
+    // An older revision has no such request.
+    let mut client = legacy(&host);
+    let refused = client.request("subscriptions/listen", json!({ "notifications": {} }));
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    client.wait().0.expect_code(0);
+}
+
+#[test]
+fn the_listeners_of_a_connection_are_bounded() {
+    const LISTENERS: usize = 16;
+    let host = Host::without_system_tools();
+    let mut client = modern(&host);
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let ids: Vec<u64> = (0..LISTENERS)
+        .map(|_| {
+            let id = client.ask("subscriptions/listen", wanted.clone());
+            client.notification("notifications/subscriptions/acknowledged");
+            id
+        })
+        .collect();
+    let refused = client.request("subscriptions/listen", wanted.clone());
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let message = refused["error"]["message"].as_str().expect("a text");
+    assert!(message.contains("listeners"), "{message}");
+    // The others go on, and one that ends makes room.
+    client.notify("notifications/cancelled", json!({ "requestId": ids[0] }));
+    client.result("tools/list", json!({}));
+    host.script("fresh", "echo 1");
+    for _ in 1..LISTENERS {
+        client.notification("notifications/tools/list_changed");
+    }
+    client.ask("subscriptions/listen", wanted);
+    client.notification("notifications/subscriptions/acknowledged");
+    client.wait().0.expect_code(0);
+}
+
+#[test]
 fn the_first_list_has_the_components_that_are_compiled_for_it() {
     let host = Host::without_system_tools();
     let component = printing(schema("fresh"), Ending::Well);
@@ -124,30 +171,75 @@ fn only_the_tools_that_were_named_are_offered() {
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
 }
 
+/// Installs a tool with this schema, which answers with this text.
+fn answering(host: &Host, schema: &Value, answer: &str) {
+    let name = schema["name"].as_str().expect("a name");
+    let body = format!(
+        "#!/bin/sh\n[ \"$1\" = --schema ] && exec printf %s '{schema}'\nprintf %s '{answer}'\n"
+    );
+    host.program(name, body);
+}
+
 #[test]
 fn keywords_that_clients_refuse_at_the_root_are_not_listed_and_still_hold() {
     let host = Host::without_system_tools();
-    let schema = json!({
-        "name": "either", "description": "Takes one of two",
-        "parameters": {
-            "type": "object",
-            "properties": { "a": { "type": "string" }, "b": { "type": "string" } },
-            "anyOf": [{ "required": ["a"] }, { "required": ["b"] }],
-        },
-        "returns": { "type": "object", "properties": { "n": { "type": "integer" } } },
-    });
-    host.program(
-        "either",
-        format!(
-            "#!/bin/sh\n[ \"$1\" = --schema ] && exec printf %s '{schema}'\nprintf '{{\"n\":1}}'\n"
-        ),
-    );
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let mut schema = json!({
+            "name": keyword.to_ascii_lowercase(), "description": "",
+            "parameters": {
+                "type": "object",
+                "properties": { "a": { "type": "string" }, "b": { "type": "string" } },
+            },
+            "returns": { "type": "object", "properties": { "n": { "type": "integer" } } },
+        });
+        schema["parameters"][keyword] = match keyword {
+            "allOf" => {
+                json!([{ "required": ["a"] }, { "properties": { "a": { "minLength": 1 } } }])
+            }
+            _ => json!([{ "required": ["a"] }, { "required": ["b"] }]),
+        };
+        answering(&host, &schema, r#"{"n":1}"#);
+    }
     let mut client = modern(&host);
-    let listed = tool(&mut client, "either");
-    assert_eq!(listed["inputSchema"].get("anyOf"), None, "{listed}");
-    assert_eq!(listed["outputSchema"], schema["returns"], "{listed}");
-    assert_eq!(client.call("either", &json!({}))["isError"], true);
-    let result = client.call("either", &json!({ "a": "x" }));
-    assert_eq!(result["structuredContent"], json!({ "n": 1 }), "{result}");
-    assert_eq!(result["content"][0]["text"], r#"{"n":1}"#, "{result}");
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let name = keyword.to_ascii_lowercase();
+        let listed = tool(&mut client, &name);
+        assert_eq!(listed["inputSchema"]["properties"]["a"]["type"], "string", "{listed}");
+        assert_eq!(listed["inputSchema"].get(keyword), None, "{listed}");
+        assert_eq!(listed["outputSchema"]["properties"]["n"]["type"], "integer", "{listed}");
+        assert_eq!(client.call(&name, &json!({}))["isError"], true, "{keyword}");
+        let result = client.call(&name, &json!({ "a": "x" }));
+        assert_eq!(result["structuredContent"], json!({ "n": 1 }), "{result}");
+        assert_eq!(result["content"][0]["text"], r#"{"n":1}"#, "{result}");
+    }
+}
+
+#[test]
+fn a_result_that_is_no_object_is_not_described_as_one() {
+    let host = Host::without_system_tools();
+    for (name, returns, answer) in [
+        ("number", json!({ "type": "integer" }), "7"),
+        ("several", json!({ "type": ["object", "null"] }), r#"{"n":1}"#),
+        ("either", json!({ "anyOf": [{ "type": "object" }, { "type": "string" }] }), r#"{"n":1}"#),
+    ] {
+        let schema = json!({
+            "name": name, "description": "", "returns": returns,
+            "parameters": { "type": "object", "properties": {} },
+        });
+        answering(&host, &schema, answer);
+    }
+    for mut client in [modern(&host), legacy(&host)] {
+        for (name, answer) in [("number", "7"), ("several", r#"{"n":1}"#), ("either", r#"{"n":1}"#)]
+        {
+            let listed = tool(&mut client, name);
+            assert_eq!((&listed["name"], listed.get("outputSchema")), (&json!(name), None));
+            let result = client.call(name, &json!({}));
+            assert_eq!(result["content"][0]["text"], answer, "{result}");
+            assert_eq!(
+                (&result["isError"], result.get("structuredContent")),
+                (&json!(false), None)
+            );
+        }
+        client.wait().0.expect_code(0);
+    }
 }

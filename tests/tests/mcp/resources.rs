@@ -5,6 +5,12 @@ use serde_json::{Value, json};
 
 use crate::{legacy, modern};
 
+/// The bytes of the largest asset that is read as a resource.
+const LARGEST: usize = 4 << 20;
+
+/// The resources that one client may subscribe to.
+const SUBSCRIPTIONS: usize = 1000;
+
 fn uris(listed: &Value) -> Vec<&str> {
     let all = listed["resources"].as_array().expect("a list").iter();
     all.map(|resource| resource["uri"].as_str().expect("a URI")).collect()
@@ -62,6 +68,75 @@ fn a_change_of_an_asset_is_told_to_those_who_subscribed() {
     write("another.md", "x");
     newer.notification("notifications/resources/list_changed");
     older.notification("notifications/resources/list_changed");
+}
+
+#[test]
+fn a_resource_that_is_no_longer_subscribed_to_is_not_told_of() {
+    let host = Host::new();
+    let write = |path: &str, text: &str| {
+        host.run_with(["asset", "put", path], text.as_bytes()).expect_code(0);
+    };
+    let mut client = legacy(&host);
+    for uri in ["ikigai:///left.md", "ikigai:///kept.md"] {
+        assert_eq!(client.result("resources/subscribe", json!({ "uri": uri })), json!({}));
+    }
+    write("left.md", "one");
+    let told = client.notification("notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "ikigai:///left.md", "{told}");
+    for uri in ["ikigai:///left.md", "ikigai:///never.md"] {
+        assert_eq!(client.result("resources/unsubscribe", json!({ "uri": uri })), json!({}));
+    }
+    write("left.md", "two");
+    // What changed before the first of these would be told of before the second.
+    for text in ["one", "two"] {
+        write("kept.md", text);
+        let told = client.wait_for(|it| it["method"] == "notifications/resources/updated");
+        assert_eq!(told["params"]["uri"], "ikigai:///kept.md", "{told}");
+    }
+    let (ran, left) = client.wait();
+    ran.expect_code(0);
+    let updated = |it: &&Value| it["method"] == "notifications/resources/updated";
+    assert_eq!(left.iter().find(updated), None);
+}
+
+#[test]
+fn an_asset_that_is_too_large_for_a_message_is_refused_with_a_way_to_read_it() {
+    let host = Host::new();
+    let put = |path: &str, size: usize| {
+        host.run_with(["asset", "put", path], "x".repeat(size).as_bytes()).expect_code(0);
+    };
+    put("largest.md", LARGEST);
+    put("larger.md", LARGEST + 1);
+    for mut client in [modern(&host), legacy(&host)] {
+        let read = client.result("resources/read", json!({ "uri": "ikigai:///largest.md" }));
+        assert_eq!(read["contents"][0]["text"].as_str().map(str::len), Some(LARGEST));
+        let refused = client.request("resources/read", json!({ "uri": "ikigai:///larger.md" }));
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let message = refused["error"]["message"].as_str().expect("a text");
+        assert!(message.contains("file_read"), "{message}");
+        // It is listed with its size all the same.
+        let listed = client.result("resources/list", json!({}));
+        assert_eq!(listed["resources"][0]["size"], LARGEST + 1, "{listed}");
+    }
+}
+
+#[test]
+fn the_subscriptions_of_a_client_are_bounded() {
+    let host = Host::new();
+    let mut client = legacy(&host);
+    let uri = |number: usize| json!({ "uri": format!("ikigai:///n{number}") });
+    for number in 0..SUBSCRIPTIONS {
+        assert_eq!(client.result("resources/subscribe", uri(number)), json!({}));
+    }
+    let refused = client.request("resources/subscribe", uri(SUBSCRIPTIONS));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let message = refused["error"]["message"].as_str().expect("a text");
+    assert!(message.contains("1000"), "{message}");
+    // Once more for one that it has is not one more, and an end makes room.
+    client.result("resources/subscribe", uri(0));
+    client.result("resources/unsubscribe", uri(0));
+    client.result("resources/subscribe", uri(SUBSCRIPTIONS));
+    client.wait().0.expect_code(0);
 }
 
 #[test]

@@ -148,7 +148,8 @@ fn a_grant_ends_with_another_definition_or_program() {
     let listed = host.run(["mcp", "list"]).stdout();
     assert!(listed.contains("is not the file that was granted"), "{listed}");
     assert_eq!(offered(&host), [] as [&str; 0]);
-    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    let approved = host.run(["mcp", "approve", "peer", "--yes", "--json"]).expect_code(0).json();
+    assert_eq!(approved["granted_again"], true, "{approved}");
     assert_eq!(call(&host, "one", &json!({}))["tool_success"], true);
     // Another definition of the same name is not written over the first.
     let other = host.run(["mcp", "add", "peer", "--yes", "--", "/bin/true"]).expect_code(2);

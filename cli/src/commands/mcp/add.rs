@@ -131,10 +131,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Ok(ExitCode::SUCCESS);
     }
     let approved = approve::tools(&host, &arguments.name, &[], arguments.yes).await;
-    approved.map_err(|error| match network_hint(&arguments) {
+    let approved = approved.map_err(|error| match network_hint(&arguments) {
         Some(hint) => error.hint(hint),
         None => error,
-    })
+    })?;
+    Ok(ExitCode::from(if approved.is_some() { 0 } else { error::FAILED }))
 }
 
 /// Returns whether nobody is logged in to a server over HTTP.

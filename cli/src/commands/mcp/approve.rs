@@ -7,6 +7,7 @@ use clap::Args;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{NewKey, NewValue};
 use ikigai_host::registry::{Definition, KnownServer, ListedTool, ServerState, Standing};
+use serde_json::{Value, json};
 
 use crate::commands::policy::{agreed, carry_out};
 use crate::complete;
@@ -14,7 +15,7 @@ use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
 use crate::options::Options;
-use crate::output::eprint;
+use crate::output::{eprint, print_json};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp approve files\n  \
@@ -30,21 +31,43 @@ pub(in crate::commands) struct Arguments {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
+    /// Print JSON: the tools that were approved now
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { name, tools: names, yes } = arguments;
+    let Arguments { name, tools: names, yes, json } = arguments;
     let host = options.host()?;
     let server = known(&host, &name).await?;
+    let mut granted_again = false;
     // What it is bound to comes first: without that it is not even asked.
     if let (ServerState::Unusable(_), Some(definition)) = (&server.state, &server.definition) {
         let key = contents_key(&host, definition)?;
         let proposal = host.authority().propose_server(&name, &[key])?;
-        if !proposal.is_unchanged() && !carry_out(&proposal, yes)? {
-            return Ok(ExitCode::from(error::FAILED));
+        if !proposal.is_unchanged() {
+            if !carry_out(&proposal, yes)? {
+                return Ok(ExitCode::from(error::FAILED));
+            }
+            granted_again = true;
         }
     }
-    tools(&host, &name, &names, yes).await
+    let Some(approved) = tools(&host, &name, &names, yes).await? else {
+        return Ok(ExitCode::from(error::FAILED));
+    };
+    if json {
+        let approved: Vec<Value> = approved.iter().map(as_json).collect();
+        print_json(&json!({ "granted_again": granted_again, "approved": approved }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(tool: &ListedTool) -> Value {
+    json!({
+        "name": tool.description.name,
+        "offered_as": tool.name,
+        "digest": tool.digest,
+    })
 }
 
 /// Returns a server as it is now.
@@ -63,13 +86,14 @@ pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKe
 }
 
 /// Shows the tools of a server that nobody approved as they are, and approves them if a person
-/// agrees. Without names all are meant.
+/// agrees. Without names all are meant. Returns those that were approved now; nothing where the
+/// person did not agree.
 pub(super) async fn tools(
     host: &Host,
     name: &str,
     names: &[String],
     yes: bool,
-) -> Result<ExitCode, CliError> {
+) -> Result<Option<Vec<ListedTool>>, CliError> {
     let server = known(host, name).await?;
     let listed = match &server.state {
         ServerState::Listed { tools, .. } => tools,
@@ -84,7 +108,7 @@ pub(super) async fn tools(
     let chosen = chosen(name, listed, names)?;
     if chosen.is_empty() {
         eprint(&format!("all {} tools of `{name}` are approved\n", offered(listed)));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Some(Vec::new()));
     }
     let kept = Approved::of(host, name);
     for tool in &chosen {
@@ -99,7 +123,7 @@ pub(super) async fn tools(
         }
         if !agreed(&format!("\nOffer these {} tools to models?", chosen.len()))? {
             eprint("nothing was approved\n");
-            return Ok(ExitCode::from(error::FAILED));
+            return Ok(None);
         }
     }
     let key = |tool: &&ListedTool| {
@@ -117,7 +141,7 @@ pub(super) async fn tools(
     }
     let called = chosen.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
     eprint(&format!("approved, and offered as {called}\n"));
-    Ok(ExitCode::SUCCESS)
+    Ok(Some(chosen.into_iter().cloned().collect()))
 }
 
 /// Returns the tools that are meant and not approved yet.

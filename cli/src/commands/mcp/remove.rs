@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use ikigai_host::registry::definition_path;
+use serde_json::json;
 
 use crate::commands::policy::agreed;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::options::Options;
-use crate::output::eprint;
+use crate::output::{eprint, print_json};
 use crate::servers::logins::Logins;
 
 #[derive(Debug, Args)]
@@ -24,10 +25,13 @@ pub(in crate::commands) struct Arguments {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
+    /// Print JSON: what was removed
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { name, yes } = arguments;
+    let Arguments { name, yes, json } = arguments;
     let host = options.host()?;
     let dir = host.registry().paths().user_tools.as_deref();
     let path = dir.map(|dir| definition_path(dir, &name)).filter(|path| path.exists());
@@ -48,19 +52,28 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
         eprint("nothing was removed\n");
         return Ok(ExitCode::from(error::FAILED));
     }
-    if Logins::of(host.registry().paths()).remove(&name).map_err(CliError::failed)? {
+    let removed_login =
+        Logins::of(host.registry().paths()).remove(&name).map_err(CliError::failed)?;
+    if removed_login {
         eprint("removed the tokens of its login; its issuer may take them until they end\n");
     }
     // The grant first: a definition without one is not used.
-    if let Some(revoked) = revoked {
+    if let Some(revoked) = &revoked {
         let what = || format!("cannot write `{}`", revoked.path.display());
         revoked.write().with_context(what).map_err(CliError::failed)?;
     }
-    if let Some(path) = path {
+    if let Some(path) = &path {
         let what = || format!("cannot remove `{}`", path.display());
-        fs::remove_file(&path).with_context(what).map_err(CliError::failed)?;
+        fs::remove_file(path).with_context(what).map_err(CliError::failed)?;
     }
     Approved::of(&host, &name).remove().map_err(CliError::failed)?;
     eprint(&format!("removed `{name}`\n"));
+    if json {
+        print_json(&json!({
+            "definition": path.is_some(),
+            "grant": revoked.is_some(),
+            "login": removed_login,
+        }))?;
+    }
     Ok(ExitCode::SUCCESS)
 }

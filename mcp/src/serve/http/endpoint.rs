@@ -34,9 +34,6 @@ use crate::wire::Body;
 /// The path of the server.
 pub(super) const PATH: &str = "/mcp";
 
-/// The listeners of a server.
-const LISTENERS: usize = 256;
-
 /// The request with which a session begins.
 const INITIALIZE: &str = "initialize";
 
@@ -83,7 +80,7 @@ impl<O: Offer> Endpoint<O> {
             sessions: Sessions::new(bounds.sessions, bounds.idle),
             calls: Arc::new(Calls::of_server()),
             principals: Mutex::default(),
-            listeners: Arc::new(Semaphore::new(LISTENERS)),
+            listeners: Arc::new(Semaphore::new(bounds.listeners)),
             questions: Arc::new(questions),
             reading: Reading::default(),
             answering: Semaphore::new(bounds.connections),

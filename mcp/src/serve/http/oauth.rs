@@ -10,12 +10,12 @@ mod signatures;
 use std::time::Duration;
 
 use ikigai_protocol::is_deceptive;
-use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde::Deserialize;
 use url::Url;
 
-use keys::Keys;
 pub(super) use keys::Unreachable;
+use keys::{Key, Keys};
 
 use super::access::{Principal, Scope};
 
@@ -83,13 +83,7 @@ impl OAuth {
     /// One of the addresses is malformed, or is neither `https` nor on this machine.
     pub fn new(issuer: &str, resource: &str) -> Result<Self, InvalidOAuth> {
         let (address, resource_address) = (address(issuer)?, address(resource)?);
-        let mut validation = Validation::default();
-        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        validation.set_issuer(&[issuer]);
-        validation.set_audience(&[resource]);
-        validation.validate_nbf = true;
-        validation.leeway = LEEWAY.as_secs();
-        signatures::install();
+        let validation = validation(issuer, resource);
         let keys = Keys::of(issuer, &address)?;
         Ok(Self { issuer: issuer.to_owned(), resource: resource_address, validation, keys })
     }
@@ -106,27 +100,10 @@ impl OAuth {
     ///
     /// It is not taken.
     pub(super) async fn principal(&self, token: &str) -> Result<Principal, Rejected> {
-        let invalid = |error: jsonwebtoken::errors::Error| Rejected::Invalid(error.to_string());
-        let header = decode_header(token).map_err(invalid)?;
-        if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
-            return Err(Rejected::Invalid("the algorithm is not supported".to_owned()));
-        }
-        let key = self.keys.find(header.kid.as_deref(), header.alg).await?;
+        let Header { alg, kid, .. } = header(token).map_err(Rejected::Invalid)?;
+        let key = self.keys.find(kid.as_deref(), alg).await?;
         let key = key.ok_or_else(|| Rejected::Invalid("the key is not the issuer's".to_owned()))?;
-        let mut validation = self.validation.clone();
-        // That of the key, whatever the token says.
-        validation.algorithms = vec![key.algorithm];
-        let claims = decode::<Claims>(token, &key.decoding, &validation).map_err(invalid)?.claims;
-        let is_long = claims.sub.is_empty() || claims.sub.len() > MAX_NAME;
-        // It is written into logs and beside assets.
-        if is_long || claims.sub.contains(is_deceptive) {
-            let reason = format!(
-                "the name of the principal must have 1 to {MAX_NAME} bytes and no control characters"
-            );
-            return Err(Rejected::Invalid(reason));
-        }
-        let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
-        Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
+        claimed(token, &key, &self.validation).map_err(Rejected::Invalid)
     }
 
     /// Returns the description of this server, if `path` is one where clients look for it.
@@ -154,6 +131,45 @@ impl OAuth {
     }
 }
 
+/// Returns what a token must say besides its signature.
+fn validation(issuer: &str, resource: &str) -> Validation {
+    let mut validation = Validation::default();
+    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    validation.set_issuer(&[issuer]);
+    validation.set_audience(&[resource]);
+    validation.validate_nbf = true;
+    validation.leeway = LEEWAY.as_secs();
+    signatures::install();
+    validation
+}
+
+/// Returns the header of a token, which names its key.
+fn header(token: &str) -> Result<Header, String> {
+    let header = decode_header(token).map_err(|error| error.to_string())?;
+    if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
+        return Err("the algorithm is not supported".to_owned());
+    }
+    Ok(header)
+}
+
+/// Returns the principal of a token that is signed by a key of the issuer.
+fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal, String> {
+    let mut validation = validation.clone();
+    // That of the key, whatever the token says.
+    validation.algorithms = vec![key.algorithm];
+    let token = decode::<Claims>(token, &key.decoding, &validation);
+    let claims = token.map_err(|error| error.to_string())?.claims;
+    let is_long = claims.sub.is_empty() || claims.sub.len() > MAX_NAME;
+    // It is written into logs and beside assets.
+    if is_long || claims.sub.contains(is_deceptive) {
+        return Err(format!(
+            "the name of the principal must have 1 to {MAX_NAME} bytes and no control characters"
+        ));
+    }
+    let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
+    Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
+}
+
 /// Returns an address that can be trusted to be whose it says: by TLS, or on this machine.
 fn address(text: &str) -> Result<Url, InvalidOAuth> {
     let invalid = || InvalidOAuth::Url(text.to_owned());
@@ -172,6 +188,71 @@ fn is_trusted(url: &Url) -> bool {
         ("http", Some(url::Host::Ipv4(address))) => address.is_loopback(),
         ("http", Some(url::Host::Ipv6(address))) => address.is_loopback(),
         _ => false,
+    }
+}
+
+/// The readers of this module for the fuzz targets.
+pub(super) mod fuzzing {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+    use serde_json::json;
+
+    use super::keys::Known;
+    use super::*;
+
+    /// The issuer of the tokens.
+    pub const ISSUER: &str = "https://issuer.example";
+
+    /// The server that the tokens are for.
+    pub const RESOURCE: &str = "https://tools.example/mcp";
+
+    /// An issuer that signs whatever it is given.
+    pub struct Signer {
+        key: Ed25519KeyPair,
+        known: Known,
+        validation: Validation,
+    }
+
+    impl Signer {
+        /// Returns the signer, whose one key is called `k`; nothing where ring has no such keys.
+        #[must_use]
+        pub fn new() -> Option<Self> {
+            let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).ok()?;
+            let public = URL_SAFE_NO_PAD.encode(key.public_key());
+            let published = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public });
+            let known = Known::of(vec![published]);
+            Some(Self { key, known, validation: validation(ISSUER, RESOURCE) })
+        }
+
+        /// Signs a token with this header and these claims, and returns its principal.
+        ///
+        /// # Errors
+        ///
+        /// The token is not taken; the text says why.
+        pub fn principal(&self, header: &[u8], claims: &[u8]) -> Result<Principal, String> {
+            let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+            let message = format!("{header}.{claims}");
+            let signature = URL_SAFE_NO_PAD.encode(self.key.sign(message.as_bytes()));
+            self.read(&format!("{message}.{signature}"))
+        }
+
+        /// Returns the principal of a token.
+        ///
+        /// # Errors
+        ///
+        /// The token is not taken; the text says why.
+        pub fn read(&self, token: &str) -> Result<Principal, String> {
+            let Header { alg, kid, .. } = header(token)?;
+            let key = self.known.find(kid.as_deref(), alg).0.ok_or("there is no such key")?;
+            claimed(token, &key, &self.validation)
+        }
+    }
+
+    /// Returns the number of keys that are taken from the document of an issuer.
+    #[must_use]
+    pub fn keys(document: &[u8]) -> usize {
+        serde_json::from_slice(document).map_or(0, |set| keys::taken(set).len())
     }
 }
 

@@ -23,6 +23,8 @@ pub struct HttpBounds {
     pub connections: usize,
     /// The sessions of clients of older revisions.
     pub sessions: usize,
+    /// The listeners to changes, of all clients.
+    pub listeners: usize,
     /// The time in which the headers of a request must have come, and TLS be agreed on.
     pub headers_within: Duration,
     /// The time in which a body must have come.
@@ -38,6 +40,7 @@ impl Default for HttpBounds {
         Self {
             connections: 512,
             sessions: 256,
+            listeners: 256,
             headers_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
             read_within: Duration::from_secs(60),

@@ -45,7 +45,7 @@ pub(super) struct Keys {
 }
 
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     keys: Vec<Arc<Key>>,
     fetched: Option<Instant>,
 }
@@ -118,9 +118,7 @@ impl Keys {
 
     async fn fetch(&self) -> Result<Vec<Arc<Key>>, Unreachable> {
         let place = self.keys_address().await?;
-        let set: KeySet = self.document(&place).await?;
-        let keys = set.keys.into_iter().filter_map(Key::of).take(MAX_KEYS).map(Arc::new);
-        Ok(keys.collect())
+        Ok(taken(self.document(&place).await?))
     }
 
     /// Returns the address of the keys, as the issuer's metadata has it.
@@ -161,9 +159,14 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Known {
+    /// Returns what is known of an issuer with these keys, as if they were fetched now.
+    pub(super) fn of(keys: Vec<Value>) -> Self {
+        Self { keys: taken(KeySet { keys }), fetched: Some(Instant::now()) }
+    }
+
     /// Returns the key, and whether the keys are fresh. A token that names none has the only one of
     /// its algorithm.
-    fn find(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<Arc<Key>>, bool) {
+    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<Arc<Key>>, bool) {
         let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
         let mut fitting = self
             .keys
@@ -187,8 +190,13 @@ struct Metadata {
 
 /// A set of keys, of which some may be of a kind that is not known here.
 #[derive(Deserialize)]
-struct KeySet {
+pub(super) struct KeySet {
     keys: Vec<Value>,
+}
+
+/// Returns the keys of a set that are taken.
+pub(super) fn taken(set: KeySet) -> Vec<Arc<Key>> {
+    set.keys.into_iter().filter_map(Key::of).take(MAX_KEYS).map(Arc::new).collect()
 }
 
 impl Key {

@@ -1,0 +1,31 @@
+//! The definitions of servers of MCP: they lie among tools, which anybody may have written.
+
+use std::path::Path;
+
+use ikigai_host::Digest;
+use ikigai_host::exec::mcp::{Auth, Target};
+use ikigai_host::registry::Definition;
+
+use crate::policy::check_refusal;
+
+/// A definition names one program by its absolute path, or one address, and is known by the digest of
+/// its text, or it is refused with the place of the mistake.
+pub(crate) fn run(data: &[u8]) {
+    let definition = match Definition::parse(Path::new("/tools/files.mcp.toml"), data) {
+        Ok(definition) => definition,
+        Err(error) => return check_refusal(&error, data),
+    };
+    assert_eq!(definition.server.name, "files");
+    assert_eq!(definition.server.digest, Digest::of(data));
+    match &definition.server.target {
+        Target::Process { program, .. } => assert!(program.is_absolute(), "{program:?}"),
+        Target::Remote { url, auth } => {
+            assert!(!url.is_empty());
+            match auth {
+                Auth::None | Auth::OAuth => {}
+                Auth::Variable(name) => assert!(!name.is_empty()),
+                Auth::Command { program, .. } => assert!(program.is_absolute(), "{program:?}"),
+            }
+        }
+    }
+}

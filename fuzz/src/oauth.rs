@@ -1,0 +1,73 @@
+//! The texts of OAuth: access tokens of clients, keys of issuers, challenges of servers.
+
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ikigai_mcp::fuzzing::{ISSUER, RESOURCE, Signer, challenge_parameter, keys};
+use ikigai_mcp::insufficient_scope;
+use ikigai_protocol::is_deceptive;
+use serde_json::Value;
+
+/// The most keys of an issuer.
+const KEYS: usize = 100;
+
+/// The longest name of a principal in bytes.
+const NAME: usize = 128;
+
+/// The longest list of scopes that is repeated to a person.
+const SCOPES: usize = 256;
+
+/// The seconds by which two clocks may differ, and one more for the time of this check.
+const LEEWAY: f64 = 31.0;
+
+/// Reads the same bytes as each of these texts. A token is one line with its header and the rest with
+/// its claims, signed as they are; without that nothing behind the signature would ever be read.
+pub(crate) fn run(data: &[u8]) {
+    assert!(keys(data) <= KEYS);
+    if let Ok(text) = std::str::from_utf8(data) {
+        challenge(text);
+        assert!(signer().read(text).is_err(), "nobody signed it: {text}");
+    }
+    let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
+    let (header, claims) = (&data[..end], &data[end + 1..]);
+    if let Ok(principal) = signer().principal(header, claims) {
+        token(header, claims, principal.name());
+    }
+}
+
+fn signer() -> &'static Signer {
+    static SIGNER: OnceLock<Signer> = OnceLock::new();
+    SIGNER.get_or_init(|| Signer::new().expect("a key"))
+}
+
+/// A token that is taken is from the issuer, for this server and for now, and its principal has a name
+/// that can be written into a log.
+fn token(header: &[u8], claims: &[u8], name: &str) {
+    let header: Value = serde_json::from_slice(header).expect("JSON");
+    assert_eq!(header["alg"], "EdDSA");
+    assert!(matches!(header["kid"].as_str(), None | Some("k")), "{header}");
+    let claims: Value = serde_json::from_slice(claims).expect("JSON");
+    assert_eq!(claims["sub"], name);
+    assert_eq!(claims["iss"], ISSUER);
+    let audience = &claims["aud"];
+    let several = || audience.as_array().is_some_and(|all| all.iter().any(|it| it == RESOURCE));
+    assert!(audience == RESOURCE || several(), "{audience}");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs_f64();
+    assert!(claims["exp"].as_f64().expect("a time") >= now - LEEWAY, "{claims}");
+    assert!(claims["nbf"].as_f64().is_none_or(|time| time <= now + LEEWAY), "{claims}");
+    assert!((1..=NAME).contains(&name.len()) && !name.contains(is_deceptive), "{name:?}");
+}
+
+/// A value is a part of its challenge, and scopes that are repeated are short and have no character
+/// that deceives.
+fn challenge(text: &str) {
+    for name in ["resource_metadata", "scope", "error"] {
+        let Some(value) = challenge_parameter(text, name) else { continue };
+        assert!(value.len() <= text.len());
+        assert!(value.chars().all(|c| text.contains(c)), "{value:?} of {text:?}");
+    }
+    if let Some(scopes) = insufficient_scope(text) {
+        assert!(scopes.len() <= SCOPES && !scopes.contains(is_deceptive), "{scopes:?}");
+        assert!(scopes.is_ascii(), "{scopes:?}");
+    }
+}
