@@ -23,13 +23,16 @@ use requests::{HttpError, Requests};
 pub(super) use requests::{cause, client};
 use transport::{HttpClient, HttpWire};
 
+/// The name of this machine, for which no resolver is believed: RFC 6761, section 6.3.
+const THIS_MACHINE: &str = "localhost";
+
 /// A future of a trait whose methods wait.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A server over HTTP.
 #[derive(Clone)]
 pub struct HttpServer {
-    /// The address. It is of `https`, or of `http` on a loopback address if that is allowed.
+    /// The address. It is of `https`, or of `http` on this machine if that is allowed.
     pub url: String,
     /// True if `http` is allowed to addresses of this machine.
     pub allow_loopback: bool,
@@ -69,8 +72,9 @@ pub trait TokenSource: Send + Sync + 'static {
 
 /// A judge of addresses.
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns the addresses of a host that may be connected to: exactly those are. A host that is
-    /// an address itself is asked about like any other.
+    /// Returns the addresses of a host that may be connected to: exactly those are, and of
+    /// `localhost` only loopback addresses. A host that is an address itself is asked about like
+    /// any other.
     ///
     /// # Errors
     ///
@@ -117,7 +121,7 @@ pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String
     }
     match url.scheme() {
         "https" => Ok(url),
-        "http" if allow_loopback && literal(&url).is_some_and(|it| it.is_loopback()) => Ok(url),
+        "http" if allow_loopback && is_here(&url) => Ok(url),
         _ => Err(refused("is not of `https`")),
     }
 }
@@ -139,6 +143,14 @@ pub(super) async fn judged(
         }
     }
     Ok(url)
+}
+
+/// Returns whether an address is one of this machine, whatever names resolve to.
+fn is_here(url: &Url) -> bool {
+    match literal(url) {
+        Some(ip) => ip.is_loopback(),
+        None => url.host_str() == Some(THIS_MACHINE),
+    }
 }
 
 /// Returns the host of an address, if it is an address itself.

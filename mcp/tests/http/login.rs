@@ -237,6 +237,19 @@ async fn an_issuer_at_an_address_that_is_not_allowed_hears_nothing() {
 }
 
 #[tokio::test]
+async fn an_issuer_on_this_machine_may_call_itself_localhost() {
+    let server = serve(honest).await;
+    let name = origin_of(&server).replace("127.0.0.1", "localhost");
+    let issuer = http().issuer(&name).await.expect("an issuer");
+    assert_eq!(issuer.name(), name);
+    let elsewhere = Arc::new(Only(Some([203, 0, 113, 1].into())));
+    let deceived = OAuthHttp { resolver: elsewhere, ..http() };
+    let error = deceived.issuer(&name).await.expect_err("refused").to_string();
+    assert!(error.contains("`localhost` is another machine"), "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn tokens_come_from_nowhere_else_and_are_bounded() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);

@@ -282,6 +282,7 @@ async fn addresses_are_judged_before_anything_is_sent() {
         (another, "may not be connected to"),
         (plain, "is not of `https`"),
         (to("http://192.0.2.1/".to_owned()), "is not of `https`"),
+        (to("http://localhost.example/".to_owned()), "is not of `https`"),
         (to("ftp://127.0.0.1/".to_owned()), "is not of `https`"),
         (to("https://user:secret@example.org/".to_owned()), "belong into a token"),
         (to("nonsense".to_owned()), "is no URL"),
@@ -293,6 +294,25 @@ async fn addresses_are_judged_before_anything_is_sent() {
     let error = connect(named, None).await.expect_err("no connection");
     assert!(error.to_string().contains("may not reach `example.org`"), "{error}");
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn localhost_is_this_machine_whatever_a_resolver_says() {
+    let server = serve(modern).await;
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let connection = connect(to(url.clone()), None).await.expect("connected");
+    assert!(call(&connection).await.is_ok());
+    let requests = server.requests();
+    let host = requests.last().expect("a request").header("host").expect("a host");
+    assert!(host.starts_with("localhost:"), "{host}");
+    let plain = HttpServer { allow_loopback: false, ..to(url.clone()) };
+    let error = connect(plain, None).await.expect_err("no connection");
+    assert!(matches!(error, ConnectError::Address(_)), "{error}");
+    let elsewhere = Arc::new(Only(Some([203, 0, 113, 1].into())));
+    let deceived = HttpServer { resolver: elsewhere, ..to(url) };
+    let error = connect(deceived, None).await.expect_err("no connection").to_string();
+    assert!(error.contains("`localhost` is another machine"), "{error}");
+    assert_eq!(server.requests().len(), requests.len());
 }
 
 #[tokio::test]

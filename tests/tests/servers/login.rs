@@ -192,6 +192,10 @@ fn a_login_that_cannot_go_on_says_what_to_do() {
     assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{refused}");
     let refused = refused.to_string();
     assert!(refused.contains("`ikigai mcp login peer --scope write`"), "{refused}");
+    // What worked with the scopes of the first login has to go on.
+    let (ran, _) = log_in(&host, &["--scope", "write"]);
+    assert!(ran.stderr().contains("scope=tools+write"), "{ran}");
+    ran.expect_code(0);
 }
 
 #[test]

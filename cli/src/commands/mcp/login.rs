@@ -40,7 +40,8 @@ pub(in crate::commands) struct Arguments {
     /// The server
     #[arg(add = complete::servers())]
     name: String,
-    /// The scopes to ask for, with spaces between them [default: those that the server asks for]
+    /// The scopes to ask for besides those of the login so far, with spaces between them [default:
+    /// those that the server asks for]
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
     /// The issuer to log in at, for a server that has several
@@ -115,7 +116,9 @@ async fn log_in(
     }
     let http = issuer_http(remote).map_err(certificates)?;
     let issuer = http.issuer(issuer).await.map_err(|error| failed(name, error))?;
-    let session = with_browser(&http, issuer, &protection, arguments).await;
+    let scope = arguments.scope.as_deref();
+    let scope = scope.map(|scope| scope_with(scope, remote, issuer.name(), logins));
+    let session = with_browser(&http, issuer, &protection, arguments, scope).await;
     let mut session = session?.map_err(|error| failed(name, error))?;
     if arguments.client_secret_env.is_some() {
         // It stays where it is.
@@ -168,12 +171,21 @@ fn is_agreed(remote: &Remote, issuer: &str, arguments: &Arguments) -> Result<boo
     agreed(&format!("Log in at {issuer}?"))
 }
 
+/// Returns these scopes and those of the login so far, which other calls need.
+fn scope_with(scope: &str, remote: &Remote, issuer: &str, logins: &Logins) -> String {
+    // A login that cannot be used is replaced.
+    let held = logins.find(&remote.name, &remote.url).ok().flatten();
+    let held = held.filter(|login| login.session.issuer == issuer);
+    held.map_or_else(|| scope.to_owned(), |login| login.session.scope_with(scope))
+}
+
 /// Has the person log in with a browser, and returns the tokens.
 async fn with_browser(
     http: &OAuthHttp,
     issuer: Issuer,
     protection: &Protection,
     arguments: &Arguments,
+    scope: Option<String>,
 ) -> Result<Result<Session, OAuthError>, CliError> {
     let callback = Callback::bind(arguments.port).await;
     let place = || format!("cannot listen at port {} of this machine", arguments.port);
@@ -187,7 +199,6 @@ async fn with_browser(
             Err(error) => return Ok(Err(error)),
         },
     };
-    let scope = arguments.scope.clone();
     let login = match Authorization::new(issuer, protection, client, redirect, scope) {
         Ok(login) => login,
         Err(error) => return Ok(Err(error)),

@@ -1,6 +1,6 @@
 //! Requests to one origin: the addresses they go to, their token, and redirects within the origin.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve as Lookup, Resolving};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::{HttpServer, Resolve, TokenSource, bearer, challenge};
+use super::{HttpServer, Resolve, THIS_MACHINE, TokenSource, bearer, challenge};
 use crate::wire::plain;
 
 /// The most redirects of one request.
@@ -183,9 +183,16 @@ struct Judged {
 impl Lookup for Judged {
     fn resolve(&self, name: Name) -> Resolving {
         let port = self.port;
+        let is_here = name.as_str() == THIS_MACHINE;
         let found = self.resolver.resolve(name.as_str(), port);
         Box::pin(async move {
-            let addresses = found.await?;
+            let mut addresses = found.await?;
+            if is_here {
+                addresses.retain(IpAddr::is_loopback);
+                if addresses.is_empty() {
+                    return Err("`localhost` is another machine".into());
+                }
+            }
             let sockets = addresses.into_iter().map(move |it| SocketAddr::new(it, port));
             Ok(Box::new(sockets) as Addrs)
         })

@@ -180,6 +180,19 @@ impl Session {
         self.revocation_endpoint.is_some()
     }
 
+    /// Returns the scopes of the session and those of `more`, for a login with which all goes on
+    /// that went before.
+    #[must_use]
+    pub fn scope_with(&self, more: &str) -> String {
+        let mut scopes: Vec<&str> = self.scope.iter().flat_map(|it| it.split(' ')).collect();
+        for scope in more.split(' ') {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        scopes.join(" ")
+    }
+
     /// Returns the session with new tokens. The old token that renews others may be good no more
     /// afterwards: it is for one process at a time.
     ///
@@ -388,6 +401,14 @@ mod tests {
         assert!(without.expect("tokens").is_fresh_at(u64::MAX));
         let forever = json!({ "access_token": "a", "token_type": "Bearer", "expires_in": 1e300 });
         assert_eq!(granted(forever).expect("tokens").expires, Some(1_000 + LIFE));
+    }
+
+    #[test]
+    fn more_scopes_are_asked_for_beside_those_of_the_session() {
+        let answer = json!({ "access_token": "a", "token_type": "Bearer", "scope": "read list" });
+        let session = granted(answer).expect("tokens");
+        assert_eq!(session.scope_with("write read"), "read list write");
+        assert_eq!(Session { scope: None, ..session }.scope_with("write"), "write");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //!
 //! The suite names the scenario and the revision in the environment.
 
+mod login;
+
 use std::env;
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,13 +15,15 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::HeaderMap;
 use ikigai_mcp::{
-    Client, Connection, Era, Filled, Form, HttpServer, Interaction, Progress, Resolve, Unattended,
-    Waiting, connect_http,
+    Client, Connection, Era, Filled, Form, HttpServer, Interaction, OAuthHttp, Progress, Resolve,
+    Unattended, Waiting, connect_http,
 };
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+
+use login::Login;
 
 /// The variable with the name of the scenario.
 const SCENARIO: &str = "MCP_CONFORMANCE_SCENARIO";
@@ -38,24 +42,33 @@ async fn main() -> anyhow::Result<()> {
         "2026-07-28" => Era::Modern,
         _ => Era::Legacy,
     };
-    let connection = connect(url, era).await?;
-    run(&scenario, &connection).await?;
+    let http = OAuthHttp { resolver: Arc::new(Loopback), tls: tls()?, allow_loopback: true };
+    let login = Login::new(url.clone(), http.clone());
+    let connection = login.with_scopes(async || connect(&url, era, &http, &login).await).await?;
+    run(&scenario, &connection, &login).await?;
     connection.close().await;
     Ok(())
 }
 
-async fn connect(url: String, era: Era) -> anyhow::Result<Connection> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
+fn tls() -> anyhow::Result<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+async fn connect(
+    url: &str,
+    era: Era,
+    http: &OAuthHttp,
+    login: &Login,
+) -> anyhow::Result<Connection> {
+    let OAuthHttp { resolver, tls, allow_loopback } = http.clone();
     let server = HttpServer {
-        // Plain HTTP is for addresses of this machine alone, and a name is no address.
-        url: url.replacen("//localhost", "//127.0.0.1", 1),
-        allow_loopback: true,
+        url: url.to_owned(),
+        allow_loopback,
         headers: HeaderMap::new(),
-        tokens: None,
-        resolver: Arc::new(Loopback),
+        tokens: Some(Arc::new(login.clone())),
+        resolver,
         tls,
     };
     let client = Client {
@@ -76,8 +89,8 @@ impl Resolve for Loopback {
 }
 
 /// Does what a scenario asks for.
-async fn run(scenario: &str, connection: &Connection) -> anyhow::Result<()> {
-    let listed = connection.tools().await?.tools;
+async fn run(scenario: &str, connection: &Connection, login: &Login) -> anyhow::Result<()> {
+    let listed = login.with_scopes(async || Ok(connection.tools().await?)).await?.tools;
     let names = || listed.iter().map(|tool| &*tool.name);
     match scenario {
         "initialize" | "json-schema-ref-no-deref" | "request-metadata" => Ok(()),
@@ -112,7 +125,9 @@ async fn run(scenario: &str, connection: &Connection) -> anyhow::Result<()> {
         }
         _ => {
             for name in names() {
-                call(connection, name, json!({ "a": 2, "b": 3 }), &Defaults).await?;
+                let called =
+                    async || call(connection, name, json!({ "a": 2, "b": 3 }), &Defaults).await;
+                login.with_scopes(called).await?;
             }
             Ok(())
         }
