@@ -264,7 +264,7 @@ fn assets_are_read_over_http_when_a_person_has_granted_it() {
 #[test]
 fn assets_are_written_in_the_name_of_the_principal() {
     let host = Host::new();
-    host.write("workspace/long.txt", &"a line\n".repeat(500), 0o644);
+    host.write("workspace/long.txt", "a line\n".repeat(500), 0o644);
     let mut command = host.command();
     let arguments = ["mcp", "serve", "--max-result", "1000", "--http", "127.0.0.1:0"];
     let server = Server::with_token(command.args(arguments));
