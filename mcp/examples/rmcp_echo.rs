@@ -4,17 +4,28 @@
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    ServerCapabilities, ServerConfig,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ServerHandler, transport};
+use serde_json::{Map, Value};
 
 struct Echo;
 
 impl ServerHandler for Echo {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let schema = Map::from_iter([("type".to_owned(), Value::from("object"))]);
+        let echo = Tool::new("echo", "Answers with its arguments", schema);
+        Ok(ListToolsResult::with_all_items(vec![echo]))
     }
 
     async fn call_tool(

@@ -74,6 +74,9 @@ impl Project {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
+        // Set by `cargo run`. The build script of ring runs again where it changes, and everything
+        // above ring with it: with each clone, and between this program and cargo by hand.
+        command.env_remove("CARGO_MANIFEST_DIR");
         command
     }
 
