@@ -109,7 +109,7 @@ impl Rig {
             home: None,
             ..Paths::of_installation(self.root.join("prefix"))
         };
-        Host::builder(workspace).paths(paths).components(GUESTS, u64::MAX)
+        Host::builder(workspace).paths(paths).components(GUESTS).components_memory(u64::MAX)
     }
 
     /// Compiles a component, without any cache.

@@ -173,15 +173,15 @@ impl Options {
     /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
     /// the exit frees it anyway.
     pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
-        Ok(self.host_and_store(progress::reporter(), 0, self.overrides())?.0)
+        Ok(self.host_and_store(progress::reporter(), false, self.overrides())?.0)
     }
 
-    /// Returns the host, which reports compilations to `progress` and keeps `reserve` supervisors
-    /// ready, and its asset store if there is a place for one.
+    /// Returns the host, which reports compilations to `progress` and is ready for many calls if it
+    /// lives on, and its asset store if there is a place for one.
     fn host_and_store(
         &self,
         progress: ProgressFn,
-        reserve: usize,
+        lives_on: bool,
         overrides: Overrides,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
@@ -189,9 +189,11 @@ impl Options {
             .paths(self.paths())
             .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
-            .supervisors_in_reserve(reserve)
             .servers(Arc::new(Servers::new(Logins::of(&self.paths()))))
             .progress(move |event| progress(event));
+        if lives_on {
+            host = host.supervisors_in_reserve(RESERVE).components(COMPONENTS);
+        }
         if let Some(file) = &self.ceiling {
             host = host.ceiling(file);
         }
@@ -347,7 +349,7 @@ impl Options {
         Ok((host, session))
     }
 
-    /// Returns a host that lives on, which keeps supervisors ready, and its assets if there is a
+    /// Returns a host that lives on, which is ready for many calls, and its assets if there is a
     /// place for a store. Somebody has to agree to the calls that `approve` names, besides those
     /// that the policy names.
     pub(crate) fn living_host(
@@ -356,7 +358,7 @@ impl Options {
         approve: Option<Override<Approve>>,
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
         let overrides = Overrides { approve, ..self.overrides() };
-        let (host, store) = self.host_and_store(progress, RESERVE, overrides)?;
+        let (host, store) = self.host_and_store(progress, true, overrides)?;
         let (agent, budget) = (self.agent()?, self.budget);
         Ok((host, store.map(|store| SessionAssets { store, budget, agent })))
     }
@@ -397,6 +399,10 @@ impl Options {
 /// The supervisors that a conversation keeps ready: a model seldom asks for more calls at once than
 /// these.
 const RESERVE: usize = 2;
+
+/// The components that run at once in a conversation or a server: as many as calls of one client of
+/// `mcp serve`, and enough for a pool, which makes each call cheaper.
+const COMPONENTS: u32 = 64;
 
 /// The file of the asset store, unless another store is named.
 const STORE: &str = "store.db";

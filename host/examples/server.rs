@@ -20,8 +20,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: server PREFIX")?;
     // At most eight components run at once, in 1 GiB together; further calls wait. Calls of native
     // tools are not counted.
-    let host =
-        Host::builder(".").paths(Paths::of_installation(prefix)).components(8, 1 << 30).build()?;
+    let host = Host::builder(".")
+        .paths(Paths::of_installation(prefix))
+        .components(8)
+        .components_memory(1 << 30)
+        .build()?;
     // A snapshot never changes. A server that lives for long calls `refresh` again, while other
     // calls go on, to see new tools.
     let tools = host.refresh().await;

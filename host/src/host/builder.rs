@@ -62,7 +62,8 @@ pub enum BuildError {
 /// | [`ceiling`](Self::ceiling) | the administrator's file alone |
 /// | [`hints`](Self::hints) | denials carry no hint |
 /// | [`assets`](Self::assets) | no asset store |
-/// | [`components`](Self::components) | 16 at once, half of the machine's memory together |
+/// | [`components`](Self::components) | 16 at once |
+/// | [`components_memory`](Self::components_memory) | half of the machine's memory |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
 /// | [`supervisors_in_reserve`](Self::supervisors_in_reserve) | none |
 /// | [`servers`](Self::servers) | definitions of servers are not used |
@@ -214,10 +215,18 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the number of components that run at once, beyond which calls wait, and the memory of
-    /// all of them together in bytes.
-    pub fn components(mut self, at_once: u32, memory: u64) -> Self {
-        self.budget = Budget { guests: at_once, memory };
+    /// Sets the number of components that run at once, beyond which calls wait.
+    ///
+    /// From 32 on their memory comes from a pool that is made for so many with the first call of a
+    /// component: that one is dearer, and each further one cheaper. For a host that lives on.
+    pub fn components(mut self, at_once: u32) -> Self {
+        self.budget.guests = at_once;
+        self
+    }
+
+    /// Limits the memory of all components together that run at once, in bytes.
+    pub fn components_memory(mut self, bytes: u64) -> Self {
+        self.budget.memory = bytes;
         self
     }
 
