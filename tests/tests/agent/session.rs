@@ -110,7 +110,12 @@ fn host(scratch: &TempDir) -> Arc<Host> {
         supervisor: Some(paths::supervisor().to_owned()),
         ..Paths::of_user()
     };
-    Host::builder(workspace).paths(paths).components(1, 1 << 30).build().expect("a host")
+    Host::builder(workspace)
+        .paths(paths)
+        .components(1)
+        .components_memory(1 << 30)
+        .build()
+        .expect("a host")
 }
 
 fn message(role: Role, texts: &[&str]) -> Message {
