@@ -18,7 +18,7 @@ use crate::exec::{Call, Stdin};
 use crate::limits::Limits;
 use crate::policy::Grant;
 
-/// What a server never answers.
+/// The request that a server never answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Stuck {
     #[default]
