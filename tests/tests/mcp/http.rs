@@ -83,7 +83,7 @@ fn a_token_of_a_client_is_in_no_log() {
     assert_eq!(server.request("tools/list", json!({})).status, 401);
     let ran = server.end(Signal::TERM).expect_code(130);
     let log = ran.stderr();
-    assert!(log.contains("TRACE") && log.contains("hyper"), "it logs everything: {log}");
+    assert!(log.contains("TRACE"), "it logs everything: {log}");
     let audit = fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl"));
     let audit = audit.expect("a log");
     assert!(audit.contains(r#""principal":"token""#), "{audit}");

@@ -103,7 +103,8 @@ fn a_resource_that_is_no_longer_subscribed_to_is_not_told_of() {
 fn an_asset_that_is_too_large_for_a_message_is_refused_with_a_way_to_read_it() {
     let host = Host::new();
     let put = |path: &str, size: usize| {
-        host.run_with(["asset", "put", path], "x".repeat(size).as_bytes()).expect_code(0);
+        let put = ["--budget", "2000000", "asset", "put", path];
+        host.run_with(put, "x".repeat(size).as_bytes()).expect_code(0);
     };
     put("largest.md", LARGEST);
     put("larger.md", LARGEST + 1);
