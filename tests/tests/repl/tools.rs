@@ -133,7 +133,7 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
     rig.host.run(add).expect_code(0);
     let mut terminal = rig.ready();
     assert!(terminal.screen().contains("1 tool available."), "{}", terminal.screen());
-    assert!(enter(&terminal, "/tool peer__echo").contains("The tool peer__echo"));
+    assert!(enter(&terminal, "/tool peer__echo").contains("Runs as: mcp"));
     terminal.send("go\r");
     let answered = |screen: &str| screen.contains("It said so.") && is_asking(screen);
     let screen = terminal.wait_until("it is answered", answered);
@@ -151,5 +151,5 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
         screen.contains("did you mean `peer__echo`?")
     };
     assert!((0..1_000).any(is_known), "{}", terminal.screen());
-    assert!(enter(&terminal, "/tool peer__echo").contains("The tool peer__echo"));
+    assert!(enter(&terminal, "/tool peer__echo").contains("Runs as: mcp"));
 }
