@@ -83,9 +83,14 @@ impl HostOffer {
         let mut offer = self.clone();
         offer.requester.principal = Some(principal.name().to_owned());
         offer.assets = offer.assets.and_then(|assets| {
-            // The name of every principal is one of an agent: the server has checked it.
-            let agent = Agent::new(principal.name()).ok()?;
-            Some(SessionAssets { agent, ..assets })
+            match Agent::new(principal.name()) {
+                Ok(agent) => Some(SessionAssets { agent, ..assets }),
+                // The server has checked the name more strictly.
+                Err(error) => {
+                    tracing::warn!("a principal has no assets: {error}");
+                    None
+                }
+            }
         });
         offer.offers_assets = principal.may(Scope::Documents);
         offer

@@ -74,9 +74,17 @@ impl Project {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
-        // Set by `cargo run`. The build script of ring runs again where it changes, and everything
-        // above ring with it: with each clone, and between this program and cargo by hand.
-        command.env_remove("CARGO_MANIFEST_DIR");
+        // `cargo run` describes the package of this program by them. The build script of ring runs
+        // again where they change, and everything above ring with it: with each clone, and between
+        // this program and cargo by hand.
+        let describes_package = |name: &str| {
+            ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_some_and(describes_package) {
+                command.env_remove(name);
+            }
+        }
         command
     }
 
