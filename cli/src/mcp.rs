@@ -112,6 +112,11 @@ impl HostOffer {
     }
 
     fn missing(&self, name: &str, snapshot: &Snapshot) -> Unanswered {
+        if snapshot.get(name).is_some() {
+            let text =
+                format!("the tool `{name}` is not offered: `--tools` of the server leaves it out");
+            return Unanswered::Invalid(text);
+        }
         let offered = snapshot.tools().map(Tool::name).filter(|name| self.tools.is_offered(name));
         let known = match nearest(name, offered) {
             Some(nearest) => format!("; did you mean `{nearest}`?"),

@@ -111,8 +111,9 @@ const SERVE: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArguments {
-    /// Offer these tools alone [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', add = complete::tools())]
+    /// Offer these tools alone, with commas between them [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tool_name,
+          add = complete::tools())]
     tools: Vec<String>,
     /// Characters of a result that a client gets. The whole of a longer one is kept as an asset
     #[arg(long, value_name = "N", default_value_t = 100_000,
@@ -123,6 +124,14 @@ pub(super) struct ServeArguments {
     approve: Option<Approve>,
     #[command(flatten)]
     http: HttpArguments,
+}
+
+/// Reads a name of `--tools`, beside which there may be blanks.
+fn tool_name(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("a name is missing"),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn approve_help(approve: Approve) -> Option<&'static str> {
@@ -205,7 +214,7 @@ fn install(
     let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
     install::write(&file, project.as_deref(), &before, &after).map_err(CliError::failed)?;
     print_raw(
-        format!("added `ikigai` to `{place}`; start the client anew to see it\n").as_bytes(),
+        format!("put `ikigai` into `{place}`; start the client anew to see it\n").as_bytes(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,10 @@
 //! The tools of a host as a catalog.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use ikigai_host::Host;
+use ikigai_host::nearest::nearest;
 use ikigai_host::policy::Effects;
 use ikigai_host::registry::{ScanState, Snapshot, Tool};
 use ikigai_mcp::{Catalog, Hints, ToolEntry};
@@ -22,13 +23,15 @@ pub(super) struct Tools {
     pub(super) host: Arc<Host>,
     /// The names of those that are offered; all if there is none.
     names: Vec<String>,
+    /// Whether the names were compared with the tools that there are.
+    names_compared: Once,
     /// The catalog that was listed last.
     last: Mutex<Option<Arc<Catalog>>>,
 }
 
 impl Tools {
     pub(super) fn new(host: Arc<Host>, names: Vec<String>) -> Self {
-        Self { host, names, last: Mutex::default() }
+        Self { host, names, names_compared: Once::new(), last: Mutex::default() }
     }
 
     /// Returns whether a tool of this name is offered, if there is one.
@@ -44,7 +47,11 @@ impl Tools {
             |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
         let complete = async { state.wait_for(is_complete).await.is_ok() };
         let snapshot = match tokio::time::timeout(COMPILING, complete).await {
-            Ok(_) => host.refresh().await,
+            Ok(_) => {
+                let snapshot = host.refresh().await;
+                self.names_compared.call_once(|| self.warn_of_missing(&snapshot));
+                snapshot
+            }
             // A list of the others is better than none; the client is told when they are there.
             Err(_) => host.registry().snapshot(),
         };
@@ -54,6 +61,15 @@ impl Tools {
         match &*last {
             Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
             _ => Arc::clone(last.insert(Arc::new(catalog))),
+        }
+    }
+
+    /// Warns of names that no tool has. One that is installed later is offered then.
+    fn warn_of_missing(&self, snapshot: &Snapshot) {
+        for name in self.names.iter().filter(|name| snapshot.get(name).is_none()) {
+            let nearest = nearest(name, snapshot.tools().map(Tool::name));
+            let nearest = nearest.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+            tracing::warn!("there is no tool `{}` to offer{nearest}", name.escape_debug());
         }
     }
 

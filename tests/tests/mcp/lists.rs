@@ -160,7 +160,7 @@ fn a_long_list_has_pages_and_a_stale_cursor_is_refused() {
 fn only_the_tools_that_were_named_are_offered() {
     let host = Host::new();
     let mut command = server(&host);
-    command.args(["--tools", "grep,glob"]);
+    command.args(["--tools", "grep, glob,bahs"]);
     let mut client = Client::start(&mut command);
     let tools = client.result("tools/list", json!({}));
     let names: Vec<_> =
@@ -169,6 +169,12 @@ fn only_the_tools_that_were_named_are_offered() {
     let refused =
         client.request("tools/call", json!({ "name": "bash", "arguments": { "command": "id" } }));
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let why = refused["error"]["message"].as_str().expect("a text");
+    assert!(why.contains("`--tools` of the server leaves it out"), "{refused}");
+    client.close();
+    let (ran, _) = client.wait();
+    let warning = "there is no tool `bahs` to offer; did you mean `bash`?";
+    assert_eq!(ran.stderr().matches(warning).count(), 1, "{ran}");
 }
 
 /// Installs a tool with this schema, which answers with this text.
