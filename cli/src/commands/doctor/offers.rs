@@ -10,6 +10,9 @@ use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "tools for models";
 
+/// The words for the one of them that is no tool of the registry.
+const OWN: &str = ", `slash_command` of ikigai itself among them";
+
 pub(super) fn checks(config: &Config, snapshot: &Snapshot) -> Vec<Check> {
     Provider::ALL.map(|provider| check(config, provider, snapshot)).into()
 }
@@ -25,11 +28,12 @@ fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
     };
     let what = format!("tools for {provider}");
     if tools.left_out.is_empty() {
-        return Check::new(SECTION, what, format!("all {all} are offered; {room}"));
+        return Check::new(SECTION, what, format!("all {all} are offered{OWN}; {room}"));
     }
     let names: Vec<&str> = tools.left_out.iter().map(|left| left.tool.as_str()).collect();
     let offered = all.saturating_sub(names.len());
-    let detail = format!("{offered} of {all} are offered; {room}; left out: {}", names.join(", "));
+    let detail =
+        format!("{offered} of {all} are offered{OWN}; {room}; left out: {}", names.join(", "));
     let is_crowded = tools.left_out.iter().any(|left| left.reason.is_too_many());
     Check::new(SECTION, what, detail).warn(if is_crowded {
         remedy::offer::hint(provider)
