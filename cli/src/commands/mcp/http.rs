@@ -21,7 +21,8 @@ pub(super) struct HttpArguments {
     /// Serve over HTTP instead of stdin and stdout [default: 127.0.0.1:4127]
     ///
     /// Clients reach it at the path /mcp. Without further flags they need the token in
-    /// $XDG_RUNTIME_DIR/ikigai/mcp.token, which is made unless it exists.
+    /// $XDG_RUNTIME_DIR/ikigai/mcp.token, or ~/.local/state/ikigai/mcp.token without that
+    /// variable. It is made unless it exists.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ADDRESS)]
     pub(super) http: Option<SocketAddr>,
     /// Take the token from this file, which only its owner can read
