@@ -12,7 +12,7 @@ mod schema;
 mod sqlite;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::{Executor, PgPool, Postgres, Sqlite, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard};
@@ -46,6 +46,7 @@ enum Pool {
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
+    OptionalText(Option<&'a str>),
     Bytes(&'a [u8]),
     Int(i64),
     Flag(bool),
@@ -64,6 +65,8 @@ pub(crate) enum Lock<'a> {
     Agent(&'a str),
     /// The sum of all assets, for a change that may increase it.
     Total,
+    /// A session, its events, and its lease. No transaction locks one beside an asset.
+    Session(&'a str),
 }
 
 impl Database {
@@ -107,6 +110,24 @@ impl Database {
             .map(read)
             .collect::<std::result::Result<_, _>>()
             .map_err(self.failed(Access::Read))
+    }
+
+    /// Returns the time that the users of the store agree on.
+    pub(crate) async fn clock(&self) -> Result<i64> {
+        match &self.pool {
+            Pool::Sqlite(_) => Ok(host_clock()),
+            Pool::Postgres(_) => {
+                let found = self.rows(CLOCK, &[], |row| row.int("now")).await?;
+                self.told(found)
+            }
+        }
+    }
+
+    fn told(&self, found: Vec<i64>) -> Result<i64> {
+        found.first().copied().ok_or_else(|| Error::Damaged {
+            store: self.url.clone(),
+            reason: "it does not tell the time".to_owned(),
+        })
     }
 
     /// Begins a transaction that may write. It is rolled back if it is dropped before the
@@ -237,6 +258,18 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Returns the time that the users of the store agree on, which differs from one call to the
+    /// next.
+    pub(crate) async fn clock(&mut self) -> Result<i64> {
+        match self.inner {
+            Inner::Sqlite(_) => Ok(host_clock()),
+            Inner::Postgres(_) => {
+                let found = self.rows(CLOCK, &[], |row| row.int("now")).await?;
+                self.database.told(found)
+            }
+        }
+    }
+
     /// Commits the transaction.
     pub(crate) async fn commit(self) -> Result<()> {
         let Self { inner, database, _turn } = self;
@@ -266,6 +299,7 @@ impl Lock<'_> {
             Self::Asset(path) => (1, path),
             Self::Agent(name) => (2, name),
             Self::Total => (3, ""),
+            Self::Session(id) => (4, id),
         };
         // FNV-1a. All builds that share a store must agree, and the standard library's hash may
         // differ from one build to the next.
@@ -276,12 +310,24 @@ impl Lock<'_> {
     }
 }
 
+/// The clock of a server, in microseconds since 1970. Not `now()`, which is the begin of the
+/// transaction.
+const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
+
+/// Returns the clock of this host, in microseconds since 1970. The users of a file of SQLite are
+/// on one host.
+fn host_clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
 type SqliteQuery = sqlx::query::Query<'static, Sqlite, sqlx::sqlite::SqliteArguments>;
 type PostgresQuery = sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments>;
 
 fn bind_sqlite(query: SqliteQuery, value: &Value<'_>) -> SqliteQuery {
     match *value {
         Value::Text(text) => query.bind(text.to_owned()),
+        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
         Value::Bytes(bytes) => query.bind(bytes.to_vec()),
         Value::Int(number) => query.bind(number),
         Value::Flag(flag) => query.bind(flag),
@@ -291,6 +337,7 @@ fn bind_sqlite(query: SqliteQuery, value: &Value<'_>) -> SqliteQuery {
 fn bind_postgres(query: PostgresQuery, value: &Value<'_>) -> PostgresQuery {
     match *value {
         Value::Text(text) => query.bind(text.to_owned()),
+        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
         Value::Bytes(bytes) => query.bind(bytes.to_vec()),
         Value::Int(number) => query.bind(number),
         Value::Flag(flag) => query.bind(flag),

@@ -4,7 +4,7 @@
 mod remedy;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ikigai_protocol::ToolCode;
 
@@ -13,6 +13,7 @@ use crate::asset::MAX_ASSET_BYTES;
 use crate::budget::Exceeded;
 use crate::capacity::Overfull;
 use crate::path::{AssetPath, PathError};
+use crate::session::{InvalidSessionId, InvalidSessionText, MAX_EVENT_BYTES, SessionId};
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
 
 pub use remedy::Remedy;
@@ -83,6 +84,56 @@ pub enum Error {
         path: AssetPath,
         /// The version that it has; `None` if it does not exist.
         found: Option<u64>,
+    },
+    /// The text is no name of a session.
+    #[error(transparent)]
+    SessionId(#[from] InvalidSessionId),
+    /// A session cannot have this title, or another text of its description.
+    #[error(transparent)]
+    SessionText(#[from] InvalidSessionText),
+    /// There is no such session.
+    #[error("no session `{0}`")]
+    NoSession(SessionId),
+    /// The session has no event of this number.
+    #[error("session `{session}` has no event {seq}")]
+    NoEvent {
+        /// The session.
+        session: SessionId,
+        /// The number that was asked for.
+        seq: u64,
+    },
+    /// The event would be larger than [`MAX_EVENT_BYTES`].
+    #[error(
+        "an event of session `{session}` would have {size} bytes; the largest has {MAX_EVENT_BYTES}"
+    )]
+    EventTooLarge {
+        /// The session.
+        session: SessionId,
+        /// The bytes that it would have.
+        size: u64,
+    },
+    /// Another holds the session.
+    #[error("session `{session}` is in use by `{owner}`")]
+    SessionHeld {
+        /// The session.
+        session: SessionId,
+        /// The name that the holder gave.
+        owner: String,
+        /// The end of its lease, if it is not renewed.
+        until: SystemTime,
+    },
+    /// The lease has ended, since another took the session over or the lease was released.
+    #[error("session `{0}` was taken over, so that nothing more can be added to it here")]
+    SessionLost(SessionId),
+    /// The last event of the session is not the one after which events were to be appended.
+    #[error("session `{session}` has {found} events, and not {expected}")]
+    SessionChanged {
+        /// The session.
+        session: SessionId,
+        /// The number of its last event.
+        found: u64,
+        /// The number that was expected.
+        expected: u64,
     },
     /// Others changed the same at the same time, in every attempt.
     #[error("store `{0}` is contended: others change the same at the same time")]
@@ -194,7 +245,10 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> ToolCode {
         match self {
-            Self::NotFound(_) | Self::NoVersion { .. } => ToolCode::FileNotFound,
+            Self::NotFound(_)
+            | Self::NoVersion { .. }
+            | Self::NoSession(_)
+            | Self::NoEvent { .. } => ToolCode::FileNotFound,
             Self::StringNotFound => ToolCode::NotFound,
             Self::StringNotUnique(_) => ToolCode::NotUnique,
             Self::Path(_)
@@ -202,7 +256,10 @@ impl Error {
             | Self::Url(_)
             | Self::EmptyString
             | Self::TooLarge { .. }
-            | Self::Unpinnable(_) => ToolCode::InvalidArg,
+            | Self::Unpinnable(_)
+            | Self::SessionId(_)
+            | Self::SessionText(_)
+            | Self::EventTooLarge { .. } => ToolCode::InvalidArg,
             Self::BudgetExceeded(_) => ToolCode::BudgetExceeded,
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
             Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
@@ -218,7 +275,12 @@ impl Error {
             | Self::NotAStore { .. }
             | Self::Newer { .. } => ToolCode::OpenFailed,
             Self::Damaged { .. } | Self::Read { .. } => ToolCode::ReadFailed,
-            Self::Changed { .. } | Self::Contended(_) | Self::Write { .. } => ToolCode::WriteFailed,
+            Self::Changed { .. }
+            | Self::SessionHeld { .. }
+            | Self::SessionLost(_)
+            | Self::SessionChanged { .. }
+            | Self::Contended(_)
+            | Self::Write { .. } => ToolCode::WriteFailed,
         }
     }
 }

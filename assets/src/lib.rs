@@ -1,5 +1,6 @@
 //! The asset store: keeps assets, which have URIs under `ikigai://`, in a database and not in
-//! files. Each change makes a version, and each agent has a budget of tokens.
+//! files. Each change makes a version, and each agent has a budget of tokens. Beside them it keeps
+//! sessions, which are conversations written event by event.
 //!
 //! [`Store`] is the entry point; its address is a [`StoreUrl`]. SQLite is the default,
 //! PostgreSQL is for teams and for more than one machine, and a store in memory is for
@@ -12,6 +13,7 @@
 //! database                               one way to run a statement in either database
 //! backoff                                the attempts at a transaction
 //! error, options
+//! session                                the same for kept conversations
 //! asset                                  the values that callers hand over and get
 //! budget, references
 //! agent, capacity, path, store_url, tokens
@@ -32,6 +34,7 @@ mod error;
 mod options;
 mod path;
 mod references;
+mod session;
 mod store;
 mod store_url;
 mod tokens;
@@ -47,6 +50,11 @@ pub use error::{Error, Remedy, Result};
 pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};
+pub use session::{
+    Holder, InvalidSessionId, InvalidSessionText, Lease, MAX_EVENT_BYTES, MAX_TITLE_BYTES,
+    MAX_WORKSPACE_BYTES, NewEvent, NewSession, SessionChanges, SessionEvent, SessionFilter,
+    SessionId, SessionSummary,
+};
 pub use store::{Scan, Store};
 pub use store_url::{InvalidStoreUrl, POSTGRES_PARAMETERS, StoreUrl};
 pub use tokens::tokens;

@@ -1,7 +1,7 @@
 //! The operations of the asset store, which hold together however many run at once.
 //!
 //! Reading is here, changes are in `change`, pins in `pins`, the checks of budgets and of the
-//! capacity in `sums`, older versions in `history`. Each operation is one statement or one
+//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`. Each operation is one statement or one
 //! transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
@@ -22,6 +22,7 @@ mod change;
 mod history;
 mod pins;
 mod rows;
+mod sessions;
 mod sums;
 
 use std::fmt;
@@ -224,6 +225,11 @@ fn before_now(age: Duration) -> i64 {
 fn micros(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Converts a length of time to microseconds. One that is too long becomes the longest.
+fn micros_of(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Converts a count to the form of the database, whose integers have a sign. One that is too

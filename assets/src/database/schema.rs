@@ -14,7 +14,7 @@ const APPLIED: &str = "ikigai_migrations";
 
 /// The name of each migration, and its statements for SQLite and for PostgreSQL. The number
 /// of a migration is its position, from 1. A released one never changes.
-const MIGRATIONS: [(&str, &str, &str); 2] = [
+const MIGRATIONS: [(&str, &str, &str); 3] = [
     (
         "documents",
         include_str!("../../migrations/sqlite/1_documents.sql"),
@@ -24,6 +24,11 @@ const MIGRATIONS: [(&str, &str, &str); 2] = [
         "authors",
         include_str!("../../migrations/sqlite/2_authors.sql"),
         include_str!("../../migrations/postgres/2_authors.sql"),
+    ),
+    (
+        "sessions",
+        include_str!("../../migrations/sqlite/3_sessions.sql"),
+        include_str!("../../migrations/postgres/3_sessions.sql"),
     ),
 ];
 

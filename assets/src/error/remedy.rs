@@ -10,6 +10,10 @@ pub enum Remedy {
     ListAssets,
     /// List the versions of the asset that are kept.
     ListVersions,
+    /// List the sessions, to find the right one.
+    ListSessions,
+    /// End the session where it is in use, or continue in a fork of it.
+    ForkSession,
     /// Read the asset again, and make the change for its current version.
     ReadAgain,
     /// Make the same call again.
@@ -49,6 +53,8 @@ impl Error {
         Some(match self {
             Self::NotFound(_) => Remedy::ListAssets,
             Self::NoVersion { .. } => Remedy::ListVersions,
+            Self::NoSession(_) | Self::SessionId(_) => Remedy::ListSessions,
+            Self::SessionHeld { .. } | Self::SessionLost(_) => Remedy::ForkSession,
             Self::Changed { .. } => Remedy::ReadAgain,
             Self::Contended(_) => Remedy::TryAgain,
             Self::ReadOnly(_) => Remedy::AllowChanges,
@@ -71,6 +77,10 @@ impl Error {
             | Self::StringNotFound
             | Self::StringNotUnique(_)
             | Self::Unpinnable(_)
+            | Self::SessionText(_)
+            | Self::NoEvent { .. }
+            | Self::EventTooLarge { .. }
+            | Self::SessionChanged { .. }
             | Self::Denied { .. }
             | Self::Damaged { .. }
             | Self::OutOfMemory

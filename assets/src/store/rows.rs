@@ -7,6 +7,8 @@ use crate::agent::{Agent, InvalidAgent};
 use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
 use crate::budget::Budget;
 use crate::database::Row;
+use crate::session::{SessionEvent, SessionSummary};
+use crate::store::sessions::{Kept, Term};
 
 type Read<T> = Result<T, Error>;
 
@@ -81,5 +83,46 @@ pub(super) fn usage(row: &Row, budget: Budget) -> Read<Usage> {
         outputs,
         output_tokens,
         old_versions: row.count("old_versions")?,
+    })
+}
+
+pub(super) fn session(row: &Row) -> Read<Kept> {
+    let forked_from = match row.optional_text("forked_from")? {
+        None => None,
+        Some(_) => Some(row.parsed("forked_from")?),
+    };
+    // A lease that was released has no owner.
+    let term = match row.optional_text("lease_owner")? {
+        None => None,
+        Some(owner) => {
+            Some(Term { owner, from: row.int("leased_at")?, until: row.int("lease_until")? })
+        }
+    };
+    let summary = SessionSummary {
+        id: row.parsed("id")?,
+        agent: agent(row)?,
+        workspace: row.text("workspace")?,
+        title: row.optional_text("title")?,
+        provider: row.optional_text("provider")?,
+        model: row.optional_text("model")?,
+        forked_from,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+        events: row.count("events")?,
+        turns: row.count("turns")?,
+        bytes: row.count("bytes")?,
+        holder: None,
+    };
+    Ok(Kept { summary, fence: row.count("fence")?, term })
+}
+
+pub(super) fn session_event(row: &Row) -> Read<SessionEvent> {
+    let json = String::from_utf8(row.bytes("json")?);
+    Ok(SessionEvent {
+        seq: row.count("seq")?,
+        kind: row.text("kind")?,
+        json: json.map_err(|error| Error::Decode(Box::new(error)))?,
+        begins_turn: row.flag("begins_turn")?,
+        written_at: row.time("written_at")?,
     })
 }

@@ -12,6 +12,10 @@ fn sentence(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::ListAssets => "`ikigai asset list` shows the assets",
         Remedy::ListVersions => "`ikigai asset log PATH` shows the versions",
+        Remedy::ListSessions => "`ikigai session list` shows the sessions",
+        Remedy::ForkSession => {
+            "end it where it is in use, or go on in a copy: `ikigai session fork`"
+        }
         Remedy::ReadAgain => "read it again and make the change anew",
         Remedy::TryAgain => "try again",
         Remedy::AllowChanges => {
@@ -79,6 +83,8 @@ mod tests {
         let all = [
             Remedy::ListAssets,
             Remedy::ListVersions,
+            Remedy::ListSessions,
+            Remedy::ForkSession,
             Remedy::ReadAgain,
             Remedy::TryAgain,
             Remedy::AllowChanges,

@@ -53,6 +53,7 @@ pub(crate) const ASSETS: Crate = Crate {
         &["agent", "capacity", "path", "store_url", "tokens"],
         &["budget", "references"],
         &["asset"],
+        &["session"],
         &["error", "options"],
         &["backoff"],
         &["database"],

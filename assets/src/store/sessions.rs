@@ -1,0 +1,260 @@
+//! Kept conversations: looking them up, describing and removing them. Who may write is decided
+//! in `lease`, events are written and read in `events`, old sessions are removed in `due`.
+//!
+//! A session counts in no budget and not in the capacity.
+
+mod due;
+mod events;
+mod lease;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Store, one, rows};
+use crate::agent::Agent;
+use crate::backoff::retried;
+use crate::database::{Lock, Transaction, Value};
+use crate::error::{Error, Result};
+use crate::session::{
+    Holder, Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
+};
+
+/// Makes a statement that selects the columns of `rows::session`.
+macro_rules! select_session {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, agent, workspace, title, provider, model, forked_from, created_at, \
+             updated_at, events, turns, bytes, fence, lease_owner, leased_at, lease_until \
+             FROM sessions ",
+            $rest
+        )
+    };
+}
+use select_session;
+
+/// The shortest part of an id by which a session is found. A shorter one says too little, and is
+/// rather meant as a part of a title.
+const SHORTEST_PREFIX: usize = 4;
+
+/// A row of the table of sessions.
+pub(super) struct Kept {
+    /// The session, without the holder of its lease, which depends on the time.
+    pub(super) summary: SessionSummary,
+    /// The number of its last lease.
+    pub(super) fence: u64,
+    /// The time of that lease; `None` if it was released.
+    pub(super) term: Option<Term>,
+}
+
+/// The time of a lease, in microseconds since 1970.
+pub(super) struct Term {
+    pub(super) owner: String,
+    /// The time at which it was last renewed.
+    pub(super) from: i64,
+    /// Its end.
+    pub(super) until: i64,
+}
+
+impl Kept {
+    /// Returns the holder of the lease at this time.
+    fn holder(&self, now: i64) -> Option<Holder> {
+        let term = self.term.as_ref().filter(|term| term.holds(now))?;
+        let until = Duration::from_micros(u64::try_from(term.until).unwrap_or(0));
+        let until = UNIX_EPOCH.checked_add(until).unwrap_or_else(SystemTime::now);
+        Some(Holder { owner: term.owner.clone(), until })
+    }
+
+    /// Returns the session as it is at this time.
+    fn summary(mut self, now: i64) -> SessionSummary {
+        self.summary.holder = self.holder(now);
+        self.summary
+    }
+
+    /// Refuses a session that somebody other than `owner` holds.
+    fn check_free(&self, owner: &str, now: i64) -> Result<()> {
+        match self.holder(now) {
+            Some(Holder { owner: other, until }) if other != owner => {
+                Err(Error::SessionHeld { session: self.summary.id, owner: other, until })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Term {
+    /// Returns whether the lease has not ended at this time.
+    ///
+    /// A lease that was renewed in what is now the future has ended too, if that is further away
+    /// than the lease is long. So a clock that was set back does not keep the session of a process
+    /// that is gone. A process that lives notices at its next write if its lease was taken.
+    fn holds(&self, now: i64) -> bool {
+        let length = self.until.abs_diff(self.from);
+        now.abs_diff(self.from) < length
+    }
+}
+
+impl Store {
+    /// Returns a session without its events.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSession`], and those of the database.
+    pub async fn session(&self, id: &SessionId) -> Result<SessionSummary> {
+        let name = id.to_string();
+        let found = self.database.rows(SESSION, &[Value::Text(&name)], rows::session).await?;
+        let kept = one(found).ok_or(Error::NoSession(*id))?;
+        Ok(kept.summary(self.database.clock().await?))
+    }
+
+    /// Lists sessions, those first to which an event was added last. At most `limit` are returned;
+    /// all for `None`. No event is fetched.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn sessions(
+        &self,
+        filter: &SessionFilter<'_>,
+        limit: Option<u32>,
+    ) -> Result<Vec<SessionSummary>> {
+        let agent = Value::Text(filter.agent.as_str());
+        let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
+        let found = match filter.workspace {
+            // No workspace has a NUL, and PostgreSQL refuses it in text.
+            Some(workspace) if workspace.contains('\0') => return Ok(Vec::new()),
+            Some(workspace) => {
+                let statement = select_session!(
+                    "WHERE agent = $1 AND workspace = $2 ORDER BY updated_at DESC, id DESC LIMIT $3"
+                );
+                let values = [agent, Value::Text(workspace), limit];
+                self.database.rows(statement, &values, rows::session).await?
+            }
+            None => {
+                let statement =
+                    select_session!("WHERE agent = $1 ORDER BY updated_at DESC, id DESC LIMIT $2");
+                self.database.rows(statement, &[agent, limit], rows::session).await?
+            }
+        };
+        let now = self.database.clock().await?;
+        Ok(found.into_iter().map(|kept| kept.summary(now)).collect())
+    }
+
+    /// Finds the sessions of an agent that a person means by `text`: the one with this id, or else
+    /// those with this title, or else those whose id starts with it, or else those whose title
+    /// contains it, in any case of its letters. The newest is first.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub async fn find_sessions(&self, agent: &Agent, text: &str) -> Result<Vec<SessionSummary>> {
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = SessionFilter { agent, workspace: None };
+        let mut all = self.sessions(&filter, None).await?;
+        let lower = text.to_lowercase();
+        let of_id = lower.len() >= SHORTEST_PREFIX;
+        let title = |session: &SessionSummary| session.title.clone().unwrap_or_default();
+        let meanings: [&dyn Fn(&SessionSummary) -> bool; 4] = [
+            &|session| session.id.to_string() == lower,
+            &|session| title(session) == text,
+            &|session| of_id && session.id.to_string().starts_with(&lower),
+            &|session| title(session).to_lowercase().contains(&lower),
+        ];
+        let meant = meanings.into_iter().find(|meaning| all.iter().any(*meaning));
+        all.retain(|session| meant.is_some_and(|meaning| meaning(session)));
+        Ok(all)
+    }
+
+    /// Gives a session another title, whoever holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSession`], [`Error::SessionText`], and those of the database.
+    pub async fn rename_session(&self, id: &SessionId, title: &str) -> Result<()> {
+        let changes = SessionChanges { title: Some(title), ..SessionChanges::default() };
+        changes.check()?;
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            lock(&mut transaction, id).await?;
+            change(&mut transaction, id, &changes).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+
+    /// Changes the description of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SessionLost`], [`Error::NoSession`], [`Error::SessionText`], and those of the
+    /// database.
+    pub async fn describe_session(
+        &self,
+        lease: &Lease,
+        changes: &SessionChanges<'_>,
+    ) -> Result<()> {
+        changes.check()?;
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            lease::held(&mut transaction, lease).await?;
+            change(&mut transaction, &lease.session, changes).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+
+    /// Removes a session and its events, for ever. Forks of it stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSession`], [`Error::SessionHeld`] if somebody other than `owner` holds it, and
+    /// those of the database.
+    pub async fn remove_session(&self, id: &SessionId, owner: &str) -> Result<()> {
+        check_owner(owner)?;
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            let kept = locked(&mut transaction, id).await?;
+            kept.check_free(owner, transaction.clock().await?)?;
+            let name = id.to_string();
+            let statement = "DELETE FROM sessions WHERE id = $1";
+            transaction.execute(statement, &[Value::Text(&name)]).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+}
+
+/// Selects a session by its id.
+const SESSION: &str = select_session!("WHERE id = $1");
+
+async fn lock(transaction: &mut Transaction<'_>, id: &SessionId) -> Result<()> {
+    transaction.lock(&[Lock::Session(&id.to_string())]).await
+}
+
+/// Locks a session, and reads its row.
+async fn locked(transaction: &mut Transaction<'_>, id: &SessionId) -> Result<Kept> {
+    lock(transaction, id).await?;
+    let name = id.to_string();
+    let found = transaction.rows(SESSION, &[Value::Text(&name)], rows::session).await?;
+    one(found).ok_or(Error::NoSession(*id))
+}
+
+async fn change(
+    transaction: &mut Transaction<'_>,
+    id: &SessionId,
+    changes: &SessionChanges<'_>,
+) -> Result<()> {
+    let statement = "UPDATE sessions SET title = COALESCE($2, title), \
+        provider = COALESCE($3, provider), model = COALESCE($4, model) WHERE id = $1";
+    let name = id.to_string();
+    let values = [
+        Value::Text(&name),
+        Value::OptionalText(changes.title),
+        Value::OptionalText(changes.provider),
+        Value::OptionalText(changes.model),
+    ];
+    match transaction.execute(statement, &values).await? {
+        0 => Err(Error::NoSession(*id)),
+        _ => Ok(()),
+    }
+}
