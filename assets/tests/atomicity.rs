@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, Options, Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, NewSession, Options,
+    SessionChanges, SessionFilter, Store, StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use proptest::prelude::Rng as _;
@@ -465,5 +466,23 @@ fn futures_go_to_other_threads() {
         sendable(store.usage(&who));
         sendable(store.prune_outputs(Duration::ZERO));
         sendable(store.prune_versions());
+        let new = NewSession { workspace: "/", title: None, provider: None, model: None };
+        let hour = Duration::from_secs(3600);
+        let lease = store.create_session(&who, &new, "here", hour).await.expect("made");
+        let id = lease.session();
+        sendable(store.create_session(&who, &new, "here", hour));
+        sendable(store.lease_session(&id, "here", hour));
+        sendable(store.renew_session(&lease, hour));
+        sendable(store.release_session(&lease));
+        sendable(store.append_events(&lease, 0, &[], hour));
+        sendable(store.describe_session(&lease, &SessionChanges::default()));
+        sendable(store.session(&id));
+        sendable(store.session_events(&id, 0, 1));
+        sendable(store.sessions(&SessionFilter { agent: &who, workspace: None }, None));
+        sendable(store.find_sessions(&who, "x"));
+        sendable(store.rename_session(&id, "x"));
+        sendable(store.remove_session(&id, "here"));
+        sendable(store.fork_session(&id, 0, &who, "here", hour));
+        sendable(store.prune_sessions(&who, hour));
     });
 }

@@ -5,8 +5,10 @@ mod behaviour {
     pub(crate) mod assets;
     pub(crate) mod budgets;
     pub(crate) mod history;
+    pub(crate) mod leases;
     pub(crate) mod model;
     pub(crate) mod pins;
+    pub(crate) mod sessions;
 }
 
 use std::future::Future;
@@ -14,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use behaviour::{assets, budgets, history, model, pins};
+use behaviour::{assets, budgets, history, leases, model, pins, sessions};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
 
@@ -108,11 +110,30 @@ fn run(kind: &Kind) {
         history::outputs_are_pruned_by_age,
         history::outputs_are_pruned_by_size,
         history::each_version_has_its_author_and_its_end,
+        leases::a_dropped_append_leaves_all_or_nothing,
+        leases::an_expired_lease_is_taken_over,
+        leases::an_expired_lease_that_nobody_took_goes_on,
+        leases::appended_only_after_the_last,
+        leases::no_budget_and_no_capacity_bounds_them,
+        leases::of_many_who_want_it_one_gets_it,
+        leases::one_holds_a_session,
+        leases::two_writers_with_one_lease_do_not_mix,
         model::random_operations_agree_with_a_model,
         pins::belong_to_an_agent,
         pins::go_with_the_asset,
         pins::keep_their_order,
         pins::usage,
+        sessions::counts_are_those_of_the_events,
+        sessions::described_anew,
+        sessions::events_are_read_in_parts,
+        sessions::every_text_is_kept_exactly,
+        sessions::forks_leave_the_original_as_it_was,
+        sessions::found_by_id_or_title,
+        sessions::pruned_by_age,
+        sessions::removed_with_all_events,
+        sessions::the_newest_is_listed_first,
+        sessions::times_are_of_now,
+        sessions::unfit_texts_are_refused,
     ];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");

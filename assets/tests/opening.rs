@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
+use ikigai_assets::{
+    Agent, AssetPath, Author, Cause, Error, Expected, NewSession, Options, Store, StoreUrl,
+};
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
 use sqlx::migrate::{Migrate, Migration, MigrationType, Migrator};
@@ -285,6 +287,10 @@ async fn is_brought_up_to_date(url: &StoreUrl) {
     lifted.expect("the asset is there");
     store.remove(&path("x"), &ann().agent, Expected::Any).await.expect("removed");
     assert!(store.pins(&ann().agent).await.expect("pins").is_empty(), "a pin goes with it");
+    let new = NewSession { workspace: "/w", title: None, provider: None, model: None };
+    let lease = store.create_session(&ann().agent, &new, "here", Duration::ZERO).await;
+    let id = lease.expect("the tables of sessions are there").session();
+    assert_eq!(store.session(&id).await.expect("made").events, 0);
 }
 
 #[test]

@@ -244,7 +244,7 @@ pub(crate) async fn scanning(fixture: &Fixture<'_>) {
 }
 
 /// Polls `work` at most so many times, then drops it, and returns whether it ended.
-async fn ended_within<T>(polls: u32, work: impl Future<Output = T>) -> bool {
+pub(crate) async fn ended_within<T>(polls: u32, work: impl Future<Output = T>) -> bool {
     let mut work = pin!(work);
     let mut left = polls;
     poll_fn(|context| {
