@@ -60,8 +60,8 @@ pub enum End {
     Answered,
     /// The model ended without a word. Where nothing ran the prompt is taken back.
     Silent,
-    /// The answer reached the limit on its length. The part that came stays; calls that were
-    /// in it did not run.
+    /// The answer reached the limit on its length, or filled the model's window. The part that
+    /// came stays; calls that were in it did not run.
     Cut,
     /// The provider or the model refused, for the reason that it gave, if any. Nothing of
     /// the answer stays, since a model that reads half of what it refused refuses again; where
@@ -171,7 +171,7 @@ impl Rounds<'_> {
                 return ControlFlow::Break((End::Silent, Vec::new()));
             }
             Stop::Finished => return ControlFlow::Break((End::Answered, parts)),
-            Stop::Length => return ControlFlow::Break((End::Cut, parts)),
+            Stop::Length | Stop::Window => return ControlFlow::Break((End::Cut, parts)),
             Stop::Refused(reason) => {
                 return ControlFlow::Break((End::Refused(reason), Vec::new()));
             }

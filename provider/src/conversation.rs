@@ -139,8 +139,8 @@ pub enum Event<'a> {
 /// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The parts of the answer. If its length limit ended it ([`Stop::Length`]) or it was refused
-    /// ([`Stop::Refused`]), there are no calls among them: they may be incomplete.
+    /// The parts of the answer. If the model did not end it itself ([`Stop::Finished`]), there are
+    /// no calls among them: they may be incomplete.
     pub parts: Vec<Part>,
     /// The reason why the answer ended.
     pub stop: Stop,
@@ -165,6 +165,9 @@ pub enum Stop {
     Finished,
     /// The limit on the length of an answer was reached.
     Length,
+    /// The model's window was full before the answer ended, as some providers report it: with the
+    /// conversation as it is, there is no room for a whole answer.
+    Window,
     /// The provider or the model refused, with the reason if it gave one.
     Refused(String),
 }

@@ -135,9 +135,12 @@ pub enum FailureKind {
         /// The model that was requested.
         model: String,
     },
-    /// The conversation does not fit into the model's context.
+    /// The conversation is longer than the model's window, or a request than the provider takes.
     #[error("the conversation is too long for the model")]
-    TooLong,
+    TooLong {
+        /// The tokens that the window holds, if the provider's message names them.
+        window: Option<u64>,
+    },
     /// The request is at fault (400 and similar).
     #[error("the provider refused the request ({status})")]
     Refused {
@@ -218,7 +221,7 @@ mod tests {
             FailureKind::Forbidden,
             FailureKind::Quota,
             FailureKind::UnknownModel { model: "the-model".to_owned() },
-            FailureKind::TooLong,
+            FailureKind::TooLong { window: Some(200_000) },
             FailureKind::Refused { status: 400 },
             FailureKind::Refused { status: 308 },
             FailureKind::RateLimited,

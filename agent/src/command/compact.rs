@@ -170,7 +170,7 @@ fn words(tokens: u64) -> u64 {
 fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     match answer.stop {
         Stop::Finished => {}
-        Stop::Length => return Err(Refusal::CutOff),
+        Stop::Length | Stop::Window => return Err(Refusal::CutOff),
         Stop::Refused(reason) => return Err(Refusal::Declined(reason)),
     }
     let texts = answer.parts.into_iter().filter_map(|part| match part {

@@ -29,7 +29,9 @@ fn sentence(remedy: Remedy) -> String {
             provider.base_url_variable()
         ),
         Remedy::ShortenConversation => {
-            "free context with /compact or /unpin, or begin anew with /clear".to_owned()
+            "shorten the conversation with /compact, or choose a model with a larger window with \
+             /model or --model"
+                .to_owned()
         }
         Remedy::WaitFor(wait) => format!("try again in {} s", wait.as_secs().max(1)),
         Remedy::WaitOrChooseModel => {

@@ -22,7 +22,7 @@ pub enum Remedy {
     CheckBilling,
     /// Choose another model, or check the address if it is set.
     ChooseModel(Provider),
-    /// Shorten the conversation.
+    /// Shorten the conversation, or choose a model with a larger window.
     ShortenConversation,
     /// Wait as long as the server asks, then try again.
     WaitFor(Duration),
@@ -61,7 +61,7 @@ impl Failure {
             FailureKind::Forbidden => Remedy::CheckPermissions,
             FailureKind::Quota => Remedy::CheckBilling,
             FailureKind::UnknownModel { .. } => Remedy::ChooseModel(provider),
-            FailureKind::TooLong => Remedy::ShortenConversation,
+            FailureKind::TooLong { .. } => Remedy::ShortenConversation,
             FailureKind::RateLimited | FailureKind::Overloaded => {
                 self.retry_after.map_or(Remedy::WaitOrChooseModel, Remedy::WaitFor)
             }

@@ -22,6 +22,8 @@ pub(crate) struct ServerError {
     status: Option<u16>,
     /// The wait that the body asks for.
     retry_after: Option<Duration>,
+    /// The size of the model's window, which llama.cpp sends as a member.
+    window: Option<u64>,
 }
 
 impl ServerError {
@@ -52,6 +54,7 @@ impl ServerError {
         let mut found = Self {
             codes: codes.filter(|code| code != ERROR).collect(),
             status: inner.get("code").and_then(Value::as_u64).and_then(|code| code.try_into().ok()),
+            window: inner.get("n_ctx").and_then(Value::as_u64),
             ..Self::default()
         };
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
@@ -100,8 +103,8 @@ impl ServerError {
         let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let status = if http == 200 { self.status_within() } else { http };
         // Some of these come with 400 or 429, so they are checked before the status.
-        if has(TOO_LONG) || mentions(TOO_LONG_MESSAGES) {
-            return FailureKind::TooLong;
+        if has(TOO_LONG) || TOO_LONG_MESSAGES.iter().any(|(words, _)| message.contains(words)) {
+            return FailureKind::TooLong { window: self.window.or_else(|| window(&message)) };
         }
         let is_daily = self.codes.iter().any(|code| code.contains("PerDay"));
         if has(NO_QUOTA) || mentions(NO_QUOTA_MESSAGES) || is_daily {
@@ -115,7 +118,7 @@ impl ServerError {
             402 => FailureKind::Quota,
             403 => FailureKind::Forbidden,
             404 => FailureKind::UnknownModel { model: model.to_owned() },
-            413 => FailureKind::TooLong,
+            413 => FailureKind::TooLong { window: None },
             429 => FailureKind::RateLimited,
             503 | 529 => FailureKind::Overloaded,
             // An error in the stream without a known code is the server's.
@@ -141,19 +144,52 @@ const ERROR: &str = "error";
 const TOO_LONG: &[&str] =
     &["context_length_exceeded", "exceed_context_size_error", "request_too_large"];
 
-/// Messages for a conversation that is too long: Anthropic (twice), OpenAI and vLLM, Google,
-/// Ollama; and OpenAI for a request that is larger than the account may send in a minute, which no
-/// wait helps.
-const TOO_LONG_MESSAGES: &[&str] = &[
-    "prompt is too long",
-    "exceed context limit",
-    "maximum context length",
-    "exceeds the maximum number of tokens",
-    "exceeds the context window",
-    "exceeds the available context size",
-    "exceeds maximum context",
-    "tokens must be reduced in order to run",
+/// Words of messages for a conversation that is too long, each with the words directly before the
+/// size of the window, if the message has it.
+const TOO_LONG_MESSAGES: &[(&str, Option<&str>)] = &[
+    // Anthropic, for the conversation and with room for the answer:
+    // <https://github.com/docker/docker-agent/issues/569>.
+    ("prompt is too long", Some(" > ")),
+    ("exceed context limit", Some(" > ")),
+    // OpenAI: <https://github.com/dyad-sh/dyad/issues/1672>.
+    ("exceeds the context window", None),
+    ("exceed the configured limit of", Some("configured limit of ")),
+    // OpenAI's older models, vLLM, DeepSeek, OpenRouter: <https://github.com/refly-ai/refly/issues/1177>.
+    ("maximum context length", Some("maximum context length is ")),
+    ("exceeds maximum context", None),
+    // OpenAI, for a request that is larger than the account may send in a minute, which no wait
+    // helps.
+    ("tokens must be reduced in order to run", None),
+    // Google: <https://github.com/google-gemini/gemini-cli/issues/6678>.
+    ("exceeds the maximum number of tokens", Some("maximum number of tokens allowed (")),
+    // vLLM, in `vllm/renderers/params.py` and `vllm/v1/engine/processor.py`.
+    ("model's context length is only", Some("context length is only ")),
+    ("longer than the maximum model length", Some("maximum model length of ")),
+    // llama.cpp, Ollama: <https://github.com/ggml-org/llama.cpp/pull/15780>,
+    // <https://github.com/ollama/ollama/pull/18399>.
+    ("exceeds the available context size", Some("available context size (")),
+    ("longer than the context length", None),
+    // LM Studio.
+    ("loaded with context length", Some("context length of only ")),
+    ("greater than the context length", None),
+    // SGLang.
+    ("longer than the model's context length", Some("model's context length (")),
+    // Mistral, xAI.
+    ("too large for model with", Some("too large for model with ")),
+    ("maximum prompt length is", Some("maximum prompt length is ")),
 ];
+
+/// Returns the size of the window that a message in lower case names.
+fn window(message: &str) -> Option<u64> {
+    let named = TOO_LONG_MESSAGES.iter().filter(|(words, _)| message.contains(words));
+    named.filter_map(|(_, before)| number(message.split_once((*before)?)?.1)).find(|it| *it > 0)
+}
+
+/// Returns the number that a text begins with, which may have commas between its digits.
+fn number(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
+    text[..end].replace(',', "").parse().ok()
+}
 
 /// Codes for a quota that is used up: OpenAI, Anthropic.
 const NO_QUOTA: &[&str] =
@@ -204,19 +240,16 @@ mod tests {
         let anthropic = |kind: &str, message: &str| json!({ "type": "error", "error": { "type": kind, "message": message } });
         let google = |code: u16, status: &str, message: &str| json!([{ "error": { "code": code, "status": status, "message": message } }]);
         let model = || FailureKind::UnknownModel { model: "m".into() };
+        let too_long = || FailureKind::TooLong { window: None };
         for (status, body, expected) in [
             (401, openai("invalid_api_key"), FailureKind::Key),
             (429, openai("insufficient_quota"), FailureKind::Quota),
             (429, openai("rate_limit_exceeded"), FailureKind::RateLimited),
-            (400, openai("context_length_exceeded"), FailureKind::TooLong),
+            (400, openai("context_length_exceeded"), too_long()),
             (400, openai("model_not_found"), model()),
             (404, openai("model_not_found"), model()),
             (200, openai("server_error"), FailureKind::Server { status: 200 }),
-            (
-                400,
-                anthropic("invalid_request_error", "prompt is too long: 9"),
-                FailureKind::TooLong,
-            ),
+            (400, anthropic("invalid_request_error", "prompt is too long: 9"), too_long()),
             (
                 400,
                 anthropic("invalid_request_error", "Your credit balance is too low"),
@@ -228,11 +261,11 @@ mod tests {
                     "Request too large for m on tokens per min (TPM): Limit 30000, Requested \
                      36278. The input or output tokens must be reduced in order to run \
                      successfully." } }),
-                FailureKind::TooLong,
+                too_long(),
             ),
             (402, anthropic("billing_error", "pay"), FailureKind::Quota),
             (403, anthropic("permission_error", "no"), FailureKind::Forbidden),
-            (413, anthropic("request_too_large", "big"), FailureKind::TooLong),
+            (413, anthropic("request_too_large", "big"), too_long()),
             (529, anthropic("overloaded_error", "busy"), FailureKind::Overloaded),
             (200, anthropic("overloaded_error", "busy"), FailureKind::Overloaded),
             (200, anthropic("rate_limit_error", "slow"), FailureKind::RateLimited),
@@ -251,7 +284,7 @@ mod tests {
                     "INVALID_ARGUMENT",
                     "The input token count (9) exceeds the maximum number of tokens allowed (8).",
                 ),
-                FailureKind::TooLong,
+                FailureKind::TooLong { window: Some(8) },
             ),
             (404, json!({ "error": "model 'm' not found" }), model()),
             (
@@ -263,6 +296,80 @@ mod tests {
         ] {
             assert_eq!(kind(status, &body), expected, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn the_window_is_read_where_it_is_named() {
+        for (message, window) in [
+            ("prompt is too long: 210000 tokens > 200000 maximum", Some(200_000)),
+            (
+                "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, \
+                 decrease input length or `max_tokens` and try again",
+                Some(200_000),
+            ),
+            ("Your input exceeds the context window of this model.", None),
+            (
+                "Input tokens exceed the configured limit of 272,000 tokens. Your messages \
+                 resulted in 300,000 tokens.",
+                Some(272_000),
+            ),
+            (
+                "This model's maximum context length is 128000 tokens. However, your messages \
+                 resulted in 130000 tokens.",
+                Some(128_000),
+            ),
+            (
+                "You passed 33537 input tokens and requested 32000 output tokens. However, the \
+                 model's context length is only 65536 tokens",
+                Some(65_536),
+            ),
+            (
+                "The decoder prompt (length 5951) is longer than the maximum model length of 4096. \
+                 Make sure that `max_model_len` is no smaller than the number of text tokens.",
+                Some(4096),
+            ),
+            (
+                "request (14429 tokens) exceeds the available context size (8192 tokens), try \
+                 increasing it",
+                Some(8192),
+            ),
+            (
+                "the request exceeds the available context size. try increasing the context size \
+                 or enable context shift",
+                None,
+            ),
+            ("the prompt is longer than the context length currently available to the model", None),
+            (
+                "Trying to keep the first 9000 tokens when context the overflows. However, the \
+                 model is loaded with context length of only 4096 tokens, which is not enough.",
+                Some(4096),
+            ),
+            (
+                "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+                Some(8192),
+            ),
+            (
+                "Prompt contains 40016 tokens and 0 draft tokens, too large for model with 32768 \
+                 maximum context length",
+                Some(32_768),
+            ),
+            (
+                "This model's maximum prompt length is 131072 but the request contains 537812 \
+                 tokens.",
+                Some(131_072),
+            ),
+            ("prompt is too long: 9 > 0 maximum", None),
+            ("prompt is too long: 9 > 99999999999999999999999 maximum", None),
+        ] {
+            let body = json!({ "error": { "message": message } });
+            assert_eq!(kind(400, &body), FailureKind::TooLong { window }, "{message}");
+        }
+        let llama = json!({ "error": { "code": 400, "message": "m", "n_ctx": 256,
+            "type": "exceed_context_size_error", "n_prompt_tokens": 1407 } });
+        assert_eq!(kind(400, &llama), FailureKind::TooLong { window: Some(256) });
+        let asks_too_much = json!({ "error": { "message":
+            "max_tokens is too large: 100000. This model supports at most 16384 completion tokens." } });
+        assert_eq!(kind(400, &asks_too_much), FailureKind::Refused { status: 400 });
     }
 
     #[test]

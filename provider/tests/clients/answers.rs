@@ -126,6 +126,15 @@ async fn an_answer_cut_by_length_says_so() {
 }
 
 #[tokio::test]
+async fn an_answer_that_fills_the_window_says_so() {
+    let word = "model_context_window_exceeded";
+    let reply = Reply::answer().text("so f").call("bash", &json!({ "path": "x" }));
+    let asked = ask(Vendor::Anthropic, [reply.ending_with(word)]).await;
+    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &Stop::Window));
+    assert!(asked.calls().is_empty(), "none is known to be whole");
+}
+
+#[tokio::test]
 async fn a_refusal_is_an_answer_that_says_so() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer().refused("I will not help with this.")]).await;

@@ -10,16 +10,26 @@ fn always(reply: &Reply) -> Vec<Reply> {
     vec![reply.clone().header("retry-after", "0"); 5]
 }
 
-fn kind(trouble: Trouble) -> FailureKind {
+fn kind(vendor: Vendor, trouble: Trouble) -> FailureKind {
     match trouble {
         Trouble::Key => FailureKind::Key,
         Trouble::Forbidden => FailureKind::Forbidden,
         Trouble::Quota => FailureKind::Quota,
         Trouble::UnknownModel => FailureKind::UnknownModel { model: "a-model".to_owned() },
-        Trouble::TooLong => FailureKind::TooLong,
+        Trouble::TooLong => FailureKind::TooLong { window: window(vendor) },
         Trouble::RateLimited => FailureKind::RateLimited,
         Trouble::Overloaded => FailureKind::Overloaded,
         Trouble::Server => FailureKind::Server { status: 500 },
+    }
+}
+
+/// Returns the window in the message of a vendor; OpenAI's Responses API names none.
+fn window(vendor: Vendor) -> Option<u64> {
+    match vendor {
+        Vendor::OpenAi => None,
+        Vendor::OpenAiChat => Some(128_000),
+        Vendor::Anthropic => Some(200_000),
+        Vendor::Google => Some(1_048_576),
     }
 }
 
@@ -28,7 +38,7 @@ async fn every_trouble_is_known_by_its_kind() {
     for vendor in Vendor::ALL {
         for trouble in Trouble::ALL {
             let asked = ask(vendor, always(&Reply::trouble(trouble))).await;
-            assert_eq!(asked.kind(), &kind(trouble), "{vendor}: {:?}", asked.failure());
+            assert_eq!(asked.kind(), &kind(vendor, trouble), "{vendor}: {:?}", asked.failure());
             assert!(!asked.failure().detail.is_empty(), "{vendor}: {:?}", asked.failure());
             assert!(asked.failure().remedy().is_some(), "{vendor}: {:?}", asked.failure());
         }
@@ -67,7 +77,7 @@ async fn an_error_that_is_no_event_is_no_answer() {
     for trouble in [Trouble::Overloaded, Trouble::RateLimited, Trouble::Key] {
         let reply = Reply::answer().text("a").ending_in_each_response();
         let asked = ask(Vendor::Google, [reply.error_in_other_form(trouble)]).await;
-        assert_eq!(asked.kind(), &kind(trouble), "{asked:?}");
+        assert_eq!(asked.kind(), &kind(Vendor::Google, trouble), "{asked:?}");
         assert_eq!(asked.events, ["text a"]);
     }
 }
@@ -85,7 +95,8 @@ async fn pages_for_people_are_known_by_their_status() {
         ] {
             let asked = ask(vendor, always(&Reply::html(status))).await;
             // A page has no error in the vendor's JSON, so its status decides.
-            let is_too_long = status == 413 && asked.kind() == &FailureKind::TooLong;
+            let too_long = FailureKind::TooLong { window: None };
+            let is_too_long = status == 413 && asked.kind() == &too_long;
             assert!(asked.kind() == &expected || is_too_long, "{vendor}: {:?}", asked.failure());
             assert!(!asked.failure().detail.contains('<'), "{vendor}: {:?}", asked.failure());
         }

@@ -242,7 +242,9 @@ impl Stream {
     fn end(&mut self, ending: Ending) {
         let Some(reason) = ending.stop_reason else { return };
         self.stop = Some(match reason.as_str() {
-            "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+            "max_tokens" => Stop::Length,
+            // <https://docs.anthropic.com/en/docs/build-with-claude/handling-stop-reasons>.
+            "model_context_window_exceeded" => Stop::Window,
             "refusal" => {
                 let details = ending.stop_details;
                 let why = details.and_then(|details| details.explanation.or(details.category));

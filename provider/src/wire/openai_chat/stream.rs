@@ -176,7 +176,8 @@ impl Content {
 fn stop(reason: String) -> Result<Stop, Failure> {
     let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).with_detail(reason));
     match reason.as_str() {
-        "length" | "model_length" => Ok(Stop::Length),
+        "length" => Ok(Stop::Length),
+        "model_length" => Ok(Stop::Window),
         "content_filter" => Ok(Stop::Refused(reason)),
         "insufficient_system_resource" => failed(FailureKind::Overloaded, reason),
         "error" | "abort" => failed(FailureKind::Server { status: 200 }, reason),

@@ -42,9 +42,9 @@ fn a_chat_ends_with_its_reason() {
             let answer = of(reason).expect(reason);
             assert_eq!((answer.stop, answer.parts.len()), (Stop::Finished, 1), "{reason}");
         }
-        for reason in ["length", "model_length"] {
+        for (reason, stop) in [("length", Stop::Length), ("model_length", Stop::Window)] {
             let answer = of(reason).expect(reason);
-            assert_eq!((answer.stop, answer.parts), (Stop::Length, vec![]), "{reason}");
+            assert_eq!((answer.stop, answer.parts), (stop, vec![]), "{reason}");
         }
         for (reason, kind) in [
             ("", FailureKind::Cut),
@@ -92,7 +92,7 @@ fn failures_within_the_stream() {
             Provider::OpenAiChat,
             json!({ "object": "error", "type": "BadRequestError", "param": null, "code": 400,
                 "message": "the maximum context length is 8 m" }),
-            FailureKind::TooLong,
+            FailureKind::TooLong { window: Some(8) },
         ),
         (
             Provider::Google,
