@@ -22,6 +22,9 @@ pub struct Model {
     /// The most tokens of an answer, where the person sets a limit. Otherwise the model's own
     /// holds, and 32,000 with Anthropic, which requires one.
     pub max_tokens: Option<u32>,
+    /// The tokens that it takes in together with its answer, if the person sets them. Otherwise
+    /// they are learned from a refusal that names them.
+    pub context: Option<u64>,
     /// The tools that it is offered.
     pub offer: Offer,
 }

@@ -21,6 +21,7 @@
 //!     client: Client::new(Endpoint { key, ..Endpoint::new(provider) })?,
 //!     name: "claude-sonnet-4-5".to_owned(),
 //!     max_tokens: None,
+//!     context: None,
 //!     offer: Offer::of(provider),
 //! };
 //!

@@ -5,6 +5,7 @@
 //! been given as flags. Variables and flags, which are above the files, are not known here; only
 //! [`provider`] knows variables, those of the vendors.
 
+mod conversation;
 mod provenance;
 pub(crate) mod provider;
 
@@ -15,6 +16,7 @@ use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
 use toml::de::DeValue;
 
+pub(crate) use conversation::CompactAt;
 pub(crate) use provenance::Provenance;
 
 use ikigai_host::paths::{self, OtherWriter, Paths};
@@ -38,12 +40,14 @@ enum Kind {
     /// An absolute path, or one below `~`.
     Path,
     Number,
+    /// A share of something, or a number.
+    Share,
     Switch,
     /// A list of names of tools.
     Tools,
 }
 
-/// The keys of the shared flags and of the agent's, by the names of the flags.
+/// The keys of the shared flags and of the agent's, by the names of the flags where there are any.
 const KEYS: &[(&str, Kind)] = &[
     ("workspace", Kind::Path),
     ("system_tools", Kind::Path),
@@ -64,6 +68,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("provider", Kind::Text),
     ("model", Kind::Text),
     ("system", Kind::Text),
+    (conversation::COMPACT_AT, Kind::Share),
 ];
 
 /// The table of tables, one for each provider.
@@ -75,12 +80,19 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
     ("key_command", Kind::Text),
     ("model", Kind::Text),
     ("max_tokens", Kind::Number),
+    ("context", Kind::Number),
     ("max_tools", Kind::Number),
     ("max_description", Kind::Number),
     ("first_tools", Kind::Tools),
     ("connect_timeout", Kind::Text),
     ("silence_timeout", Kind::Text),
 ];
+
+/// The table of tables within that of a provider, one for each model.
+const MODELS: &str = "models";
+
+/// The keys of one model.
+const MODEL_KEYS: &[(&str, Kind)] = &[("max_tokens", Kind::Number), ("context", Kind::Number)];
 
 /// A value and its position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +117,9 @@ impl Setting {
 pub(crate) struct Config {
     settings: BTreeMap<&'static str, Setting>,
     providers: BTreeMap<(Provider, &'static str), Setting>,
+    /// The settings of single models, by their providers' names for them.
+    models: BTreeMap<(Provider, String), BTreeMap<&'static str, Setting>>,
+    spend: BTreeMap<&'static str, Setting>,
 }
 
 impl Config {
@@ -147,15 +162,28 @@ impl Config {
         let Some(text) = read(path)? else { return Ok(()) };
         let (file, table) = TomlFile::parse(path, &text)?;
         for Pair { key, span, item } in pairs(table.get_ref()) {
-            if key == PROVIDERS {
-                self.add_providers(&file, item)?;
-                continue;
+            match key {
+                PROVIDERS => {
+                    self.add_providers(&file, item)?;
+                    continue;
+                }
+                conversation::SPEND => {
+                    self.add_spend(&file, item)?;
+                    continue;
+                }
+                _ => {}
             }
             let Some((key, kind)) = KEYS.iter().find(|(known, _)| *known == key) else {
-                let known: Vec<&str> = Self::keys().chain([PROVIDERS]).collect();
+                let tables = [PROVIDERS, conversation::SPEND];
+                let known: Vec<&str> = Self::keys().chain(tables).collect();
                 return Err(file.unknown(&span, key, &known));
             };
-            self.settings.insert(key, setting(&file, key, *kind, item, home)?);
+            let setting = setting(&file, key, *kind, item, home)?;
+            if *key == conversation::COMPACT_AT {
+                let checked = setting.value.parse::<CompactAt>();
+                checked.map_err(|what| file.fail(&item.span(), what))?;
+            }
+            self.settings.insert(key, setting);
         }
         Ok(())
     }
@@ -166,22 +194,78 @@ impl Config {
                 return Err(file.unknown(&span, name, &Provider::ALL.map(Provider::as_str)));
             };
             for Pair { key, span, item } in pairs(file.table(name, item)?) {
+                if key == MODELS {
+                    self.add_models(file, provider, item)?;
+                    continue;
+                }
                 let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
                 else {
-                    let known: Vec<&str> = PROVIDER_KEYS.iter().map(|(key, _)| *key).collect();
-                    return Err(file.unknown(&span, key, &known));
+                    let known = PROVIDER_KEYS.iter().map(|(key, _)| *key).chain([MODELS]);
+                    return Err(file.unknown(&span, key, &known.collect::<Vec<_>>()));
                 };
-                let setting = setting(file, key, *kind, item, None)?;
-                provider::check(key, &setting.value).map_err(|what| {
-                    let error = file.fail(&item.span(), what);
-                    // A malformed address may contain a password.
-                    if *key == "base_url" { error.without_excerpt() } else { error }
-                })?;
+                let setting = provider_setting(file, key, *kind, item)?;
                 self.providers.insert((provider, key), setting);
             }
         }
         Ok(())
     }
+
+    fn add_models(
+        &mut self,
+        file: &TomlFile<'_>,
+        provider: Provider,
+        item: &Item<'_>,
+    ) -> Result<(), FileError> {
+        for Pair { key: model, item, .. } in pairs(file.table(MODELS, item)?) {
+            for Pair { key, span, item } in pairs(file.table(model, item)?) {
+                let Some((key, kind)) = MODEL_KEYS.iter().find(|(known, _)| *known == key) else {
+                    let known: Vec<&str> = MODEL_KEYS.iter().map(|(key, _)| *key).collect();
+                    let error = file.unknown(&span, key, &known);
+                    return Err(match item.get_ref() {
+                        DeValue::Table(_) => error.hint(format!(
+                            "write the name of a model that has a dot in quotes: \
+                             `[{PROVIDERS}.{provider}.{MODELS}.\"{model}.{key}\"]`"
+                        )),
+                        _ => error,
+                    });
+                };
+                let setting = provider_setting(file, key, *kind, item)?;
+                self.models.entry((provider, model.to_owned())).or_default().insert(key, setting);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_spend(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
+        for Pair { key, span, item } in pairs(file.table(conversation::SPEND, item)?) {
+            let keys = conversation::SPEND_KEYS;
+            let Some((key, kind)) = keys.iter().find(|(known, _)| *known == key) else {
+                let known: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
+                return Err(file.unknown(&span, key, &known));
+            };
+            let setting = setting(file, key, *kind, item, None)?;
+            conversation::check_spend(&setting.value)
+                .map_err(|what| file.fail(&item.span(), what))?;
+            self.spend.insert(key, setting);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a value in the table of a provider, or of one of its models.
+fn provider_setting(
+    file: &TomlFile<'_>,
+    key: &str,
+    kind: Kind,
+    item: &Item<'_>,
+) -> Result<Setting, FileError> {
+    let setting = setting(file, key, kind, item, None)?;
+    provider::check(key, &setting.value).map_err(|what| {
+        let error = file.fail(&item.span(), what);
+        // A malformed address may contain a password.
+        if key == "base_url" { error.without_excerpt() } else { error }
+    })?;
+    Ok(setting)
 }
 
 fn setting(
@@ -195,10 +279,12 @@ fn setting(
     let value = item.get_ref();
     let text = match kind {
         Kind::Text | Kind::Path => value.as_str().map(str::to_owned),
-        Kind::Number => value
-            .as_integer()
-            .and_then(|it| i64::from_str_radix(it.as_str(), it.radix()).ok())
-            .map(|it| it.to_string()),
+        Kind::Number => number(value),
+        Kind::Share => match value {
+            DeValue::Float(number) => Some(number.as_str().to_owned()),
+            DeValue::Integer(_) => number(value),
+            _ => None,
+        },
         Kind::Switch => value.as_bool().map(|it| it.to_string()),
         Kind::Tools => names(file, value)?,
     };
@@ -206,6 +292,7 @@ fn setting(
         let form = match kind {
             Kind::Text | Kind::Path => "a string",
             Kind::Number => "a whole number",
+            Kind::Share => "a number",
             Kind::Switch => "`true` or `false`",
             Kind::Tools => "an array of names",
         };
@@ -236,6 +323,12 @@ fn setting(
         _ => text,
     };
     Ok(Setting { value: text, path: file.path().to_owned(), position: file.position(&span) })
+}
+
+/// Returns a whole number in its decimal form, or nothing if the value is none.
+fn number(value: &DeValue<'_>) -> Option<String> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number.to_string())
 }
 
 /// Returns the names of tools in a list, or nothing if it is not a list of strings.
@@ -377,8 +470,69 @@ mod tests {
         let wrong = refused("[providers.google]\nfirst_tools = [3]");
         assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
         assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a bound"));
+        assert!(
+            refused("[providers.google]\ncontext = 0").contains("`0` is not a number of tokens")
+        );
         assert!(refused("providers = 3").contains("where a table belongs"));
         assert!(refused("timeout = ").starts_with("1:"));
+    }
+
+    #[test]
+    fn what_one_model_is_given_is_above_what_its_provider_is() {
+        let config = read_all(&[
+            "[providers.openai]\ncontext = 128_000\nmax_tokens = 9\n\
+             [providers.openai.models.\"gpt-4.1\"]\ncontext = 1_000_000",
+            "[providers.openai.models.small]\nmax_tokens = 5",
+        ])
+        .expect("a configuration");
+        let of = |model| {
+            let provider = Provider::OpenAi;
+            (config.context(provider, model), config.max_tokens(provider, model))
+        };
+        assert_eq!(of("gpt-4.1"), (Some(1_000_000), Some(9)));
+        assert_eq!(of("small"), (Some(128_000), Some(5)));
+        assert_eq!(of("another"), (Some(128_000), Some(9)));
+        assert_eq!(config.context(Provider::Google, "gpt-4.1"), None);
+
+        let models = "[providers.openai.models.small]\n";
+        assert_eq!(
+            refused(&format!("{models}contxt = 3")),
+            "2:1 unknown key `contxt`; did you mean `context`?"
+        );
+        assert!(refused(&format!("{models}base_url = \"x\"")).contains("unknown key `base_url`"));
+        assert!(refused(&format!("{models}context = -1")).starts_with("2:11 `-1` is not a number"));
+        let dotted = refused("[providers.openai.models.gpt-4.1]\ncontext = 3");
+        assert!(dotted.ends_with("`[providers.openai.models.\"gpt-4.1\"]`"), "{dotted}");
+        assert!(refused("[providers.openai]\nmodels = 3").contains("where a table belongs"));
+    }
+
+    #[test]
+    fn what_conversations_may_spend_and_when_they_are_compacted() {
+        let config =
+            read_all(&["compact_at = 0.5\n[spend]\nday = 2_000_000", "compact_at = 30_000"])
+                .expect("a configuration");
+        let [(_, session, default), (_, day, file)] = config.spend();
+        assert_eq!((session, default), (None, Provenance::Default));
+        assert_eq!(day, Some(2_000_000));
+        assert!(file.to_string().ends_with("0.toml:3"), "{file}");
+        let (at, from) = config.compact_at();
+        assert_eq!(at, CompactAt::Tokens(30_000));
+        assert!(from.to_string().ends_with("1.toml:1"), "{from}");
+        let none = Config::default().compact_at();
+        assert_eq!(none, (CompactAt::Share(0.8), Provenance::Default));
+        for (text, share) in [("1.0", 1.0), ("8e-1", 0.8)] {
+            assert_eq!(text.parse(), Ok(CompactAt::Share(share)));
+        }
+
+        for wrong in ["0", "1", "999", "0.0", "1.1", "-0.5", "nan", "inf", "-3"] {
+            let told = refused(&format!("compact_at = {wrong}"));
+            assert!(told.starts_with("1:14 ") && told.contains("nor a number of tokens"), "{told}");
+        }
+        assert!(refused("compact_at = \"0.8\"").contains("is a string where a number belongs"));
+        assert!(refused("spend = 3").contains("where a table belongs"));
+        assert!(refused("[spend]\nday = 0").starts_with("2:7 `0` is not a number of tokens"));
+        assert!(refused("[spend]\nday = \"1\"").contains("where a whole number belongs"));
+        assert!(refused("[spend]\nweek = 5").starts_with("2:1 unknown key `week`"));
     }
 
     #[test]

@@ -146,7 +146,8 @@ impl ModelChoice {
         Ok(Model {
             client,
             name: name.to_owned(),
-            max_tokens: config.max_tokens(provider),
+            max_tokens: config.max_tokens(provider, name),
+            context: config.context(provider, name),
             offer: config.offer(provider),
         })
     }

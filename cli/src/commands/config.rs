@@ -75,6 +75,11 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
     let provider = choice.provider.map(|(provider, from)| (provider.to_string(), from));
     let mut rows =
         vec![row("provider", provider), row("model", choice.model), row("system", choice.system)];
+    let (compact_at, from) = config.compact_at();
+    rows.push(Row::new("compact_at", Some(compact_at.to_string()), &from));
+    for (key, tokens, from) in config.spend() {
+        rows.push(Row::new(format!("spend.{key}"), tokens.map(|it| it.to_string()), &from));
+    }
     for provider in Provider::ALL {
         let (base_url, from) = config.base_url(provider, ENVIRONMENT);
         let endpoint = Endpoint { base_url, ..Endpoint::new(provider) };
@@ -93,6 +98,10 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         for (key, setting) in config.other_settings(provider) {
             let (value, from) = (setting.value.clone(), setting.provenance());
             rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), &from));
+        }
+        for (model, key, setting) in config.models(provider) {
+            let key = format!("providers.{provider}.models.\"{model}\".{key}");
+            rows.push(Row::new(key, Some(setting.value.clone()), &setting.provenance()));
         }
     }
     Ok(rows)

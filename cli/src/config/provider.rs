@@ -75,15 +75,41 @@ impl Config {
     /// Returns the other settings that a file has for a provider, with their keys.
     #[must_use]
     pub(crate) fn other_settings(&self, provider: Provider) -> Vec<(&'static str, &Setting)> {
-        let keys = ["model", "max_tokens", "first_tools", "connect_timeout", "silence_timeout"];
+        let keys =
+            ["model", "max_tokens", "context", "first_tools", "connect_timeout", "silence_timeout"];
         keys.into_iter().filter_map(|key| Some((key, self.of_provider(provider, key)?))).collect()
     }
 
-    /// Returns the limit on the tokens of an answer that a file sets for a provider.
+    /// Returns the settings that a file has for single models of a provider, with the names of the
+    /// models and the keys.
+    pub(crate) fn models(
+        &self,
+        provider: Provider,
+    ) -> impl Iterator<Item = (&str, &'static str, &Setting)> {
+        let models = self.models.iter().filter(move |((of, _), _)| *of == provider);
+        models.flat_map(|((_, model), settings)| {
+            settings.iter().map(|(key, setting)| (model.as_str(), *key, setting))
+        })
+    }
+
+    /// Returns a setting of a model: its own, or else that of its provider.
+    fn of_model(&self, provider: Provider, model: &str, key: &'static str) -> Option<&Setting> {
+        let own = self.models.get(&(provider, model.to_owned())).and_then(|own| own.get(key));
+        own.or_else(|| self.of_provider(provider, key))
+    }
+
+    /// Returns the limit on the tokens of an answer that a file sets for a model.
     #[must_use]
-    pub(crate) fn max_tokens(&self, provider: Provider) -> Option<u32> {
+    pub(crate) fn max_tokens(&self, provider: Provider, model: &str) -> Option<u32> {
         // Checked when the file was read.
-        self.of_provider(provider, "max_tokens")?.value.parse().ok()
+        self.of_model(provider, model, "max_tokens")?.value.parse().ok()
+    }
+
+    /// Returns the size of the window that a file sets for a model, in tokens.
+    #[must_use]
+    pub(crate) fn context(&self, provider: Provider, model: &str) -> Option<u64> {
+        // Checked when the file was read.
+        self.of_model(provider, model, "context")?.value.parse().ok()
     }
 
     /// Returns the rules for the tools that a provider is offered.
@@ -190,6 +216,10 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
             _ => Err(format!("`{value}` is not a number of tokens: 1 to {} is expected", u32::MAX)),
+        },
+        "context" => match value.parse::<u64>() {
+            Ok(1..) => Ok(()),
+            _ => Err(format!("`{value}` is not a number of tokens: 1 or more is expected")),
         },
         "max_tools" | "max_description" => match value.parse::<usize>() {
             Ok(1..) => Ok(()),

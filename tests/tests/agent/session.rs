@@ -93,7 +93,7 @@ fn model(server: &FakeServer) -> Model {
     };
     let client = Client::new(endpoint).expect("an address");
     let offer = Offer::of(provider);
-    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, offer }
+    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, context: None, offer }
 }
 
 fn host(scratch: &TempDir) -> Arc<Host> {
