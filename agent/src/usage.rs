@@ -31,6 +31,8 @@ pub(super) fn sum(one: Usage, other: Usage) -> Usage {
         input: add(one.input, other.input),
         output: add(one.output, other.output),
         cached: add(one.cached, other.cached),
+        cache_written: add(one.cache_written, other.cache_written),
+        reasoning: add(one.reasoning, other.reasoning),
     }
 }
 
@@ -40,8 +42,10 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_not_counted_as_nothing() {
-        let one = Usage { input: Some(1), output: None, cached: None };
-        let other = Usage { input: Some(2), output: Some(3), cached: None };
-        assert_eq!(sum(one, other), Usage { input: Some(3), output: Some(3), cached: None });
+        let one = Usage { input: Some(1), reasoning: Some(4), ..Usage::default() };
+        let other = Usage { input: Some(2), output: Some(3), ..Usage::default() };
+        let both =
+            Usage { input: Some(3), output: Some(3), reasoning: Some(4), ..Usage::default() };
+        assert_eq!(sum(one, other), both);
     }
 }

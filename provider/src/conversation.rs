@@ -175,10 +175,14 @@ pub enum Stop {
 /// The tokens of a request and its answer, as far as the provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The tokens of the request, those read from a cache included.
+    /// The tokens of the request, those read from a cache and written to it included.
     pub input: Option<u64>,
     /// The tokens of the answer, thoughts included.
     pub output: Option<u64>,
     /// The tokens of the request that were read from a cache.
     pub cached: Option<u64>,
+    /// The tokens of the request that were written to a cache, which some providers charge for.
+    pub cache_written: Option<u64>,
+    /// The tokens of the answer that are thoughts.
+    pub reasoning: Option<u64>,
 }

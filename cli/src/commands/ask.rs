@@ -32,8 +32,8 @@ so a script that keeps it open should pass < /dev/null.
 With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
 refused, exhausted, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
-them, envelope as the model read it, duration_ms) and usage (input, output and cached tokens; null if \
-the provider does not report them).
+them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
+cache_written, and output, of which reasoning; null if the provider does not report them).
 
 Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
 nothing, or reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.

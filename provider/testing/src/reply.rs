@@ -53,6 +53,7 @@ impl Reply {
             input: 11,
             output: 7,
             cached: 0,
+            cache_written: 0,
             fragment: 5,
             content_type: "text/event-stream; charset=utf-8".to_owned(),
             always_ends: false,
@@ -275,7 +276,8 @@ impl Reply {
         self.push(Piece::Stall(gate.clone()))
     }
 
-    /// Sets the tokens of the request, and of the answer with its thoughts.
+    /// Sets the tokens of the request, and of the answer with its thoughts, which are half of it if
+    /// there are any.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64) -> Self {
         let answer = self.answering();
@@ -287,6 +289,13 @@ impl Reply {
     #[must_use]
     pub fn cached(mut self, tokens: u64) -> Self {
         self.answering().cached = tokens;
+        self
+    }
+
+    /// Sets the tokens of the request that were written to a cache, which Google does not report.
+    #[must_use]
+    pub fn cache_written(mut self, tokens: u64) -> Self {
+        self.answering().cache_written = tokens;
         self
     }
 

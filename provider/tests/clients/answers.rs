@@ -90,9 +90,15 @@ async fn what_is_no_content_is_passed_over() {
 #[tokio::test]
 async fn what_it_cost_is_said() {
     for vendor in Vendor::ALL {
-        let reply = Reply::answer().thinking("hm").text("a").usage(1200, 30).cached(1000);
-        let asked = ask(vendor, [reply]).await;
-        let expected = Usage { input: Some(1200), output: Some(30), cached: Some(1000) };
+        let reply = Reply::answer().thinking("hm").text("a").usage(1200, 30);
+        let asked = ask(vendor, [reply.cached(1000).cache_written(150)]).await;
+        let expected = Usage {
+            input: Some(1200),
+            output: Some(30),
+            cached: Some(1000),
+            cache_written: (vendor != Vendor::Google).then_some(150),
+            reasoning: Some(15),
+        };
         assert_eq!(asked.answer().usage, expected, "{vendor}");
     }
 }

@@ -179,13 +179,15 @@ struct Tokens {
     input: Option<u64>,
     output: Option<u64>,
     cached: Option<u64>,
+    cache_written: Option<u64>,
+    reasoning: Option<u64>,
 }
 
 impl<'a> Exchange<'a> {
     /// Describes the turn of a session that has just ended.
     pub(super) fn new(prompt: &UserPrompt, session: &'a Session, turn: &'a Turn) -> Self {
         let model = session.model();
-        let Usage { input, output, cached } = turn.usage;
+        let Usage { input, output, cached, cache_written, reasoning } = turn.usage;
         Self {
             prompt: prompt.text(),
             provider: model.map(|model| model.client.provider().as_str()),
@@ -196,7 +198,7 @@ impl<'a> Exchange<'a> {
             rounds: turn.rounds,
             messages: session.transcript(),
             calls: turn.calls.iter().map(Call::from).collect(),
-            usage: Tokens { input, output, cached },
+            usage: Tokens { input, output, cached, cache_written, reasoning },
         }
     }
 }

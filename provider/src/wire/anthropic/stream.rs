@@ -60,6 +60,12 @@ struct Tokens {
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -340,6 +346,7 @@ impl Tokens {
             later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_read_input_tokens =
             later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
     }
 
     /// Returns the totals. `input_tokens` excludes tokens read from the cache and written to it.
@@ -348,6 +355,12 @@ impl Tokens {
         let input = self
             .input_tokens
             .map(|fresh| cache.into_iter().flatten().fold(fresh, u64::saturating_add));
-        Usage { input, output: self.output_tokens, cached: self.cache_read_input_tokens }
+        Usage {
+            input,
+            output: self.output_tokens,
+            cached: self.cache_read_input_tokens,
+            cache_written: self.cache_creation_input_tokens,
+            reasoning: self.output_tokens_details.and_then(|details| details.thinking_tokens),
+        }
     }
 }

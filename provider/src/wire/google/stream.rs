@@ -71,6 +71,8 @@ struct Feedback {
 #[serde(rename_all = "camelCase")]
 struct Tokens {
     prompt_token_count: Option<u64>,
+    /// The results of the provider's own tools, which are counted beside the prompt.
+    tool_use_prompt_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
     thoughts_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -202,11 +204,14 @@ impl StreamReader for Stream {
         let stop = self.stop.filter(|_| ends_whole);
         let stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
         let usage = self.usage.map_or_else(Usage::default, |tokens| {
-            let counts = [tokens.candidates_token_count, tokens.thoughts_token_count];
+            let sum =
+                |counts: [Option<u64>; 2]| counts.into_iter().flatten().reduce(u64::saturating_add);
             Usage {
-                input: tokens.prompt_token_count,
-                output: counts.into_iter().flatten().reduce(u64::saturating_add),
+                input: sum([tokens.prompt_token_count, tokens.tool_use_prompt_token_count]),
+                output: sum([tokens.candidates_token_count, tokens.thoughts_token_count]),
                 cached: tokens.cached_content_token_count,
+                cache_written: None,
+                reasoning: tokens.thoughts_token_count,
             }
         });
         Ok(Answer { parts: self.parts, stop, usage }.without_broken_calls())

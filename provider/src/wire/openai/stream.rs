@@ -102,12 +102,20 @@ struct Incomplete {
 struct Tokens {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    input_tokens_details: Option<Details>,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Deserialize)]
-struct Details {
+struct InputDetails {
     cached_tokens: Option<u64>,
+    /// Sent for models that charge for it, from GPT-5.6 on.
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 /// The state of one item of the output.
@@ -258,7 +266,9 @@ impl StreamReader for Stream {
         let usage = end.usage.map_or_else(Usage::default, |tokens| Usage {
             input: tokens.input_tokens,
             output: tokens.output_tokens,
-            cached: tokens.input_tokens_details.and_then(|details| details.cached_tokens),
+            cached: tokens.input_tokens_details.as_ref().and_then(|details| details.cached_tokens),
+            cache_written: tokens.input_tokens_details.and_then(|it| it.cache_write_tokens),
+            reasoning: tokens.output_tokens_details.and_then(|it| it.reasoning_tokens),
         });
         Ok(Answer { parts, stop, usage }.without_broken_calls())
     }

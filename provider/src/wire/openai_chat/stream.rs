@@ -70,12 +70,22 @@ enum Chunk {
 struct Tokens {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<Details>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    /// The name with DeepSeek: <https://api-docs.deepseek.com/guides/kv_cache>.
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    /// Sent by OpenAI from GPT-5.6 on, and by OpenRouter.
+    cache_write_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 /// The reader of an answer.
@@ -241,10 +251,15 @@ impl StreamReader for Stream {
             let id = ids.take(&call.id);
             parts.push(Part::Call(Call { id, name: call.name, arguments, blob: None }));
         }
-        let usage = usage.map_or_else(Usage::default, |tokens| Usage {
-            input: tokens.prompt_tokens,
-            output: tokens.completion_tokens,
-            cached: tokens.prompt_tokens_details.and_then(|details| details.cached_tokens),
+        let usage = usage.map_or_else(Usage::default, |tokens| {
+            let input = tokens.prompt_tokens_details.unwrap_or_default();
+            Usage {
+                input: tokens.prompt_tokens,
+                output: tokens.completion_tokens,
+                cached: input.cached_tokens.or(tokens.prompt_cache_hit_tokens),
+                cache_written: input.cache_write_tokens,
+                reasoning: tokens.completion_tokens_details.and_then(|it| it.reasoning_tokens),
+            }
         });
         Ok(Answer { parts, stop, usage }.without_broken_calls())
     }

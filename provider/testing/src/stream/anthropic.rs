@@ -161,18 +161,19 @@ impl Writer<'_, '_> {
             delta["stop_details"] =
                 json!({ "type": "refusal", "category": null, "explanation": why });
         }
-        let usage = usage(answer, answer.output);
+        let mut usage = usage(answer, answer.output);
+        usage["output_tokens_details"] = json!({ "thinking_tokens": answer.thoughts() });
         self.events.typed(&json!({ "type": "message_delta", "delta": delta, "usage": usage }));
         self.events.typed(&json!({ "type": "message_stop" }));
     }
 }
 
-/// Returns the usage. `input_tokens` excludes tokens from the cache:
+/// Returns the usage. `input_tokens` excludes tokens from the cache and to it:
 /// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
 fn usage(answer: &Answer, output: u64) -> Value {
     json!({
-        "input_tokens": answer.input - answer.cached,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": answer.input - answer.cached - answer.cache_written,
+        "cache_creation_input_tokens": answer.cache_written,
         "cache_read_input_tokens": answer.cached,
         "output_tokens": output,
         "service_tier": "standard",

@@ -26,7 +26,7 @@ pub(super) fn render(answer: &Answer, asked: &mut Asked<'_>) -> Vec<Step> {
         asked,
         id,
         usage: usage(answer),
-        has_thought: has_thought(answer),
+        has_thought: answer.has_thought(),
         has_call: false,
         is_malformed: false,
         always_ends: answer.always_ends,
@@ -138,14 +138,9 @@ impl Writer<'_, '_> {
     }
 }
 
-fn has_thought(answer: &Answer) -> bool {
-    let mut pieces = answer.pieces.iter();
-    pieces.any(|piece| matches!(piece, Piece::Thinking(_) | Piece::HiddenThinking))
-}
-
 /// Returns the usage. Thoughts are counted separately from the rest of the answer.
 fn usage(answer: &Answer) -> Value {
-    let thoughts = if has_thought(answer) { answer.output / 2 } else { 0 };
+    let thoughts = answer.thoughts();
     let mut usage = json!({
         "promptTokenCount": answer.input,
         "candidatesTokenCount": answer.output - thoughts,

@@ -287,9 +287,13 @@ impl Writer<'_, '_> {
             "input_tokens": answer.input,
             "input_tokens_details": { "cached_tokens": answer.cached },
             "output_tokens": answer.output,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": answer.thoughts() },
             "total_tokens": answer.input + answer.output,
         });
+        if answer.cache_written > 0 {
+            let details = &mut response["usage"]["input_tokens_details"];
+            details["cache_write_tokens"] = json!(answer.cache_written);
+        }
         self.event(json!({ "type": format!("response.{status}"), "response": response }));
     }
 

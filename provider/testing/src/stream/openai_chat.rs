@@ -118,13 +118,19 @@ impl Writer<'_, '_> {
         });
         self.chunk(&json!([choice]), &Value::Null);
         if self.tells_usage() {
-            let usage = json!({
+            let mut usage = json!({
                 "prompt_tokens": answer.input,
                 "completion_tokens": answer.output,
                 "total_tokens": answer.input + answer.output,
                 "prompt_tokens_details": { "cached_tokens": answer.cached, "audio_tokens": 0 },
-                "completion_tokens_details": { "reasoning_tokens": 0, "audio_tokens": 0 },
+                "completion_tokens_details": {
+                    "reasoning_tokens": answer.thoughts(), "audio_tokens": 0,
+                },
             });
+            if answer.cache_written > 0 {
+                let details = &mut usage["prompt_tokens_details"];
+                details["cache_write_tokens"] = json!(answer.cache_written);
+            }
             self.chunk(&json!([]), &usage);
         }
         self.events.data("[DONE]");
